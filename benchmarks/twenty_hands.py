@@ -86,7 +86,7 @@ def change(folder: Path, *, hands: int, stick_from: int, seed: int) -> Change:
     stats = builders.warm_start(
         policy,
         builders.ppo(policy),
-        training_data(agent, path).conversations,
+        training_data(agent, path),
         progress=lambda step, steps, loss: None,
         should_stop=lambda: False,
     )

@@ -175,7 +175,8 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
             async with aclosing(self._client.events()) as events:
                 async for event in events:
                     if isinstance(event, RunStarted):
-                        await self._recalled()
+                        if self._recalling is not None:
+                            await self._recalling.wait()
                         if self.is_newcomer:
                             self.is_newcomer = False
                             self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
@@ -287,7 +288,8 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
             self.notify(f"The screen is not saved ({error}); start in a folder of yours.", severity="error")
 
     def _active_prompt(self) -> str:
-        prompt = self._state.system_prompt
+        recalled = self._state.prompts[-1].text if self._state.prompts else None  # while a resumed run is loading
+        prompt = recalled if self._state.system_prompt is None else self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
 
 

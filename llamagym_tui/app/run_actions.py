@@ -164,11 +164,6 @@ class PastRunActions(PersonalApp):
         if past.fault:
             self.notify(past.fault, severity="warning", timeout=30)
 
-    async def _recalled(self) -> None:
-        if self._recalling is not None:
-            await self._recalling.wait()
-            self._recalling = None
-
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         from llamagym_tui.setup.run_config import run_config, with_run_dir
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import counted
 
@@ -18,11 +19,9 @@ def generate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
     out: Annotated[
-        Path | None, typer.Option(help="File to write; replaced if it is there. Not given: one next to your own.")
+        Path | None, typer.Option("--output", "-o", "--out", help="File to write, or replace. (one next to your own)")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the first; the next ones count up. (5000000)")] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME=VALUE", help="Keyword argument of the environment; may be repeated."),
@@ -74,6 +73,8 @@ def list_files(
     """List files of demonstrations with their episodes and mean return."""
     from llamagym_tui.demos import files as demo_files
 
+    if place is not None and not place.exists():
+        raise UsageError(f"There is no {place}; give a folder, or a file, of demonstrations.")
     place = place or demo_files.demos_dir()
     found = demo_files.summaries(place)
     for file in found:

@@ -37,6 +37,11 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         raise UsageError(f"{out} is there already; name a new folder.")
     if not has_checkpoint(run_dir):
         raise RunStoreError(f"The run in {run_dir} has no checkpoint, so there is no model to export.")
+    try:
+        make_folder(out)
+        out.rmdir()  # until there is a model to write: loading takes its time, and may fail
+    except OSError as error:
+        raise _unwritable(out, error) from error
     quiet_libraries()
     loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
     model = loaded.model.pretrained_model
@@ -55,7 +60,7 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         loaded.tokenizer.save_pretrained(out)
         (out / "README.md").write_text(card(story_of(run_dir)), encoding="utf-8")
     except OSError as error:
-        raise RunStoreError(f"{out} cannot be written ({error}); name another folder.") from error
+        raise _unwritable(out, error) from error
     places = [str(out)]
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
@@ -69,6 +74,10 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         upload_folder(repo_id=hub_name, folder_path=out)
         places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
+
+
+def _unwritable(out: Path, error: OSError) -> RunStoreError:
+    return RunStoreError(f"{out} cannot be written ({error.strerror}); name another folder.")
 
 
 def card(story: Story) -> str:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
@@ -32,7 +32,6 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.state.prompts import words
 
-Kind = TypeVar("Kind", bound=events.Event)
 OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
 """Settings of a run in which an evaluation follows it if it plays the same agent."""
 EVALUATED = ("episodes", "mean_return", "return_stderr", "parse_failure_rate", "truncated", "dropped")
@@ -92,28 +91,23 @@ class _Summary:
     """What a run began as, and ended as; how well it plays is the evaluation of the policy that it ended with."""
 
     def __init__(self) -> None:
-        self._last: dict[type[events.Event], events.Event] = {}
+        self._last: dict[type[events.Event], Any] = {}
 
     def take(self, event: events.Event) -> None:
         self._last[type(event)] = event
 
-    def _last_of(self, kind: type[Kind]) -> Kind | None:
-        found = self._last.get(kind)
-        return found if isinstance(found, kind) else None
-
     @property
     def _last_batch(self) -> MeanReturn | None:
         """Mean return of the last update's batch, which its own update came after."""
-        if (updated := self._last_of(events.UpdateFinished)) is None:
+        if (updated := self._last.get(events.UpdateFinished)) is None:
             return None
         stats = updated.stats
         spread = stats.return_std**2 * stats.episodes
         return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
 
     def figures(self) -> dict[str, Any]:
-        started, finished = self._last_of(events.RunStarted), self._last_of(events.RunFinished)
-        assert started is not None and finished is not None, "only a run that ended well is summed up"
-        counts, found = self._last_of(events.EpisodesCounted), self._last_of(events.EvaluationFinished)
+        started, finished = self._last[events.RunStarted], self._last[events.RunFinished]  # it ended well
+        counts, found = self._last.get(events.EpisodesCounted), self._last.get(events.EvaluationFinished)
         batch = self._last_batch
         return {
             **{name: getattr(started, name) for name in ("agent", "model", "seed")},
@@ -134,7 +128,7 @@ class _Summary:
         }
 
     def sentence(self) -> str:
-        figures, found, batch = self.figures(), self._last_of(events.EvaluationFinished), self._last_batch
+        figures, found, batch = self.figures(), self._last.get(events.EvaluationFinished), self._last_batch
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
         played, updates = counted(figures["episodes"], "episode"), counted(figures["updates"], "update")
@@ -269,7 +263,9 @@ def evaluated_config(
     temperature: float | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """Settings to evaluate a model by.
+    """Settings to evaluate a model by: those of a run, if it is the folder or model folder of one, else of a new run.
+
+    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
 
     Args:
         model: registry name, hub id, local path, or a run folder.
@@ -279,24 +275,11 @@ def evaluated_config(
         settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
             `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     """
-    known = _settings_of(agent_spec, model, own or {})
-    given = {name: value for name, value in settings.items() if value is not None}
-    if temperature is not None:
-        given["generation"] = msgspec.structs.replace(known.generation, temperature=temperature)
-    config = msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given)
-    return from_dict(RunConfig, msgspec.to_builtins(config))
-
-
-def _settings_of(agent_spec: str, model: str, own: dict[str, Any]) -> RunConfig:
-    """Settings to evaluate by: of the run whose folder, or model folder, `model` is; else of a new run's beginning.
-
-    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
-    """
     folder = Path(model).expanduser()
     if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
-    defaults = model_registry.with_defaults({**own, "agent": agent_spec, "run_dir": ""}, model)
+    defaults = model_registry.with_defaults({**(own or {}), "agent": agent_spec, "run_dir": ""}, model)
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
@@ -304,16 +287,11 @@ def _settings_of(agent_spec: str, model: str, own: dict[str, Any]) -> RunConfig:
     kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
     if is_run and kept.get("history") == "own":  # of an older version
         kept["history"] = "all"
-    return RunConfig(
-        agent=agent_spec,
-        model=model,
-        run_dir="",
-        mode="inference",
-        full_finetuning=True if dtype == "float32" else None,
-        dtype=dtype,
-        generation=trained.generation,
-        **kept,
-    )
+    sampling = msgspec.to_builtins(trained.generation) | ({} if temperature is None else {"temperature": temperature})
+    found = {"agent": agent_spec, "model": model, "run_dir": "", "mode": "inference", "generation": sampling, **kept}
+    found |= {"dtype": dtype, "full_finetuning": True if dtype == "float32" else None}
+    found |= {name: value for name, value in settings.items() if value is not None}
+    return from_dict(RunConfig, found | {"env": {**kept.get("env", {}), **(env or {})}})
 
 
 def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> str:

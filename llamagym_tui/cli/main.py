@@ -47,6 +47,7 @@ Run = Annotated[
 Greedy = Annotated[bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")]
 Envs = Annotated[int, typer.Option(min=1, help="Environments stepped together.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of environments and sampling.")]
+Hands = Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -168,9 +169,6 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
     raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug, tracker=tracker))
 
 
-Hands = Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")]
-
-
 @app.command()
 @takes(SFT_OPTIONS)
 def sft(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
@@ -264,9 +262,7 @@ def compare(
 @app.command()
 def lessons(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Run it, and its control run, and measure its claims.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Run it and its control, and measure its claims.")] = False,
     debug: Debug = False,
 ) -> None:
     """List the lessons, short guided experiments; open one, or check what it claims."""

@@ -88,6 +88,8 @@ def read_spec(path: Path) -> Spec:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is no sweep ({error}); docs/GUIDE.md has an example.") from error
     for name, space in spec.search.items():
+        if isinstance(space, Range) and (space.low > space.high or (space.log and space.low <= 0)):
+            raise UsageError(f"{path} has a low of {name} that is above its high, or not above 0 with log; correct it.")
         for value in space if isinstance(space, list) else [space.low, space.high]:
             settings(spec.assignments({name: value}))
     return spec

@@ -12,8 +12,7 @@ D, Q, F, V as in `llamagym_tui.engine.model.shape`; b bytes of an element of act
     update    (C + P) x (L + 1) x (4 D + 4 Q + 4 F) x b, with full fine-tuning 6 D: norms keep their inputs; in half
               precision 36 D more, because norms compute in fp32; and the prefix's keys and values, repeated for each
               tree, C / 128 x P x L x 2 Q x b; on the host all that x 1.7 with an adapter, whose passing results lie
-              between what is kept, and x 1.1 without; and 6 N V fp32: logits, log-probabilities, their exponentials,
-              and gradients of these
+              between what is kept, and x 1.1 without; and 3 N V fp32: log-probabilities, all logits, their gradient
 
 and the peak is what stays, plus the larger of what comes and goes: rollout, update. C counts conversations as if no two
 began alike. `base` is what the process holds before: the interpreter with its libraries, or the driver's context.
@@ -170,6 +169,13 @@ def free_memory(device: str) -> int:
 def held_memory(device: str) -> int:
     """Bytes that this process holds already on the host; 0 for another device."""
     return int(psutil.Process().memory_info().rss) if device == "cpu" else 0
+
+
+def keep_freed_memory() -> None:
+    """Let GNU's C library hold freed tensors until `return_freed_memory`: the system's memory is zeroed each time."""
+    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
+        for option, value in ((-4, 0), (-1, 2**31 - 1)):  # of malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD
+            set_option(option, value)
 
 
 def return_freed_memory() -> None:

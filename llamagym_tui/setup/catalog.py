@@ -6,7 +6,6 @@ sentence.
 
 import difflib
 import importlib
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -143,12 +142,8 @@ def _agent_in(name: str) -> type[AgentBase] | None:
     if name not in _agent_modules():
         return None
     module = importlib.import_module(f"{agents.__name__}.{name}")
-    found = [value for value in vars(module).values() if _is_agent(value) and value.__module__ == module.__name__]
-    return next((value for value in found if value.env_id), None)
-
-
-def _is_agent(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, AgentBase) and not inspect.isabstract(value)
+    own = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    return next((value for value in own if issubclass(value, AgentBase) and value.env_id), None)
 
 
 def _agent_for(env_id: str) -> type[AgentBase] | None:
@@ -182,11 +177,7 @@ def _require_known(env_id: str) -> None:
     try:
         gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise UsageError(_unknown(env_id, list(built_in()), list(gymnasium.registry))) from error
-
-
-def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:
-    folded = {name.lower(): name for name in [*env_ids, *agents]}
-    nearest = [folded[name] for name in difflib.get_close_matches(spec.lower(), list(folded), n=3, cutoff=0.6)]
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"built in: {', '.join(agents)}."
-    return f"There is no agent named {spec!r}; {hint}"
+        folded = {name.lower(): name for name in [*gymnasium.registry, *built_in()]}
+        nearest = [folded[name] for name in difflib.get_close_matches(env_id.lower(), list(folded), n=3, cutoff=0.6)]
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"built in: {', '.join(built_in())}."
+        raise UsageError(f"There is no agent named {env_id!r}; {hint}") from error

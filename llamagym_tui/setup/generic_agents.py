@@ -47,7 +47,10 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
         if isinstance(env.observation_space, Box | Discrete) and not names_history:
             given["history"] = 0  # what such an environment shows is mostly all that there is to see
         if not base.observation_ranges:
-            given["observation_ranges"] = _ranges(base.env_id, env, ranges or ())
+            try:
+                given["observation_ranges"] = ranges_of(env, ranges or ())
+            except Exception as error:  # an environment's reset may raise anything
+                raise UsageError(f"{base.env_id} failed to reset: {described(error)}.") from error
     finally:
         env.close()
     own = {name: value for name, value in given.items() if not getattr(base, name)}
@@ -119,10 +122,3 @@ def _count(space: Any) -> int:
         parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return sum(_count(part) for part in parts)
     return math.prod(getattr(space, "shape", None) or ())
-
-
-def _ranges(env_id: str, env: Env, earlier: Sequence[Range]) -> Sequence[Range]:
-    try:
-        return ranges_of(env, earlier)
-    except Exception as error:  # an environment's reset may raise anything
-        raise UsageError(f"{env_id} failed to reset: {described(error)}.") from error

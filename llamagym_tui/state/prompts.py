@@ -107,7 +107,7 @@ def words(text: str, other: str = "", most: int = WORDS) -> str:
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))))
     parts = shared < len(mine) and len(" ".join(mine[:shared])) > most // 2
     shown = textwrap.shorten(" ".join(["…", *mine[shared:]] if parts else mine), most, placeholder=" …")
-    return f"“{shown.strip()}”"
+    return f"“{shown.strip()}”" if mine else "(none)"
 
 
 def named(versions: Versions, version: int, text: str | None = None) -> str:

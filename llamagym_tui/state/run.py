@@ -7,6 +7,7 @@ however long the run lasts. It knows neither Textual nor the process that sends 
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from llamagym_tui.config import Mode, RunConfig, Value
@@ -169,7 +170,7 @@ class RunState:
     def return_unit(self) -> str:
         return self.run.return_unit if self.run else ""
 
-    @property
+    @cached_property
     def recent_mean(self) -> MeanReturn | None:
         return mean_return(self.recent)
 

@@ -19,7 +19,7 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import WarmStartStats, train_on
-from llamagym_tui.engine.memory import return_freed_memory
+from llamagym_tui.engine.memory import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -59,6 +59,7 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
+        keep_freed_memory()
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(

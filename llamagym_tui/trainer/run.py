@@ -6,6 +6,7 @@ is up to the session. Live changes are kept in the checkpoints, and a resumed ru
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,12 @@ from llamagym_tui.config import (
     with_final_values,
     with_measured,
 )
+from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
+from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter
@@ -255,16 +258,26 @@ class Run:
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
-    def keep_before_warm_start(self) -> None:
-        """Write a checkpoint to which a roll back takes the warm start back, if there is room for it."""
+    def warm_start(self, data: TrainingData, builders: Builders, should_stop: Callable[[], bool]) -> None:
+        """Train on demonstrations, what was learnt until `should_stop` stays, and go on with that policy.
+
+        A checkpoint is written before, to which a roll back goes, if there is room for it, and one after; the batch
+        under way is dropped.
+        """
         try:
             self._save(self._counters())
             self._checkpoints.keep_before_warm_start(self.policy, self.ppo)
         except RunStoreError as error:
             self._emitter.warn(f"A roll back will not take this warm start back: {error}")
-
-    def go_on_after_warm_start(self) -> None:
-        """Go on with another policy: the batch under way is dropped, a checkpoint written."""
+        emit = self._emitter.throttled()
+        stats = builders.warm_start(
+            self.policy,
+            self.ppo,
+            data,
+            progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
+            should_stop=should_stop,
+        )
+        self._emit(events.WarmStartFinished(method=data.method, **asdict(stats)))
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()

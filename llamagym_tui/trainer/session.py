@@ -17,13 +17,13 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.demos.training_data import TrainingData, training_data
+from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import counted
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer import event_builders, warm_start
+from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
@@ -40,6 +40,8 @@ ATTEMPTS = 120
 Unit = Literal["turn", "update"]
 PATIENCE = 3
 """Times its limit that an evaluation may take until its last episodes have ended."""
+WARM_START_S = 10.0
+"""Seconds after which the evaluations before and after a warm start begin no more episodes."""
 log = logging.getLogger(__name__)
 
 
@@ -95,7 +97,10 @@ class Session:
         except Exception as error:  # whatever it is, the UI gets a sentence and the log a traceback
             self._fail(error)
         finally:
-            self._close()
+            try:
+                self._exits.close()
+            except Exception:
+                log.exception("not closed cleanly")
         return self.phase
 
     def _load(self) -> Run:
@@ -133,17 +138,12 @@ class Session:
             self._store.write_config(self._config)
 
     def _advance(self, run: Run) -> None:
-        match self.phase:
-            case "rolling_out":
-                self._play(run)
-            case "paused":
-                self._probe_actions(run)
-                self._map_policy(run, at_once=True)
-                self.inbox.wait()
-            case "stopped" | "failed":
-                pass
-            case between:
-                raise AssertionError(f"between two steps a session is not {between}")
+        if self.phase == "rolling_out":
+            self._play(run)
+        elif self.phase == "paused":
+            self._probe_actions(run)
+            self._map_policy(run, at_once=True)
+            self.inbox.wait()
 
     def _play(self, run: Run) -> None:
         rollout = run.rollout
@@ -399,9 +399,12 @@ class Session:
 
     def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
         """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
-        warm_start.report(data, run, self._emitter)
+        facts = training_facts(data, run.agent, run.rollout.system_prompt)
+        self._emit(facts)
+        for doubt in doubts(facts):
+            self._emitter.warn(doubt)
         evaluate = commands.Evaluate(episodes=episodes, greedy=False)
-        measured = partial(self._evaluation, evaluate, run, warm_start.EVALUATION_S)
+        measured = partial(self._evaluation, evaluate, run, WARM_START_S)
         played_before = measured() if episodes else None
         if self._is_warm_start_cancelled():
             self._emitter.warn("The warm start was cancelled; nothing was trained.", refused="warm_start")
@@ -410,9 +413,7 @@ class Session:
         before = self.phase
         self._enter("warm_starting", "loading TRL, which takes some seconds")
         try:
-            run.keep_before_warm_start()
-            warm_start.train(self._builders, run, data, self._emitter, should_stop=self._is_warm_start_cancelled)
-            run.go_on_after_warm_start()
+            run.warm_start(data, self._builders, self._is_warm_start_cancelled)
             self._map_policy(run)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)
@@ -476,12 +477,6 @@ class Session:
         if not is_over(self.phase):
             self._enter("failed")
         self._emit(event_builders.session_failed(error, self._store.log_path))
-
-    def _close(self) -> None:
-        try:
-            self._exits.close()
-        except Exception:
-            log.exception("not closed cleanly")
 
     def _enter(self, phase: events.Phase, detail: str = "") -> None:
         self.phase = entered(self.phase, phase)

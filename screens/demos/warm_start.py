@@ -7,7 +7,7 @@ dialog is closed.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, assert_never
+from typing import Literal
 
 from textual import work
 from textual.app import ComposeResult
@@ -19,19 +19,19 @@ from textual.widgets import Static
 from llamagym_tui.demos.training_data import doubts, fact_lines
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
-from llamagym_tui.protocol.events import DemonstrationsRead, WarmStartEvaluated
+from llamagym_tui.protocol.events import DemonstrationsRead
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import counted, evaluated_return
+from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
-from llamagym_tui.screens.widgets.numbers import number, plain, share, spark
+from llamagym_tui.screens.widgets.numbers import number, plain, spark
+from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
-RETURN = "return ±95%"
 CURVE = 60
 """Cells of the loss curve at most."""
 
@@ -66,7 +66,7 @@ def warm_start_text(warm_start: WarmStartState, width: int, unit: str = "") -> C
     if warm_start.steps:
         parts += [_bar(warm_start, width), _curve(warm_start, width)]
     if warm_start.evaluated:
-        parts.append(_evaluations(warm_start.evaluated, unit))
+        parts += [Content(""), Content(one_line(comparison_text(warm_start.evaluated, unit)))]
     return Content("\n").join(parts)
 
 
@@ -101,23 +101,16 @@ def _offer(offer: Offer, chosen: bool) -> Content:
 
 
 def _stage(warm_start: WarmStartState) -> str:
-    match warm_start.stage:
-        case Stage.NONE:
-            return ""
-        case Stage.REQUESTED if warm_start.cancelling:
-            return "requested, to be cancelled"
-        case Stage.REQUESTED:
-            return "requested; first the evaluation" if warm_start.evaluates else "requested"
-        case Stage.TRAINING:
-            return "training, to be cancelled" if warm_start.cancelling else "training"
-        case Stage.EVALUATING:
-            return "trained; now the evaluation"
-        case Stage.REFUSED:
-            return "refused; nothing was trained"
-        case Stage.OVER:
-            return _over(warm_start)
-        case _:
-            assert_never(warm_start.stage)
+    stage = warm_start.stage
+    if warm_start.cancelling and stage in (Stage.REQUESTED, Stage.TRAINING):
+        return f"{stage.name.lower()}, to be cancelled"
+    words = {
+        Stage.REQUESTED: "requested; first the evaluation" if warm_start.evaluates else "requested",
+        Stage.TRAINING: "training",
+        Stage.EVALUATING: "trained; now the evaluation",
+        Stage.REFUSED: "refused; nothing was trained",
+    }
+    return words.get(stage) or _over(warm_start)
 
 
 def _over(warm_start: WarmStartState) -> str:
@@ -143,23 +136,6 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
     tail = f" loss {plain(losses[0])} → {plain(losses[-1])}"
     room = max(1, min(CURVE, width - len(tail)))
     return Content.assemble((f"{spark(losses, room):<{room}}", "$primary"), (tail, ASIDE))
-
-
-def _evaluations(found: WarmStartEvaluated, unit: str) -> Content:
-    both = (found.before, found.after)
-    figures = {
-        RETURN: [evaluated_return(each).text for each in both],
-        "parse fail": [share(each.parse_failure_rate) for each in both],
-        "sampled": [counted(each.episodes, "episode") for each in both],
-    }
-    widths = [max(len(values[column]) for values in figures.values()) for column in (0, 1)]
-    head = Content.styled(f"{'':<14}{'before':>{widths[0]}}   {'after':>{widths[1]}}", ASIDE)
-    rows = [
-        Content.assemble((f"{name:<14}", ASIDE), (f"{before:>{widths[0]}}   {after:>{widths[1]}}", "bold"))
-        for name, (before, after) in figures.items()
-    ]
-    rows[0] += Content.styled(f"  {one_line(unit)}".rstrip(), ASIDE)
-    return Content("\n").join([Content(""), head, *rows])
 
 
 EPISODES = 300

@@ -96,7 +96,7 @@ class FigureChart(Vertical):
         if not self.is_mounted:
             return
         values = state.history.values(field)
-        over = f"  over {values[-1][0]:,.0f} episodes" if values else ""
+        over = f"  after {values[-1][0]:,.0f} episodes" if values else ""
         title = Content.assemble((FIGURES[field].title, "bold"), (over, ASIDE))
         self.query_one("#figure-title", Static).update(title)
         self.query_one("#figure-texts", Static).update(Content("\n").join(figure_texts(state, field)))

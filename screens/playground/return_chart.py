@@ -35,7 +35,9 @@ class ReturnChart(Vertical):
             return None
         known = baselines(state)
         for legend in self.query("#chart-legend").results(Static):  # none in an app that is closing
-            legend.update(_legend(window, known, state.marks))
+            text, size = _legend(window, known, state.marks), legend.content_size
+            fits = bool(size) and text.get_height(legend.styles.get_rules(), size.width) == size.height
+            legend.update(text, layout=not fits)
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
             [margin(point.stderr) for point in points],

@@ -194,12 +194,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         if found:
             self.point(min(found)[2])
 
-    def action_next_panel(self) -> None:
-        panel = (self.cursor.panel + 1) % max(1, len(self.places.panels))
-        spots = [spot for spot in self.policy.cells if spot.panel == panel]
-        if spots:
-            self.point(min(spots, key=lambda spot: abs(spot.row - self.cursor.row)))
-
     def on_mouse_move(self, event: MouseMove) -> None:
         if spot := event.style.meta.get("spot"):
             self.point(Spot(*spot))

@@ -196,8 +196,10 @@ class PromptEditor(ModalScreen[str | None]):
             self._notice("There is no version yet to compare with.")
             return
         self.toggle_class("-diff")
-        self.query_one("#diff", Static).update(word_diff(known.text, self.query_one(DraftArea).text))
-        self._notice(f"Compared with v{known.version}: [-removed-] {{+added+}}." if self.has_class("-diff") else "")
+        draft = self.query_one(DraftArea).text
+        self.query_one("#diff", Static).update(word_diff(known.text, draft))
+        words = "the draft is the same" if draft == known.text else "[-removed-] {+added+}"
+        self._notice(f"Compared with v{known.version}: {words}." if self.has_class("-diff") else "")
 
     def _chosen(self) -> PromptVersion | None:
         option = self.query_one(VersionList).highlighted_option

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,7 @@ from llamagym_tui.screens.widgets.numbers import tick_labels
 if TYPE_CHECKING:
     from textual_plot import PlotWidget
 
-CHART_S = 0.5
+CHART_S = 1.0
 """Seconds between two drawings, at least."""
 MARGIN_LEFT = 8
 """Cells for the labels of the y axis."""
@@ -83,6 +84,7 @@ class Plot(Vertical):
         self._of: object = None
         self._make: Callable[[], Drawing | None] = lambda: None
         self._drawn: tuple[object, Size] | None = None
+        self._drawn_at = 0.0
         self._loading = False
         self.due = False
         """Whether a drawing waits for its time."""
@@ -95,7 +97,7 @@ class Plot(Vertical):
         return self._drawn == (of, self.size)
 
     def show(self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False) -> None:
-        """Draw something else, within `CHART_S` seconds.
+        """Draw something else: at once, or `CHART_S` after the drawing before.
 
         Args:
             of: what the chart is of; the same is not drawn twice for one size.
@@ -103,10 +105,11 @@ class Plot(Vertical):
             at_once: whether a person waits for it.
         """
         self._of, self._make = of, make
-        if at_once:
+        is_time = time.monotonic() >= self._drawn_at + CHART_S
+        if at_once or (is_time and self.is_attached and self.screen.is_current):
             self._draw()
-        elif not self.due:
-            self.due = True
+        elif not self.due and not self.is_drawn(of):
+            self.due = True  # before then, another call is as good: what it draws is painted with all else
             self.set_timer(CHART_S, self._draw_in_time)
 
     def on_resize(self) -> None:
@@ -115,15 +118,13 @@ class Plot(Vertical):
 
     def _draw_in_time(self) -> None:
         self.due = False
-        if self.is_attached and self.screen.is_current:
-            self._draw()
-        elif self.is_attached:
-            self.show(self._of, self._make)  # another screen lies above: once more when it is gone
+        if self.is_attached:
+            self.show(self._of, self._make)  # later, if another screen lies above
 
     def _draw(self) -> None:
         if not self.size or not self.is_attached or self.is_drawn(self._of):
             return
-        drawing = self._make()
+        drawing, self._drawn_at = self._make(), time.monotonic()
         if drawing is not None and self._plot is None:
             if not self._loading:
                 self._loading = True
@@ -133,10 +134,15 @@ class Plot(Vertical):
             wait.display = drawing is None
         if self._plot is not None:
             self._plot.display = drawing is not None
+            fits = self._drawn is not None and self._drawn[1] == self.size
             # What is hidden is drawn again, even if it is the same.
             self._drawn = None if drawing is None else (self._of, self.size)
             if drawing is not None:
                 self._fill(self._plot, drawing)
+                if fits:
+                    self._plot.render()  # now: its parts are painted together with it
+                else:  # the plot fits its canvas to its place only with a new layout
+                    self._plot.refresh(layout=True)
 
     @work
     async def _load(self) -> None:
@@ -183,8 +189,6 @@ class Plot(Vertical):
                     plot.scatter(xs, ys, marker=curve.marker, marker_style=colors[curve.color])
                 elif xs:
                     plot.plot(xs, ys, line_style=colors[curve.color], hires_mode=library.HiResMode.BRAILLE)
-        # The plot fits its canvas to its place only with a new layout, and its margins may just have moved it.
-        plot.refresh(layout=True)
 
     def _draw_band(self, plot: PlotWidget, drawing: Drawing, low: float, high: float, color: str) -> None:
         """Shade the band, cell by cell: in the middle of each column, along the line between its points."""

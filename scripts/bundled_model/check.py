@@ -18,7 +18,7 @@ from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from scripts.bundled_model import blackjack
 from scripts.bundled_model.check_play import report_play
-from scripts.bundled_model.check_worlds import report_worlds
+from scripts.bundled_model.check_worlds import report_worlds, report_worlds_seen
 from scripts.bundled_model.lessons import Chance
 
 REPLIES = blackjack.REPLIES
@@ -106,6 +106,11 @@ def _fit(hidden: Tensor, labels: Tensor, new_hidden: Tensor, new_labels: Tensor)
         optimizer.step()
     with torch.no_grad():
         return float((reader((new_hidden - mean) / std).argmax(-1) == new_labels).float().mean())
+
+
+def report_seen(path: Path) -> dict[str, float]:
+    """What a model reads and follows in the lessons' own wordings and names."""
+    return report_worlds_seen(load_policy(str(path)))
 
 
 def report(path: Path) -> dict[str, float]:

@@ -34,17 +34,17 @@ def replies(policy: Policy, prompt: str, observations: Sequence[str], candidates
     return reply_logprobs(policy, openings, [policy.chat.reply_ids(each) for each in candidates]).argmax(-1).tolist()
 
 
-def reading(policy: Policy, prompts: int = 40, states: int = 20) -> dict[str, float]:
-    """Share of numbers that are named right, by how many the observation has."""
+def reading(policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True) -> dict[str, float]:
+    """Share of numbers that are named right, by how many the observation has; `new`: as of `following`."""
     found: dict[str, float] = {}
     every = [GENERIC.format_action(n) for n in range(100)]
     for count in (1, 4, 8):
         rng, right = Chance(SEED + count), 0
         for number in range(prompts):
             world = _world(rng, lambda each, count=count: len(each.ranges) == count and not each.unnamed)
-            if number % 2:
+            if new and number % 2:
                 _rename(rng, world)
-            told = report(rng, world.features, held_out=True)
+            told = report(rng, world.features, held_out=new)
             shown = [world.state(rng) for _ in range(states)]
             prompt = f"{worlds.prompt_of(rng, world.names)} {told.text}"
             chosen = replies(policy, prompt, [world.shown(state) for state in shown], every)
@@ -53,16 +53,19 @@ def reading(policy: Policy, prompts: int = 40, states: int = 20) -> dict[str, fl
     return found
 
 
-def following(policy: Policy, prompts: int = 40, states: int = 20) -> dict[str, float]:
-    """Share of states in which an instruction is followed, by its kind; half of the worlds have new action names."""
+def following(policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True) -> dict[str, float]:
+    """Share of states in which an instruction is followed, by its kind.
+
+    `new`: in wordings that lessons leave out, half of the worlds with new names; else as lessons have them.
+    """
     found: dict[str, float] = {}
     for kind in KINDS:
         rng, right = Chance(f"{SEED} {kind}"), 0
         for number in range(prompts):
             world = _world(rng, _needs(kind))
-            if number % 2:
+            if new and number % 2:
                 _rename(rng, world)
-            told = _told(rng, world, kind)
+            told = _told(rng, world, kind, new)
             shown = [worlds.drawn(rng, world, told) for _ in range(states)]
             prompt = f"{worlds.prompt_of(rng, world.names)} {told.text}"
             candidates = [GENERIC.format_action(n) for n in range(len(world.names))]
@@ -86,20 +89,20 @@ def _needs(kind: str) -> Callable[[World], bool]:
             return lambda world: True
 
 
-def _told(rng: Chance, world: World, kind: str) -> Instruction:
+def _told(rng: Chance, world: World, kind: str, new: bool) -> Instruction:
     match kind:
         case "joined":
-            while (told := either(rng, world.features, world.names, held_out=True)).kind not in ("and", "or", "not"):
+            while (told := either(rng, world.features, world.names, held_out=new)).kind not in ("and", "or", "not"):
                 pass
             return told
         case "stepwise":
-            return stepwise(rng, world.features, world.names, held_out=True)
+            return stepwise(rng, world.features, world.names, held_out=new)
         case "always":
-            return always(rng, world.names, held_out=True)
+            return always(rng, world.names, held_out=new)
         case "follow":
-            return follow(rng, world.words, world.names, held_out=True)
+            return follow(rng, world.words, world.names, held_out=new)
         case _:
-            return either(rng, world.features, world.names, held_out=True, kind=kind)
+            return either(rng, world.features, world.names, held_out=new, kind=kind)
 
 
 def _rename(rng: Chance, world: World) -> None:
@@ -172,3 +175,7 @@ def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
 def report_worlds(policy: Policy) -> dict[str, float]:
     ranks = {f"effective rank, {name}": effective_rank(policy, name) for name in ("cart_pole", "cliff_walking", "taxi")}
     return reading(policy) | following(policy) | blackjack_prompts(policy) | swaps(policy) | ranks
+
+
+def report_worlds_seen(policy: Policy) -> dict[str, float]:
+    return reading(policy, new=False) | following(policy, new=False)

@@ -94,6 +94,9 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
     assert refused(adapted[0], tmp_path) == f"llamagym-tui: {tmp_path} is there already; name a new folder.\n"
     empty = record(tmp_path / "two", fakes.opening_events())
     assert "has no checkpoint" in refused(empty, tmp_path / "a")
+    monkeypatch.setattr(export, "load_model_and_tokenizer", lambda *_: pytest.fail("it is refused before"))
+    under_file = tmp_path / "two" / "events.jsonl" / "a"
+    assert f"{under_file} cannot be written (Not a directory); name another folder." in refused(adapted[0], under_file)
     assert not (tmp_path / "a").exists()
 
 

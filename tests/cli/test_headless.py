@@ -204,9 +204,13 @@ def test_hang_ups_end_a_run_with_its_checkpoint_however_many_come(tmp_path: Path
             signal.raise_signal(signal.SIGHUP)
 
     stagehand.before_step = hang_up
-    assert headless.train(config(tmp_path)) == 0
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    try:
+        assert headless.train(config(tmp_path)) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 8
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="hang-ups are POSIX")

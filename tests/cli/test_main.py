@@ -340,6 +340,8 @@ def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
     assert checked.exit_code == 1
     assert checked.stdout.startswith(f"{bad}:1: These fields are missing")
     assert "1 unreadable line: 1" in run("demos", "list", str(tmp_path)).stdout
+    missing = run("demos", "list", str(tmp_path / "none"))
+    assert (missing.exit_code, f"There is no {tmp_path / 'none'};" in missing.stderr) == (2, True)
     assert run("demos", "list", str(bad)).stdout == run("demos", "list", str(tmp_path)).stdout
     assert run("demos", "merge", str(bad), "-o", str(tmp_path / "out.jsonl")).exit_code == 1
 

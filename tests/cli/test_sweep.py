@@ -179,6 +179,8 @@ def test_a_sweep_that_was_changed_or_runs_elsewhere_is_refused(spec: Path, optun
         ("ppo.epochs", "ppo.epoch", "--set knows no 'ppo.epoch'; near it: ppo.epochs, "),
         ("[256, 1024]", "[0, 1024]", "--set ppo.batch_size takes"),
         ("threads = 1", 'threads = "x"', "--set threads takes"),
+        ("[256, 1024]", "{low = 1024, high = 256}", "has a low of ppo.batch_size that is above its high"),
+        ("[256, 1024]", "{low = 0, high = 256, log = true}", "or not above 0 with log"),
     ],
 )
 def test_a_file_that_is_no_sweep_is_refused_in_a_sentence(tmp_path: Path, line: str, other: str, sentence: str) -> None:

@@ -23,13 +23,15 @@ from textual.widgets import Input, TextArea
 
 from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.widgets import plot
 from llamagym_tui.screens.widgets.literal import LiteralLines
-from llamagym_tui.screens.widgets.plot import CHART_S
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
 from tests.screens.steps import caught_up, stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
+CHART_S = 0.2
+"""Seconds between two drawings of a chart, at least: a person has more time for them than a test."""
 HOPS = 6
 """Messages that follow one from the other: key, action, message of a screen, command, event, binding."""
 
@@ -41,6 +43,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
     monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
     user_files.keep_preferences(Path("config"), all_figures=True)
+    monkeypatch.setattr(plot, "CHART_S", CHART_S)
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 
@@ -141,6 +144,6 @@ def pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
     def before(events: int) -> dict[int, float]:
         late = [max(events - 1 - draw.randrange(12), 0) for _ in range(3)]
-        return dict.fromkeys([*late, draw.randrange(max(events, 1))], 2 * CHART_S)
+        return dict.fromkeys([*late, draw.randrange(max(events, 1))], 5 * CHART_S)
 
     monkeypatch.setattr(fakes.FakeClient, "pauses", staticmethod(before))

@@ -45,6 +45,7 @@ def test_a_version_is_named_by_its_first_words_or_by_those_that_no_other_has():
     assert words(long) == words(long, long) == "“You are playing Blackjack. Get closer …”"
     assert words(f"{long} Never hit above 16.", long) == "“… Never hit above 16.”"
     assert words("Hit below 13.", "Hit below 17.") == "“Hit below 13.”"
+    assert words("") == "(none)"
     versions = prompts.taken(prompts.taken((), 0, long), 1, f"{long} Stick.")
     assert (prompts.named(versions, 1), prompts.named(versions, 5)) == ("v1 “… Stick.”", "v5")
 

@@ -42,7 +42,8 @@ def test_a_model_is_loaded_on_one_thread_and_what_its_trial_took_is_given_back(
 ) -> None:
     done: list[Any] = []
     monkeypatch.setattr(torch, "set_num_threads", done.append)
+    monkeypatch.setattr(builders, "keep_freed_memory", lambda: done.append("freed memory is kept"))
     monkeypatch.setattr(builders, "return_freed_memory", lambda: done.append("given back"))
     monkeypatch.setattr(builders, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
     Builders(fakes.config(tmp_path)).model()
-    assert done == [1, "loaded", "given back"]
+    assert done == ["freed memory is kept", 1, "loaded", "given back"]

@@ -41,7 +41,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.probes.policy_map import PolicyMapper
-from llamagym_tui.trainer.warm_start import EVALUATION_S
+from llamagym_tui.trainer.session import WARM_START_S
 from tests.fake_parts import CoinAgent, Stage
 
 
@@ -152,7 +152,7 @@ def test_it_is_evaluated_before_and_after_on_the_same_seeds_within_a_time(tmp_pa
     assert (compared.before.episodes, compared.after.episodes, compared.after.greedy) == (12, 12, False)
     assert stage.phases()[2:7] == ["evaluating", "rolling_out", "warm_starting", "rolling_out", "evaluating"]
     assert stage.events.index(compared) > stage.events.index(stage.of(WarmStartFinished)[0])
-    assert (stage.evaluated["limit_s"], stage.of(EvaluationFinished)) == (EVALUATION_S, [])
+    assert (stage.evaluated["limit_s"], stage.of(EvaluationFinished)) == (WARM_START_S, [])
 
 
 def test_an_evaluation_that_is_out_of_time_is_compared_with_none(tmp_path: Path, file: str) -> None:

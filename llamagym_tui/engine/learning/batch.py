@@ -20,7 +20,6 @@ from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import (
     Choices,
     Decisions,
-    ScoredTokens,
     collated_choices,
     reply_decisions,
     reply_sums,
@@ -110,10 +109,10 @@ class PackedRows:
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
-        tokens = ScoredTokens(encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids)
+        tokens = encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids
         if self.choices is None:
-            return token_decisions(tokens, self.branch_tokens, self.branch_children, temperature)
-        return reply_decisions(tokens, self.choices, temperature)
+            return token_decisions(*tokens, self.branch_tokens, self.branch_children, temperature)
+        return reply_decisions(*tokens, self.choices, temperature)
 
     def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
         """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""

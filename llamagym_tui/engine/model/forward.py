@@ -46,7 +46,7 @@ class Encoded:
         found = self._all[-1][rows, columns]
         return (found if len(self._all) > 1 else self._head(found)).float()
 
-    def picked(self, rows: Tensor, columns: Tensor) -> Encoded:
+    def picked(self, rows: Tensor | slice, columns: Tensor | slice) -> Encoded:
         """(R, C) of the positions, as a forward of its own; rows and columns broadcast to (R, C)."""
         return Encoded(self._head, *(each[rows, columns] for each in self._all))
 
@@ -145,9 +145,7 @@ class Backbone:
         if self.is_lean and read is not None:
             return self.encode_flat(prefix, trees, read)
         if not self.shares:
-            behind = torch.arange(1, trees.ids.shape[1] + 1, device=self.device)[None]
-            at = torch.arange(len(trees.ids), device=self.device)[:, None]
-            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(at, behind)
+            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(slice(None), slice(1, None))
         cache = prefix_cache(self.record(prefix), len(trees.ids)) if prefix else None
         positions = trees.depths + len(prefix)
         visible = F.pad(trees.visible, (len(prefix), 0), value=True)

@@ -14,11 +14,16 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
+
+LARGE, APART = 2**23, 4
+"""Numbers in the hidden states of all layers from which on a forward gives back, so many layers apart, the memory in
+the gaps between what its gradient needs: without that, some 1.5 times as much as this needs is taken."""
 
 
 def is_llama_like(config: Any) -> bool:
@@ -34,7 +39,10 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     half = cos.shape[-1] // 2
     rotation = torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])  # (N, 1, D / 2)
     *layers, last = decoder.layers
-    for layer in layers:
+    is_large = hidden.numel() * len(decoder.layers) >= LARGE
+    for index, layer in enumerate(layers):
+        if is_large and index % APART == 0:
+            return_freed_memory()
         normed = layer.input_layernorm(hidden)
         hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, flat.every)
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))

@@ -129,8 +129,8 @@ MOST_COLUMNS = 16_384
 """Columns of one forward at most, however small the model."""
 FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
-LOGIT_COPIES = 6
-"""Logits, log-probabilities, their exponentials, and gradients of these."""
+LOGIT_COPIES = 3
+"""Log-probabilities in the place of logits; where the model gives all logits, these, too, and their gradient."""
 
 
 class ForwardLimits(NamedTuple):

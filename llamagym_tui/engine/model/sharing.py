@@ -175,6 +175,5 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
 
 def _logprobs(encoded: Encoded, rows: list[int], columns: list[int]) -> Tensor:
     """(N, V) at N places."""
-    device = encoded.hidden.device
-    at = torch.tensor([rows, columns], device=device)
+    at = torch.tensor([rows, columns], device=encoded.hidden.device)
     return encoded.logits_at(at[0], at[1]).log_softmax(-1)

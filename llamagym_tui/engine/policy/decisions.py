@@ -7,12 +7,15 @@ admissible tokens or replies, V vocabulary.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy.trajectory import Choice
+
+AT_ONCE = 2**22
+"""Numbers in the logits that are normalized at most, in one piece."""
 
 
 class Decisions(NamedTuple):
@@ -22,17 +25,6 @@ class Decisions(NamedTuple):
     """(D,) nats of the distribution that was sampled; without gradient."""
     action_entropy: Tensor
     """(M,) nats of the distribution over actions: at branches, or of each choice."""
-
-
-class ScoredTokens(NamedTuple):
-    """Tokens to be scored, and the logits at the places that predict them."""
-
-    logits: Tensor
-    """(S, V) at distinct places."""
-    places: Tensor
-    """(N,) place that predicts each token."""
-    ids: Tensor
-    """(N,)."""
 
 
 class Choices(NamedTuple):
@@ -46,33 +38,54 @@ class Choices(NamedTuple):
     """(K,) index of the chosen reply."""
 
 
+class _Scored(torch.autograd.Function):
+    """(N,) log-probabilities of tokens, and (S,) entropies; the logits' memory holds these, then their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        pieces = logits.split(max(1, AT_ONCE // logits.shape[-1]))
+        entropies = torch.cat([entropy(each.copy_(each.div_(temperature).log_softmax(-1))) for each in pieces])
+        ctx.save_for_backward(logits, places, ids)
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropies)
+        return logits[places, ids], entropies
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        logprobs, places, ids = ctx.saved_tensors
+        own = gradients[0] / ctx.temperature
+        of_places = own.new_zeros(len(logprobs)).index_add_(0, places, own)
+        gradient = logprobs.exp_().mul_(-of_places[:, None])
+        return gradient.index_put_((places, ids), own, accumulate=True), None, None, None
+
+
 def token_decisions(
-    tokens: ScoredTokens, branch_tokens: Tensor, branch_children: Tensor, temperature: float
+    logits: Tensor, places: Tensor, ids: Tensor, branch_tokens: Tensor, branch_children: Tensor, temperature: float
 ) -> Decisions:
     """Each sampled token as a decision.
 
     Args:
-        tokens: N sampled tokens.
+        logits: (S, V) at distinct places; they are overwritten.
+        places: (N,) place that predicts each sampled token.
+        ids: (N,) of these tokens.
         branch_tokens: (M,) index into the N tokens of those at which admissible replies part.
         branch_children: (M, A) admissible ids there, -1 where there are fewer.
         temperature: divides the logits.
     """
-    logits = tokens.logits / temperature
-    logprobs = logits.log_softmax(-1)
-    return Decisions(
-        logprobs[tokens.places, tokens.ids],
-        token_entropy(logprobs.detach())[tokens.places],
-        # The bonus is on this one: entropy over the vocabulary would reward replies that name no action.
-        branch_entropy(logits[tokens.places[branch_tokens]], branch_children),
-    )
+    parting = places[branch_tokens].repeat_interleave(branch_children.shape[1])
+    every = torch.cat([ids, branch_children.clamp(min=0).flatten()])
+    logprobs, entropies = _Scored.apply(logits, torch.cat([places, parting]), every, temperature)
+    # The bonus is on that of branches: entropy over the vocabulary would reward replies that name no action.
+    of_children = logprobs[len(ids) :].view(branch_children.shape).masked_fill(branch_children < 0, float("-inf"))
+    return Decisions(logprobs[: len(ids)], entropies[places], entropy(of_children.log_softmax(-1)))
 
 
-def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
-    """Each turn as a choice among replies; `temperature` divides the scores."""
-    logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
+def reply_decisions(logits: Tensor, places: Tensor, ids: Tensor, choices: Choices, temperature: float) -> Decisions:
+    """Each turn as a choice among replies; `temperature` divides the scores, and the logits are overwritten."""
+    logprobs, _ = _Scored.apply(logits, places, ids, 1.0)
     shares = score_logprobs(reply_sums(logprobs, choices), choices.divisors, temperature)
-    entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
-    return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)
+    among = entropy(shares)
+    return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), among.detach(), among)
 
 
 def reply_sums(logprobs: Tensor, choices: Choices) -> Tensor:
@@ -107,18 +120,6 @@ def collated_choices(
     )
 
 
-def token_entropy(logprobs: Tensor) -> Tensor:
-    """(N,) nats of N distributions given as (N, V) log-probabilities."""
-    return -(logprobs.exp() * logprobs).sum(-1)
-
-
-def branch_entropy(logits: Tensor, children: Tensor) -> Tensor:
-    """(M,) nats of the action distribution at M branches.
-
-    Args:
-        logits: (M, V) at the branching tokens, temperature applied.
-        children: (M, A) admissible ids, -1 where a branch has fewer.
-    """
-    chosen = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
-    logprobs = chosen.log_softmax(-1)
-    return -(logprobs.exp() * logprobs.masked_fill(children < 0, 0.0)).sum(-1)
+def entropy(logprobs: Tensor) -> Tensor:
+    """(N,) nats of N distributions given as (N, V) log-probabilities, which may be -inf."""
+    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)  # with the lowest number, gradients would overflow

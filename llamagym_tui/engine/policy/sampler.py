@@ -292,11 +292,9 @@ class Sampler:
                     reply.logprobs.append(logprob)
                     reply.ended = token in self.policy.chat.end_ids
                     on_token(index, token)
-            going = {index for index in live if index in going and not self._is_done(replies[index]) and goes_on(index)}
+                    if reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens or not goes_on(index):
+                        going.remove(index)
         return sorted(going)
-
-    def _is_done(self, reply: Reply) -> bool:
-        return reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens
 
     def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""

@@ -38,7 +38,7 @@ class Logprobs(Struct, frozen=True):
     token_logprobs: list[float]
 
 
-class Choice(Struct, frozen=True):
+class Served(Struct, frozen=True):
     """A reply as the server answers it."""
 
     index: int
@@ -48,7 +48,7 @@ class Choice(Struct, frozen=True):
 
 
 class Completion(Struct, frozen=True):
-    choices: list[Choice]
+    choices: list[Served]
 
 
 def sampler_of(policy: Policy, slots: int) -> Sampler:
@@ -105,7 +105,7 @@ class ServedSampler(Sampler):
             replies.append(Reply(ids, logprobs, value, ids[-1] in self.policy.chat.end_ids, weights=weights))
         return replies
 
-    def _scored(self, encoded: Encoded, served: Sequence[Choice]) -> list[float]:
+    def _scored(self, encoded: Encoded, served: Sequence[Served]) -> list[float]:
         """Log-probability of each token of the replies, one reply after the other."""
         of_tokens = [(row, at, token) for row, each in enumerate(served) for at, token in enumerate(each.token_ids)]
         size, scored = max(1, LOGITS_AT_ONCE // self.policy.model.backbone.vocabulary), list[float]()
@@ -115,7 +115,7 @@ class ServedSampler(Sampler):
             scored += logprobs.gather(1, ids[:, None]).squeeze(-1).tolist()
         return scored
 
-    def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> list[Choice]:
+    def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> list[Served]:
         """The server's replies to whole prompts, in their order."""
         generation = self.policy.generation
         request = {

@@ -134,10 +134,8 @@ class PolicyMapper:
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""
-        states = self._states
         try:
-            pieces = [states[at : at + AT_ONCE] for at in range(0, len(states), AT_ONCE)]
-            shares = [row for piece in pieces for row in self.probabilities(system_prompt, piece)]
+            shares = self.probabilities(system_prompt, self._states) if self._states else []
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no policy map under a prompt")
             return []

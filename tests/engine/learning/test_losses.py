@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, deviation_k3, reference_kl, value_loss
-from llamagym_tui.engine.policy.decisions import branch_entropy, token_entropy
 
 
 def test_policy_loss_at_ratio_one_is_minus_the_advantages():
@@ -72,23 +71,3 @@ def test_a_clipped_value_has_no_gradient_once_it_has_come_far_enough_and_all_of_
     # The larger error: of 1.0 instead of 1.5, of 0.4 either way, and of -1.5 instead of -1.0.
     assert found.item() == pytest.approx(0.5 * (1.0 + 1.6**2 + 3.5**2))
     assert torch.autograd.grad(found, values)[0].tolist() == pytest.approx([0.0, -1.6, -3.5])
-
-
-def test_entropy_of_a_uniform_distribution_is_the_log_of_its_size():
-    assert token_entropy(torch.full((1, 8), 1 / 8).log()).item() == pytest.approx(math.log(8))
-
-
-def test_branch_entropy_looks_at_admissible_tokens_only():
-    logits = torch.tensor([[0.0, 0.0, 9.0, 0.0], [0.0, 1.0, 9.0, 3.0]])
-    children = torch.tensor([[0, 1, -1], [0, 1, 3]])
-    p = torch.tensor([0.0, 1.0, 3.0]).softmax(0)
-    expected = [math.log(2), -(p * p.log()).sum().item()]
-    assert branch_entropy(logits, children).tolist() == pytest.approx(expected, abs=1e-6)
-
-
-def test_branch_entropy_has_a_finite_gradient_next_to_padding():
-    logits = torch.zeros(1, 4, requires_grad=True)
-    branch_entropy(logits + torch.tensor([[1.0, 0, 0, 0]]), torch.tensor([[0, 1, -1]])).sum().backward()
-    assert logits.grad is not None
-    assert torch.isfinite(logits.grad).all()
-    assert logits.grad[0, 0] < 0 < logits.grad[0, 1]

@@ -174,6 +174,17 @@ def test_only_what_is_read_passes_the_last_layers_feed_forward():
     assert widths == [9 + len(part.trees.trees[0]), len(read)]
 
 
+@pytest.mark.parametrize(("large", "times"), [(lean.LARGE, 0), (1, 2)])
+def test_a_large_forward_gives_memory_back_between_its_layers(monkeypatch, large, times):
+    model, done = model_of(tiny("llama", {**SMALL, "vocab_size": VOCABULARY, "num_hidden_layers": 6})), []
+    assert model.backbone.is_lean
+    monkeypatch.setattr(lean, "LARGE", large)
+    monkeypatch.setattr(lean, "return_freed_memory", lambda: done.append("given back"))
+    (part,) = forwards(rows(50), ForwardLimits(10_000, flat=True), torch.device("cpu"))
+    part.encode(model.backbone)
+    assert len(done) == times  # before the first layer and the fifth
+
+
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [

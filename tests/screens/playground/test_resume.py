@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msgspec.structs import replace
+from textual.widgets import TextArea
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import AnyEvent, CheckpointSaved, PromptChanged, RunStarted
@@ -40,6 +41,7 @@ async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
         await sees(pilot, "v1         “You are playing")
         assert ["train first 1,000" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
         assert "active" not in shown(pilot)
+        assert app.screen.query_one(TextArea).text == "Win."
         again = taken_up(folder, 1032, prompt_version=2, system_prompt="Win.")
         client.emit(again, fakes.counted([1.0] * 4, 1036, prompt_version=2))
         await sees(pilot, "v2 active  “Win.”")

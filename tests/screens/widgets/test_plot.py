@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
+from textual._compositor import Compositor
 from textual.app import App, ComposeResult
 from textual_plot import PlotWidget
 
+from llamagym_tui.screens.widgets import plot
 from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot
 from tests.screens.steps import until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
+
+FALLING = Drawing(curves=[Curve([(0.0, 1.0), (1.0, -1.0)], color="primary")])
 
 
 class ChartApp(App[None]):
@@ -38,3 +45,38 @@ async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(mo
         await until(pilot, lambda: bool(chart.query(PlotWidget)), "it is mounted")
         await pilot.pause()
         assert not chart.is_drawn("rising")
+
+
+async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plot, "CHART_S", 60.0)
+    now, real = 0.0, time.monotonic
+    monkeypatch.setattr(plot.time, "monotonic", lambda: real() + now)
+    async with ChartApp().run_test(size=(80, 24)) as pilot:
+        chart = pilot.app.query_one(Plot)
+        chart.show("first", lambda: RISING, at_once=True)
+        await until(pilot, lambda: chart.is_drawn("first"), "the first drawing")
+        chart.show("second", lambda: RISING)
+        assert chart.due
+        assert chart.is_drawn("first")
+        now = 60.0
+        chart.show("third", lambda: RISING)
+        assert chart.is_drawn("third")
+
+
+async def test_a_drawing_of_the_same_size_is_painted_once(monkeypatch: pytest.MonkeyPatch):
+    async with ChartApp().run_test(size=(80, 24)) as pilot:
+        chart = pilot.app.query_one(Plot)
+        chart.show("first", lambda: RISING, at_once=True)
+        await until(pilot, lambda: chart.is_drawn("first"), "the first drawing")
+        await pilot.pause(0.3)
+        paints, paint = 0, Compositor.render_update
+
+        def counted(compositor: Compositor, **how: Any) -> Any:
+            nonlocal paints
+            paints += 1
+            return paint(compositor, **how)
+
+        monkeypatch.setattr(Compositor, "render_update", counted)
+        chart.show("second", lambda: FALLING, at_once=True)
+        await pilot.pause(0.3)
+        assert paints == 1
