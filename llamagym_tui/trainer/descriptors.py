@@ -53,8 +53,11 @@ class _Unfailing(io.FileIO):
 
 
 def prints_to(descriptor: int) -> TextIO:
-    """A stream for prints, which never fails; it leaves the descriptor open."""
-    raw = io.BufferedWriter(_Unfailing(descriptor, "wb", closefd=False))
+    """A stream for prints, which never fails; it leaves the descriptor open.
+
+    It has no buffer of bytes: Python aborts a process that ends while a daemon thread holds the lock of one.
+    """
+    raw = _Unfailing(descriptor, "wb", closefd=False)
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 

@@ -40,3 +40,21 @@ wire.events.write(b"alive")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"alive")
     assert (tmp_path / "log").read_text() == "kept\n"
+
+
+def test_a_process_ends_while_a_thread_of_a_library_prints(tmp_path: Path) -> None:
+    code = f"""
+import sys, threading, time
+from pathlib import Path
+from llamagym_tui.trainer.descriptors import take_over_wire
+take_over_wire(Path({str(tmp_path / "log")!r}))
+
+def noise():
+    while True:
+        print("printed")
+
+threading.Thread(target=noise, daemon=True).start()
+time.sleep(0.05)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    assert (tmp_path / "log").read_text().startswith("printed\nprinted\n")
