@@ -10,9 +10,8 @@ import queue
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from llamagym_tui.config import RunConfig, UpdateStats, from_dict
+from llamagym_tui.engine.threads import use_threads
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
@@ -30,13 +29,13 @@ class BareRun:
 
         Args:
             config: its agent, model, PPO, sampling and environments count; where it is kept does not.
-            threads: of torch, for this process.
+            threads: that compute.
         """
         builders = Builders(config)
         self.agent = builders.agent()
         self.loaded = builders.model()
-        torch.set_num_threads(threads)
         self.policy = builders.policy(self.agent, self.loaded)
+        use_threads(self.policy, threads)
         self.ppo = builders.ppo(self.policy)
         self.rollout = builders.rollout(self.agent, self.policy, seed=config.seed, emit=lambda event: None)
 

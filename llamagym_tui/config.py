@@ -231,7 +231,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     device: Device = "auto"
     """Where the model runs. auto: cuda, then mps, then cpu."""
     threads: Annotated[int, Meta(ge=1)] | None = None
-    """Intra-op threads of torch. None: chosen by a short measurement."""
+    """That compute: of a small model a part of each batch each, of a larger one each operation. None: measured."""
     measured_threads: Annotated[int, Meta(ge=1)] | None = None
     """What that measurement chose, so that a resumed run computes as before; on fewer cores it is made again."""
     checkpoint_every_s: NonNegative = 60.0

@@ -19,7 +19,8 @@ def main(args: Sequence[str] | None = None) -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, by a child too
     words = list(sys.argv[1:] if args is None else args)
-    if len(words) == 1 and _is_built_in(words[0]) and sys.stdin.isatty() and sys.stdout.isatty():
+    is_built_in = len(words) == 1 and words[0].isidentifier() and find_spec(f"llamagym_tui.agents.{words[0]}")
+    if is_built_in and words[0] != "generic" and sys.stdin.isatty() and sys.stdout.isatty():
         try:
             code = _playground(words[0])
         except KeyboardInterrupt:  # before there was an app that leaves in order
@@ -32,10 +33,6 @@ def main(args: Sequence[str] | None = None) -> None:
     from llamagym_tui.cli.main import app
 
     app(words, prog_name="llamagym-tui")
-
-
-def _is_built_in(word: str) -> bool:
-    return word.isidentifier() and word != "generic" and find_spec(f"llamagym_tui.agents.{word}") is not None
 
 
 def _playground(agent: str) -> int:

@@ -182,7 +182,8 @@ def decode(line: bytes) -> Demonstration:
         raise ValueError("it is nested too deep") from error
     level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
     for _ in range(MOST_DEEP):
-        level = [inner for outer in level for inner in _within(outer)]
+        outer = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in outer for inner in each]
     if level:
         raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
     return demo
@@ -194,10 +195,6 @@ def readable(line: bytes) -> Demonstration | None:
         return decode(line)
     except ValueError:
         return None
-
-
-def _within(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -1,24 +1,32 @@
-"""Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
+"""Threads: what they compute side by side, and how many there are.
 
-A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own
-work, measured alternately with the best count so far. For large models an update takes too long, so the products of a
-wide layer are measured.
+Products of a small model are too short to be divided: where the machine is busy, threads wait for each other in each.
+A batch of it is divided among them; that costs each part's own prefix, and a gradient each. With a larger model
+each product is.
+
+The number is chosen by measurement: on a busy machine, as many as cores can be far slower than one. For a small model
+the work of an update is measured, for a larger one, whose update takes too long, products of a wide layer, and a few
+small ones first, which reveal a busy machine. More threads must win clearly, alternately with the best count so far.
 """
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import torch
 
-from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
 
+T = TypeVar("T")
 SMALL_MODEL = 20_000_000
-"""Parameters up to which an update's own work is measured."""
-TRIAL_ROWS, TRIAL_LENGTH, TRIAL_REPLY = 16, 24, 8
+"""Weights up to which batches are divided, and not products."""
+TRIAL_ROWS, TRIAL_LENGTH, TRIAL_REPLY = 48, 24, 8
 """A small minibatch: updates are where the time goes."""
 WIDTH, LAYERS = 2048, 8
 """Of the products that are measured for a large model."""
@@ -31,37 +39,71 @@ MARGIN = 0.1
 """Share of the time by which a higher count must win."""
 
 
-def calibrate_threads(step: Callable[[], object], *, budget_s: float = 0.5) -> int:
+def on_threads(function: Callable[[Any], T], parts: Sequence[Any]) -> list[T]:
+    """What a function returns for each part; all have ended when this returns or raises."""
+    others = [_threads(len(parts) - 1).submit(function, part) for part in parts[1:]]
+    try:
+        first = function(parts[0])
+    finally:
+        wait(others)
+    return [first, *(other.result() for other in others)]
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """They stay: a new thread would have new memory from the system each time."""
+    return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+
+
+def use_threads(policy: Policy, count: int) -> int:
+    """Compute a policy on so many threads; their number."""
+    is_small = _is_small(policy)
+    policy.threads = count if is_small else 1
+    torch.set_num_threads(1 if is_small else count)
+    return count
+
+
+def calibrate_threads(
+    step: Callable[[], object], use: Callable[[int], object] = torch.set_num_threads, *, budget_s: float = 0.5
+) -> int:
     """Set, and return, the number of threads on which `step` is fastest; one thread unless more are clearly faster.
 
     A count on which it is much slower at once is not measured again, and no higher one is tried.
 
     Args:
         step: work like the run's own, tens of milliseconds long.
+        use: sets a number of threads.
         budget_s: after which nothing more is tried.
     """
+
+    def timed(work: Callable[[], object], threads: int) -> float:
+        use(threads)
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
     began = time.perf_counter()
-    _timed(step, 1)
-    best, best_s = 1, _timed(step, 1)
-    for count in _counts(cores()):
-        if time.perf_counter() - began > budget_s or _waits(count):
+    timed(step, 1)
+    best, best_s = 1, timed(step, 1)
+    for count in sorted({min(2**power, cores()) for power in range(1, cores().bit_length() + 1)} - {1}):
+        if time.perf_counter() - began > budget_s or _waits(timed, count):
             break
-        here_s = _timed(step, count)
+        here_s = timed(step, count)
         for _ in range(REPEATS):
             if here_s > 2 * best_s or time.perf_counter() - began > budget_s:
                 break
-            best_s = min(best_s, _timed(step, best))
-            here_s = min(here_s, _timed(step, count))
+            best_s = min(best_s, timed(step, best))
+            here_s = min(here_s, timed(step, count))
         if here_s > best_s * (1 - MARGIN):
             break
         best, best_s = count, here_s
-    torch.set_num_threads(best)
+    use(best)
     return best
 
 
 def calibrate_threads_for(policy: Policy) -> int:
-    parameters = sum(weight.numel() for weight in policy.model.causal_lm.parameters())
-    return calibrate_threads(update_like_step(policy) if parameters <= SMALL_MODEL else wide_step())
+    step = update_like_step(policy) if _is_small(policy) else wide_step()
+    return calibrate_threads(step, partial(use_threads, policy))
 
 
 def update_like_step(policy: Policy) -> Callable[[], object]:
@@ -72,14 +114,15 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     turn = Turn(start, TRIAL_LENGTH, (0.0,) * TRIAL_REPLY, value=0.0, reward=0.0)
     ids = [[(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)] for row in range(TRIAL_ROWS)]
     rows = [Row(Segment(tuple(ids[0]), row, [turn]), number) for number, row in enumerate(ids)]
-    parts = list(forwards(rows, ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH), backbone.device))
+    limits = ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH, flat=backbone.is_lean)
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
 
-    def step() -> object:
+    def gradients(some: Sequence[Row]) -> object:
+        parts = forwards(some, limits, backbone.device)
         logprobs = torch.cat([part.score(part.encode(backbone), 1.0).logprobs for part in parts])
         return torch.autograd.grad(logprobs.sum(), weights, allow_unused=True)
 
-    return step
+    return lambda: on_threads(gradients, parts_of(rows, policy.threads))
 
 
 def wide_step() -> Callable[[], object]:
@@ -94,11 +137,16 @@ def products() -> None:
         square @ square
 
 
-def _waits(threads: int) -> bool:
+def _is_small(policy: Policy) -> bool:
+    weights = list(policy.model.causal_lm.parameters())
+    return weights[0].device.type == "cpu" and sum(weight.numel() for weight in weights) <= SMALL_MODEL
+
+
+def _waits(timed: Callable[..., float], threads: int) -> bool:
     """Whether small products, each of which needs all threads at once, wait for a core that is busy."""
-    left_s = SLOWER * PROBES * min(_timed(products, 1) for _ in range(3)) + THREADS_START_S
+    left_s = SLOWER * PROBES * min(timed(products, 1) for _ in range(3)) + THREADS_START_S
     for _ in range(PROBES):
-        left_s -= _timed(products, threads)
+        left_s -= timed(products, threads)
         if left_s < 0:
             return True
     return False
@@ -106,15 +154,3 @@ def _waits(threads: int) -> bool:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _counts(cores: int) -> list[int]:
-    """Thread counts to try after one: doubling, up to all cores."""
-    return sorted({min(2**power, cores) for power in range(1, cores.bit_length() + 1)} - {1})
-
-
-def _timed(step: Callable[[], object], threads: int) -> float:
-    torch.set_num_threads(threads)
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began

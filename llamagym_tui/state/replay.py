@@ -199,16 +199,13 @@ class Player:
             self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
             if coming is None or not self._behind:
                 return
-            self._take(coming)
+            self._here, self._next = self._here.after(coming), None
 
     def _coming(self) -> event_log.Logged | None:
         """The next event, not taken; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
         return self._next
-
-    def _take(self, logged: event_log.Logged) -> None:
-        self._here, self._next = self._here.after(logged), None
 
 
 def clock_text(at_s: float) -> str:

@@ -23,7 +23,7 @@ from llamagym_tui.engine.memory import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.engine.threads import calibrate_threads_for, cores
+from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
@@ -122,19 +122,15 @@ class Builders:
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
-        """Set torch's threads, to those requested or measured before, or to the fastest number; that number."""
-        measured = self.config.measured_threads
-        if self.config.threads is not None:
-            torch.set_num_threads(self.config.threads)
-        elif loaded.device == "cpu" and self.ranks.size > 1:
-            torch.set_num_threads(max(1, cores() // self.ranks.size))
-        elif loaded.device == "cpu" and measured is not None and measured <= cores():
-            torch.set_num_threads(measured)
-        elif loaded.device == "cpu":
-            calibrate_threads_for(policy)
-        else:
-            torch.set_num_threads(1)  # the work is the accelerator's
-        return torch.get_num_threads()
+        """Compute on those requested or measured before, or on the fastest number of threads; that number."""
+        count, measured = self.config.threads, self.config.measured_threads
+        if count is None and loaded.device != "cpu":
+            count = 1  # the work is the accelerator's
+        elif count is None and self.ranks.size > 1:
+            count = max(1, cores() // self.ranks.size)
+        elif count is None and measured is not None and measured <= cores():
+            count = measured
+        return calibrate_threads_for(policy) if count is None else use_threads(policy, count)
 
     def evaluate(
         self, agent: AgentBase, policy: Policy, *, episodes: int, seed: int | None = None, **more: Any

@@ -62,17 +62,9 @@ def lost_episodes(count: int, env_id: str) -> str:
     )
 
 
-def ratio_warning(deviation: float) -> str:
-    return (
-        f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "
-        "sampled it, so its figures cannot be trusted; in low precision, try fp32."
-    )
-
-
 def verdict_text(verdict: Verdict) -> str:
-    if verdict.level == "collapsed":
-        return f"The policy has collapsed: {verdict.reason}"
-    return f"The policy may be about to collapse: {verdict.reason}"
+    how = "has collapsed" if verdict.level == "collapsed" else "may be about to collapse"
+    return f"The policy {how}: {verdict.reason}"
 
 
 COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."

@@ -146,7 +146,10 @@ class Run:
         done = {"update": self.ppo.updates, "episodes": self.rollout.episodes, "stats": stats, "moved": self.ppo.moved}
         self._emit(msgspec.convert(done, events.UpdateFinished))
         if stats.first_ratio > LARGEST_FIRST_RATIO:
-            self._emitter.warn(event_builders.ratio_warning(stats.first_ratio))
+            self._emitter.warn(
+                f"The first ratio of this update is {stats.first_ratio:.2g} away from 1: the model scores a reply "
+                "otherwise than it sampled it, so its figures cannot be trusted; in low precision, try fp32."
+            )
         self._verdict = self._monitor.judge(stats)
 
     def _measure(self, batch: Sequence[Any]) -> None:

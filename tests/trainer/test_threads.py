@@ -23,18 +23,25 @@ from tests.fake_parts import Loaded
         ({"measured_threads": 5}, "cpu", ["measured now"]),  # on a machine with more cores
         ({}, "cpu", ["measured now"]),
         ({"measured_threads": 2}, "cuda", [1]),
+        ({"threads": 3}, "cuda", [3]),
     ],
 )
 def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_one(
     tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], device: str, chosen: list[Any]
 ) -> None:
     found: list[Any] = []
+
+    def use(policy: Any, count: Any) -> Any:
+        found.append(count)
+        return count
+
     monkeypatch.setattr(builders, "cores", lambda: 4)
-    monkeypatch.setattr(builders, "calibrate_threads_for", lambda policy: found.append("measured now"))
-    monkeypatch.setattr(torch, "set_num_threads", found.append)
+    monkeypatch.setattr(
+        builders, "calibrate_threads_for", lambda policy: found.append("measured now") or "measured now"
+    )
+    monkeypatch.setattr(builders, "use_threads", use)
     made = Builders(replace(fakes.config(tmp_path), **settings))
-    assert made.threads(None, Loaded(device=device)) == torch.get_num_threads()
-    assert found == chosen
+    assert [made.threads(None, Loaded(device=device))] == found == chosen
 
 
 def test_a_model_is_loaded_on_one_thread_and_what_its_trial_took_is_given_back(

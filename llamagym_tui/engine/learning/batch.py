@@ -7,8 +7,10 @@ M branches, A admissible tokens or replies.
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -138,13 +140,21 @@ def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
     return rows
 
 
-def share_of(rows: Sequence[Row], rank: int, size: int) -> Sequence[Row]:
-    """The part of some rows that one of several ranks computes: as many as any other, and neighbours."""
-    if size == 1:
-        return rows
+def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
+    """What each of several ranks or threads computes: about as many distinct and scored tokens, of neighbours."""
+    if count == 1:
+        return [rows]
     # In order of their ids, those that begin alike are mostly in one part, and meet on one tree there.
     ordered = sorted(rows, key=lambda row: (row.segment.prefix, row.segment.ids))
-    return ordered[len(rows) * rank // size : len(rows) * (rank + 1) // size]
+    work, before = [0], list[int]()
+    for row in ordered:
+        ids = row.segment.ids
+        pairs = enumerate(zip(before, ids, strict=False))
+        shared = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
+        work.append(work[-1] + len(ids) - shared + _scored_tokens(row.segment))
+        before = ids
+    ends = [bisect_left(work, work[-1] * part / count) for part in range(count)]
+    return [ordered[start:end] for start, end in pairwise([*ends, len(ordered)])]
 
 
 def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches, share_of
+from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches, parts_of
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
@@ -29,10 +29,11 @@ from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.memory import return_freed_memory
-from llamagym_tui.engine.model.shape import forward_limits, shape_of
+from llamagym_tui.engine.model.shape import ForwardLimits, forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.engine.threads import on_threads
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
@@ -64,8 +65,7 @@ class PPO:
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
         shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
-        self.limits = forward_limits(shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean)
-        """Of one forward; a larger minibatch accumulates gradients over several."""
+        self._limits = forward_limits(shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean)
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Of the discounted returns in all episodes that the policy played alone."""
@@ -163,7 +163,7 @@ class PPO:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
         if self.reference:  # each rank computes a part, and leaves those of others zero
-            own = share_of(rows, self.ranks.rank, self.ranks.size)
+            own = parts_of(rows, self.ranks.size)[self.ranks.rank]
             parts = self.ranks.gather(self.reference.logprobs(own, decisions, self.limits))
             reference = torch.stack(parts).sum(0)
         return batch_targets(
@@ -187,6 +187,12 @@ class PPO:
             hidden = part.encode(model.backbone).hidden[part.decisions.rows, part.decisions.columns]
             values[part.decisions.indices.cpu()] = model.v_head(hidden).cpu()
         return values
+
+    @property
+    def limits(self) -> ForwardLimits:
+        """Of one forward; a larger minibatch accumulates gradients over several, and threads compute some at once."""
+        (tokens, scored, flat), threads = self._limits, self.policy.threads
+        return ForwardLimits(tokens // threads, scored / threads, flat)
 
     @property
     def kl_coef(self) -> float:
@@ -288,14 +294,33 @@ class PPO:
             self.optimizer.zero_grad(set_to_none=True)
             for minibatch in together:
                 progress()
-                own = share_of(minibatch, self.ranks.rank, self.ranks.size)
-                for part in forwards(own, self.limits, self.policy.model.backbone.device):
-                    (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
+                own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
+                self._add_gradients(own, partial(self._loss, targets=targets, is_first=is_first), turns, sums)
             if turns:
                 self._step(sums)
         return 1.0
 
-    def _loss(self, part: PackedRows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
+    def _add_gradients(self, rows: Sequence[Row], loss: Callable[..., Tensor], turns: int, sums: UpdateSums) -> None:
+        """Add those of a loss over a number of turns, and its figures; parts of the rows are computed side by side."""
+        threads, weights = self.policy.threads, self._head if self.is_warming_up else [*self._trunk, *self._head]
+
+        def computed(some: Sequence[Row]) -> tuple[UpdateSums, list[Tensor]]:
+            own, gradients = UpdateSums(), [torch.zeros_like(weight) for weight in weights if threads > 1]
+            for part in forwards(some, self.limits, self.policy.model.backbone.device):
+                mean = loss(part, sums=own) / turns
+                if threads == 1:
+                    mean.backward()
+                    continue
+                more = torch.autograd.grad(mean, weights, allow_unused=True, materialize_grads=True)
+                torch._foreach_add_(gradients, more)
+            return own, gradients
+
+        for own, gradients in on_threads(computed, parts_of(rows, threads)):  # in one order: the same bits again
+            sums.include(own)
+            for weight, gradient in zip(weights, gradients, strict=False):
+                weight.grad = gradient if weight.grad is None else weight.grad + gradient
+
+    def _loss(self, part: PackedRows, *, targets: Targets, sums: UpdateSums, is_first: bool) -> Tensor:
         """() sum over turns of policy, value, entropy and KL loss."""
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.threads import on_threads
 
 
 class Reference:
@@ -22,14 +23,18 @@ class Reference:
         """The policy's weights, and their values at the start. Those of an adapter are not zero after a warm
         start, so a disabled adapter would be another policy than the one that PPO began from."""
 
-    @torch.no_grad()
     def logprobs(self, rows: Sequence[Row], decisions: int, limits: ForwardLimits) -> Tensor:
         """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
         temperature, backbone = self.policy.generation.temperature, self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
-        with self.in_place():
-            for part in forwards(rows, limits, backbone.device):
+
+        @torch.no_grad()
+        def score(some: Sequence[Row]) -> None:
+            for part in forwards(some, limits, backbone.device):
                 logprobs[part.decisions.indices] = part.score(part.encode(backbone), temperature).logprobs
+
+        with self.in_place():
+            on_threads(score, parts_of(rows, self.policy.threads))
         return logprobs
 
     @contextmanager

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from typing import Any
 
 import torch
@@ -50,10 +48,18 @@ class UpdateSums:
 
     def of_all(self, ranks: Ranks) -> "UpdateSums":
         """The sums of all ranks."""
-        parts = ranks.gather(self)
-        sums = {name: reduce(add, [getattr(part, name) for part in parts]) for name in UpdateSums.__slots__}
-        first_ratio = torch.tensor([float(part.first_ratio) for part in parts]).max()  # it keeps a NaN
-        return UpdateSums(**sums | {"first_ratio": first_ratio, "skipped": self.skipped})  # steps are the same on each
+        total = UpdateSums()
+        for part in ranks.gather(self):
+            total.include(part)
+        total.skipped = self.skipped  # steps are the same on each
+        return total
+
+    def include(self, part: "UpdateSums") -> None:
+        """Add those of another part of the batch."""
+        first_ratio = torch.maximum(torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio))
+        for name in UpdateSums.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(part, name))
+        self.first_ratio = first_ratio  # unlike that of max(), it keeps a NaN
 
     @torch.no_grad()
     def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:

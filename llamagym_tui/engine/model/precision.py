@@ -7,6 +7,7 @@ and the LM head, so that log-probabilities are not rounded.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from llamagym_tui.config import Precision
 
+ROUNDS = ContextVar("ROUNDS", default=False)
+"""Whether linear layers round, in this thread."""
 NARROWEST = 64
 """Weights with a side below this stay fp32: an adapter's, for which rounding costs more than it saves."""
 
@@ -36,16 +39,17 @@ class Products:
     @contextmanager
     def at(self, precision: Precision) -> Iterator[None]:
         """A context in which linear layers multiply at a precision, gradients included."""
-        linears = self._linears if precision == "bf16" else []
-        for module in linears:
-            vars(module)["forward"] = partial(self._product, module)
+        for module in self._linears if precision == "bf16" else ():
+            vars(module).setdefault("forward", partial(self._product, module))
+        before = ROUNDS.set(precision == "bf16")
         try:
             yield
         finally:
-            for module in linears:
-                del vars(module)["forward"]
+            ROUNDS.reset(before)
 
     def _product(self, module: nn.Linear, inputs: Tensor) -> Tensor:
+        if not ROUNDS.get():
+            return F.linear(inputs, module.weight, module.bias)
         product: Tensor = _Product.apply(inputs, module.weight, self.rounded(module.weight))
         return product if module.bias is None else product + module.bias
 

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from torch.distributed import TCPStore, destroy_process_group
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import batch_rows, share_of
+from llamagym_tui.engine.learning.batch import batch_rows, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import RankLost
@@ -110,7 +110,8 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
 
 @pytest.mark.parametrize("credit", ["turn", "token"])
 def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
-    config = replace(SETTINGS, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit)
+    # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
+    config = replace(SETTINGS, lr=5e-4, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit)
     policy = make_policy()
     batch = collect(policy)
     found = pair.update(policy, config, batch, at=7)
@@ -122,12 +123,12 @@ def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
         assert pair.moved[name] == pytest.approx(alone.moved[name], rel=1e-3)
 
 
-def test_a_minibatch_is_split_into_as_many_neighbours(make_policy):
+def test_a_minibatch_is_split_into_neighbours_with_as_much_to_compute(make_policy):
     rows = batch_rows(collect(make_policy()))
-    parts = [share_of(rows, rank, 3) for rank in range(3)]
-    assert [len(part) for part in parts] == [10, 11, 11]
+    parts = parts_of(rows, 3)
+    assert [len(part) for part in parts] == [11, 11, 10]
     assert [row for part in parts for row in part] == sorted(rows, key=lambda row: row.segment.ids)
-    assert share_of(rows, 0, 1) is rows
+    assert parts_of(rows, 1)[0] is rows
 
 
 def test_a_rank_without_a_row_of_a_minibatch_makes_as_many_steps(pair, make_policy):
