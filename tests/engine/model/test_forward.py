@@ -44,8 +44,8 @@ ARCHITECTURES = {
     "mistral": {**SMALL, "num_key_value_heads": 2},
     "qwen2": {**SMALL, "num_key_value_heads": 2},
     "qwen3": {**SMALL, "num_key_value_heads": 2, "head_dim": 8},
-    "gemma2": {**SMALL, "num_key_value_heads": 2, "head_dim": 8},
-    "gemma3_text": {**SMALL, "num_key_value_heads": 2, "head_dim": 8},
+    "gemma2": {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 32},
+    "gemma3_text": {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 32},
     "smollm3": {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0},
 }
 
