@@ -1,7 +1,7 @@
 """bf16 products: linear layers multiply in bf16, and everything else stays as it is.
 
 It pays where a processor multiplies bf16 in hardware (AMX, avx512_bf16) and rows are many. Weights are rounded once,
-and again when they have changed. Unlike autocast this leaves attention in fp32, which on CPUs is the faster of the two,
+and again when they have changed. Unlike autocast this leaves attention in fp32, which on CPUs is faster in the update,
 and the LM head, so that log-probabilities are not rounded.
 """
 
