@@ -151,7 +151,7 @@ class Leaving(App[None]):
         """Leave after a fault. Textual's own would print all of it over the shell's screen."""
         error = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
         _log(error)
-        if self._exit and isinstance(error, TOO_LATE):
+        if (self._exit or not self._running) and isinstance(error, TOO_LATE):
             return
         self._return_code = 1
         if self._exception is None:

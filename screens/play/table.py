@@ -201,9 +201,8 @@ class HumanTableScreen(ChoosingScreen[None]):
     def show(self, state: RunState) -> None:
         """Take in another state of the run: it may hold the policy's answer."""
         self._state = state
-        if self.query("#hint"):  # none in an app that is closing
-            self._show_hint()
-            self.update_text("score", score_text(self._game, state))
+        self._show_hint()
+        self.update_text("score", score_text(self._game, state))
 
     @work(exclusive=True, group="table")
     async def _open(self) -> None:
@@ -295,8 +294,8 @@ class HumanTableScreen(ChoosingScreen[None]):
         self.draw()
 
     def draw(self) -> None:
-        if self not in self.app.screen_stack or not self.query(ConversationView):
-            return  # It was left, or the app is closing, while a thread was at work.
+        if self not in self.app.screen_stack:
+            return  # It was left while a thread was at work.
         game = self._game
         table = self.query_one(ConversationView)
         table.placeholder = "This environment cannot be played." if self._fault else MAKING

@@ -182,16 +182,6 @@ async def test_actions_are_taken_by_clicks(make_app: MakeApp):
         await sees(pilot, "action  stick")
 
 
-async def test_an_app_that_closes_while_an_action_is_saved_fails_nothing(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("h")
-        await sees(pilot, " s  stick    h  hit")
-        await app.screen.query("*").remove()  # as closing does, screen by screen
-        app.screen.draw()
-        app.screen.show(app.run_state)
-
-
 async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:

@@ -50,12 +50,17 @@ async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
     assert not log_path().exists()
 
 
-async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(make_app: MakeApp):
+@pytest.mark.parametrize("exits", [True, False])
+async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(make_app: MakeApp, exits: bool):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE):
-        app.exit()
+    async with app.run_test(size=LARGE) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        if exits:
+            app.exit()
+        else:
+            app._running = False  # as closing does first
         app.screen.call_next(app.screen.query_one, "#gone")
-    assert (app.return_code, app.fault) == (0, None)
+    assert (app.return_code or 0, app.fault) == (0, None)
     assert "NoMatches" in log_path().read_text()
 
 
