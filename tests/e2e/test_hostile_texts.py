@@ -86,15 +86,16 @@ def session(folder: Path, seed: int, until: int, *, short: bool = False) -> tupl
     texts = Texts(seed, first=seed * 2000)
     first = texts.count
     name = os.fsdecode(f"{texts.next()}".replace("/", "_").replace("\0", "").encode()[:200] + b"\xff")
-    agent = {"agent": "blackjack"} if seed % 2 else {}
-    run = write_run(folder / "runs" / name, texts, first + until - 40, **agent)
+    is_shipped = bool(seed % 2)
+    agent = "blackjack" if is_shipped else texts.next()  # the same of both runs: other games are not compared
+    run = write_run(folder / "runs" / name, texts, first + until - 40, agent=agent)
     write_demonstrations(folder / "demos" / "blackjack.jsonl", texts, 12)
-    write_run(folder / "runs" / "other", texts, texts.count)
+    write_run(folder / "runs" / "other", texts, texts.count, agent=agent)
     with TerminalApp(folder, command=[sys.executable, "-m", "llamagym_tui", "replay", str(run)]) as app:
         app.sees("REPLAY")
         for size in SIZES[: 1 if short else None]:
             resized(app, size)
-            walked(app, SHORT_WALK if short else WALK + (DEMONSTRATIONS if agent else ()))
+            walked(app, SHORT_WALK if short else WALK + (DEMONSTRATIONS if is_shipped else ()))
         resized(app, SIZES[1])
         walked(app, [END])
         for _ in range(0 if short else PAGES):
