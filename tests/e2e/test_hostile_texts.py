@@ -31,11 +31,11 @@ PAGES = 120
 """Pages of a conversation that are looked at, at most."""
 MARKUP = "38;2;1;2;3"
 """What the colour in the markup of a text would be."""
-UP, DOWN, PAGE_UP, HOME, END, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
+DOWN, RIGHT, PAGE_UP, HOME, END, ESCAPE = "\x1b[B", "\x1b[C", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 WALK = (
     *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, "i"),
     *(("/", "search;"), "9", "0", "\r", "n", ESCAPE, ("o", " RUNS "), " ", DOWN, ("c", "COMPARE"), DOWN),
-    *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, "right", "right"),
+    *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, RIGHT, RIGHT),
 )
 """Keys through every screen of a replay, some with what has to come before the next one."""
 SHORT_WALK = (END, PAGE_UP, PAGE_UP, "m", "m", ("o", " RUNS "), (ESCAPE, "REPLAY"))
