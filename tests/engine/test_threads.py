@@ -104,3 +104,13 @@ def test_the_fastest_number_of_threads_is_found_for_a_small_model(make_policy, m
     monkeypatch.setattr(threads, "update_like_step", lambda policy: lambda: time.sleep(seconds[policy.threads]))
     assert calibrate_threads_for(policy) == 2
     assert policy.threads == 2
+
+
+def test_where_batches_are_divided_products_are_not_probed_for_long(make_policy, monkeypatch):
+    on_cores(monkeypatch, 2)
+    probed: list[int] = []
+    monkeypatch.setattr(threads, "products", lambda: probed.append(torch.get_num_threads()))
+    monkeypatch.setattr(threads, "update_like_step", lambda policy: lambda: None)
+    calibrate_threads_for(make_policy())
+    assert 0 < len(probed) < threads.PROBES
+    assert set(probed) == {1}
