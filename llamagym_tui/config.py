@@ -31,8 +31,6 @@ KlForm = Literal["reward", "loss"]
 """Where the KL to the reference is charged."""
 ParallelEnvs = Literal["auto", "on", "off"]
 """Whether environments step at the same time, each in a process of its own; ``auto``: where a step takes over 5 ms."""
-LrSchedule = Literal["constant", "linear", "cosine"]
-"""How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
 LARGEST = 1e30
 """Size of a number that is taken from a person: one that is much larger could not be read back from a run's log."""
@@ -64,8 +62,8 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     normalization: Normalization = "sum"
     """Of scores: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not; else unused."""
     server: str | None = None
-    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``. None: the
-    learner samples them itself."""
+    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``, or
+    ``generate_batch``: transformers' continuous batching, for large models on a GPU. None: the learner's own way."""
 
 
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,9 +83,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lr: Positive = 5e-4
     """Adam's learning rate of the policy at the first update."""
     lr_final: NonNegative = 1e-4
-    """Learning rate after `decay_updates` updates, reached along `lr_schedule` and kept."""
-    lr_schedule: LrSchedule = "linear"
-    """Way from `lr` to `lr_final`: a line, half a cosine, or none at all."""
+    """Learning rate after `decay_updates` updates, reached along a line and kept."""
     lr_warmup_updates: Annotated[int, Meta(ge=0)] = 0
     """Updates of the policy at first that are made at less than the scheduled rate, rising in equal steps."""
     value_lr: Positive = 3e-3
@@ -292,7 +288,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 C = TypeVar("C", bound=Struct)
 
-REMOVED = ("quantization", "ppo.replay_episodes", "ppo.replay_min_return", "ppo.replay_coef")
+REMOVED = ("quantization", "ppo.lr_schedule", "ppo.replay_episodes", "ppo.replay_min_return", "ppo.replay_coef")
 """Settings in the ``config.json`` of earlier runs, which nothing goes by any more."""
 
 

@@ -231,6 +231,9 @@ def read_config(run_dir: str | Path) -> RunConfig:
     path = Path(run_dir) / CONFIG_FILE
     try:
         settings = msgspec.json.decode(file_content(path), type=dict[str, Any])
+        ppo = settings.get("ppo")
+        if isinstance(ppo, dict) and ppo.get("lr_schedule") == "constant":
+            ppo["lr_final"] = ppo["lr"]
         for name in REMOVED:
             section, _, key = name.rpartition(".")
             of = settings.get(section) if section else settings

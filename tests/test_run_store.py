@@ -141,6 +141,14 @@ def test_settings_that_were_removed_are_read_over(tmp_path: Path) -> None:
         run_store.read_config(tmp_path)
 
 
+@pytest.mark.parametrize(("schedule", "final"), [("constant", 1e-3), ("linear", 1e-4)])
+def test_the_rate_of_an_earlier_run_that_stayed_the_same_still_does(tmp_path: Path, schedule, final) -> None:
+    written = msgspec.to_builtins(config(tmp_path, ppo=PPOConfig(lr=1e-3, lr_final=1e-4)))
+    written["ppo"]["lr_schedule"] = schedule
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
+    assert run_store.read_config(tmp_path).ppo.lr_final == final
+
+
 def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None:
     store = RunStore.create(config(tmp_path))
     for event in [started("first"), PromptChanged(prompt_version=1, system_prompt="second")]:

@@ -89,14 +89,12 @@ def _unit(row: RunRow) -> str:
 
 def _counts(name: str, width: int, needs: int) -> Column[RunRow]:
     """A column of a count in the summary."""
+
+    def count(row: RunRow) -> int:
+        return int(getattr(row.summary, name, 0))
+
     return Column(
-        name,
-        width,
-        lambda row: f"{getattr(row.summary, name):,}" if row.summary else "",
-        lambda row: getattr(row.summary, name, 0),
-        falls=True,
-        needs=needs,
-        right=True,
+        name, width, lambda row: f"{count(row):,}" if row.summary else "", count, True, needs=needs, right=True
     )
 
 

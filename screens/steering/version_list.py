@@ -71,7 +71,7 @@ def _played(ends: Ends) -> str:
 
 def word_diff(old: str, new: str) -> Content:
     """The new text, with removed words as ``[-old-]`` and added ones as ``{+new+}``."""
-    before, after = _words(old), _words(new)
+    before, after = (re.findall(r"\s+|[^\s]+", text) for text in (old, new))
     if len(before) + len(after) > MOST_WORDS:
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     pieces: list[Content] = []
@@ -83,7 +83,3 @@ def word_diff(old: str, new: str) -> Content:
         pieces += [Content.styled(f"[-{removed}-]", "$error strike")] if removed else []
         pieces += [Content.styled(f"{{+{added}+}}", "bold $success")] if added else []
     return Content("").join(pieces)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\s+|[^\s]+", text)

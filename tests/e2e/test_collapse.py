@@ -23,7 +23,7 @@ FAR_TOO_HIGH = {"ppo.lr": 3e-2, "ppo.value_lr": 3e-2}
 def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_on(tmp_path: Path, model: str) -> None:
     config = RunConfig(
         agent="blackjack", model=model, run_dir=str(tmp_path), seed=3, threads=1, n_envs=64, on_collapse="rollback",
-        ppo=PPOConfig(batch_size=384, mini_batch_size=96, epochs=1, lr_schedule="constant"),
+        ppo=PPOConfig(batch_size=384, mini_batch_size=96, epochs=1, lr_final=5e-4),
     )  # fmt: skip
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     seen: list[Event] = []

@@ -1,6 +1,6 @@
 """Scheduled settings, as pure functions of how far a run has come.
 
-Lines and cosines over updates, a warm-up, and the controllers that hold KL to the reference and entropy at targets.
+Lines over updates, a warm-up, and the controllers that hold KL to the reference and entropy at targets.
 """
 
 import math
@@ -16,11 +16,6 @@ def along_line(start: float, final: float, done: float) -> float:
     return start + (final - start) * min(1.0, done)
 
 
-def along_cosine(start: float, final: float, done: float) -> float:
-    """The same by half a cosine: slow at first and at last. Source: arXiv:1608.03983, eq. 5, one cycle."""
-    return final + (start - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-
-
 def learning_rate(config: PPOConfig, updates: int) -> float:
     """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
     # An untrained critic would give the policy advantages of noise, so at first it learns alone.
@@ -28,14 +23,7 @@ def learning_rate(config: PPOConfig, updates: int) -> float:
     if of_policy < 0:
         return 0.0
     warmth = min(1.0, (of_policy + 1) / (config.lr_warmup_updates + 1))
-    done = updates / config.decay_updates
-    match config.lr_schedule:
-        case "constant":
-            return config.lr * warmth
-        case "linear":
-            return along_line(config.lr, config.lr_final, done) * warmth
-        case "cosine":
-            return along_cosine(config.lr, config.lr_final, done) * warmth
+    return along_line(config.lr, config.lr_final, updates / config.decay_updates) * warmth
 
 
 def adapted_kl_coef(coef: float, kl: float, *, target: float, gain: float) -> float:

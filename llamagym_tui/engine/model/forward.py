@@ -83,6 +83,8 @@ class Backbone:
         self.flat_is_exact = False
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
+        if precision == "bf16" and causal_lm.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32, in what bf16 leaves
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.products = Products(causal_lm, self.head.weight)
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers

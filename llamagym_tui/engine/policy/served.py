@@ -1,12 +1,15 @@
-"""Replies that a server samples, apart from the learner, which scores them again.
+"""Replies that are sampled apart from the learner, which scores them again.
 
-The server has OpenAI's completions API for prompts of token ids, returns the ids and log-probabilities that it sampled,
-and loads adapters while it runs, as vLLM does. It gets each version of the policy as an adapter. The log-probabilities
+Either a server samples them, or transformers' continuous batching in this process, with paged keys and values: that
+pays on a GPU, for models from about 0.3 billion weights on. The server has OpenAI's completions API for prompts of
+token ids, returns the ids and log-probabilities that it sampled, and loads adapters while it runs, as vLLM does. It
+gets each version of the policy as an adapter. The log-probabilities
 that PPO starts from are the learner's own; a token's weight in the loss corrects for what the server sampled from
 instead (other kernels, another precision), truncated: min(learner's probability / server's, `LARGEST_WEIGHT`).
 Source of truncated weights: arXiv:1802.01561, section 4.1.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,6 +25,7 @@ from uuid import uuid4
 import msgspec
 import torch
 from msgspec import Struct
+from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.policy import Policy
@@ -32,6 +36,8 @@ from llamagym_tui.errors import ConfigError, GeneratorError
 LARGEST_WEIGHT = 2.0
 TIMEOUT_S = 600.0
 """Of one request; a server may compile at its first."""
+CONTINUOUS = "generate_batch"
+"""In place of a server's address: transformers' continuous batching."""
 
 
 class Logprobs(Struct, frozen=True):
@@ -47,19 +53,16 @@ class Served(Struct, frozen=True):
     logprobs: Logprobs
 
 
-class Completion(Struct, frozen=True):
-    choices: list[Served]
-
-
 def sampler_of(policy: Policy, slots: int) -> Sampler:
-    return Sampler(policy, slots) if policy.generation.server is None else ServedSampler(policy, slots)
+    kind = {None: Sampler, CONTINUOUS: ContinuousSampler}.get(policy.generation.server, ServedSampler)
+    return kind(policy, slots)
 
 
 class ServedSampler(Sampler):
     def __init__(self, policy: Policy, slots: int) -> None:
         """Raises ConfigError if what is trained cannot be sent as an adapter."""
         super().__init__(policy, slots)
-        if not policy.model.is_adapted:
+        if policy.generation.server != CONTINUOUS and not policy.model.is_adapted:
             raise ConfigError(
                 "A server gets the policy as an adapter, but here all weights are trained: "
                 "add --set full_finetuning=false, or leave generation.server out."
@@ -84,10 +87,19 @@ class ServedSampler(Sampler):
         greedy: bool = False,
         on_token: Callable[[int, int], None] | None = None,
     ) -> list[Reply]:
-        """As of `Sampler`, raising GeneratorError; tokens are known together. The server's sampling has no seed."""
+        """As of `Sampler`, raising GeneratorError; tokens are known together. This sampling has no seed."""
         for slot, prompt in zip(slots, prompts, strict=True):
             self._whole[slot] += prompt
-        served = self._served([self._whole[slot] for slot in slots], greedy=greedy)
+        try:
+            served = self._served([self._whole[slot] for slot in slots], greedy=greedy)
+            counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in served]
+            if len(served) != len(slots) or not all(ids == logprobs > 0 for ids, logprobs in counts):
+                raise ValueError(f"{len(served):,} replies to {len(slots):,} prompts, or not of each token")
+        except (ValueError, KeyError, TypeError) as error:
+            raise GeneratorError(
+                f"{self.policy.generation.server} answers without token ids and log-probabilities ({error}); "
+                "a server that knows return_token_ids is needed, such as vLLM, or leave generation.server out."
+            ) from error
         trees = [TokenTree.of(choice.token_ids[:-1]) for choice in served]
         encoded = self._prefilled(slots, prompts, trees)
         # The last id of a reply is not fed: the next prompt begins with it.
@@ -115,8 +127,8 @@ class ServedSampler(Sampler):
             scored += logprobs.gather(1, ids[:, None]).squeeze(-1).tolist()
         return scored
 
-    def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> list[Served]:
-        """The server's replies to whole prompts, in their order."""
+    def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> Sequence[Served]:
+        """Replies to whole prompts, in their order."""
         generation = self.policy.generation
         request = {
             "model": self._adapter(),
@@ -128,17 +140,8 @@ class ServedSampler(Sampler):
             "return_token_ids": True,
         }
         body = self._post("completions", request)
-        try:
-            choices = sorted(msgspec.json.decode(body, type=Completion).choices, key=lambda choice: choice.index)
-            counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in choices]
-            if len(choices) != len(prompts) or not all(ids == logprobs > 0 for ids, logprobs in counts):
-                raise ValueError(f"{len(choices):,} replies to {len(prompts):,} prompts, or not of each token")
-        except ValueError as error:
-            raise GeneratorError(
-                f"The server at {generation.server} answers without token ids and log-probabilities ({error}); "
-                "a server that knows return_token_ids is needed, such as vLLM."
-            ) from error
-        return choices
+        choices = msgspec.convert(msgspec.json.decode(body)["choices"], list[Served])
+        return sorted(choices, key=lambda choice: choice.index)
 
     def _adapter(self) -> str:
         """The name under which the server has the policy as it is now; it is loaded there first if it is new."""
@@ -171,6 +174,25 @@ class ServedSampler(Sampler):
             raise GeneratorError(
                 f"The server at {server} does not answer {path} ({reason}); start it, or leave generation.server out."
             ) from error
+
+
+class ContinuousSampler(ServedSampler):
+    def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> Sequence[Served]:
+        generation, ends = self.policy.generation, list(self.policy.chat.end_ids)
+        draws = {"temperature": generation.temperature, "top_k": 0, "top_p": 1.0} if not greedy else {}
+        most = {"max_new_tokens": generation.max_new_tokens, "eos_token_id": ends, "pad_token_id": ends[0]}
+        config = GenerationConfig(do_sample=not greedy, **most, **draws)
+        # By itself it takes most of the memory that is free: as much as these conversations need will do.
+        batching = ContinuousBatchingConfig(return_logprobs=True, max_batch_tokens=min(8192, sum(map(len, prompts))))
+        lengths = [len(ids) + generation.max_new_tokens for ids in prompts]
+        batching.num_blocks = sum(math.ceil(length / batching.page_size) + 1 for length in lengths)
+        model = self.policy.model.backbone.lm
+        with torch.inference_mode(mode=False), torch.no_grad():
+            found = model.generate_batch(prompts, config, batching)
+        outputs = list(found.values())
+        if faults := [output.error for output in outputs if output.error]:
+            raise ValueError(faults[0])
+        return [Served(at, each.generated_tokens, Logprobs(each.logprobs)) for at, each in enumerate(outputs)]
 
 
 def importance_weights(learner: Sequence[float], server: Sequence[float]) -> list[float]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -148,3 +149,36 @@ def test_what_a_server_cannot_do_is_refused_before_any_play(make_policy) -> None
     with pytest.raises(ConfigError, match="score policy"):
         make_policy(lora=True, server="http://127.0.0.1:9/v1", policy="score")
     assert structs.asdict(make_policy().generation)["server"] is None
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_the_learner_scores_what_continuous_batching_sampled_as_that_did_after_an_update_too(make_policy, lora) -> None:
+    policy = make_policy(lora=lora, server="generate_batch", temperature=0.8)
+    ppo = PPO(policy, PPOConfig(batch_size=12, mini_batch_size=4, lr=1e-2, critic_warmup_updates=0))
+    sampler = sampler_of(policy, 6)
+    for _ in range(2):
+        trajectories = played(policy, sampler)
+        weights = [weight for each in trajectories for turn in each.turns for weight in turn.weights]
+        assert len(weights) == sum(turn.end - turn.start for each in trajectories for turn in each.turns)
+        assert weights == pytest.approx([1.0] * len(weights), abs=1e-4)
+        assert ppo.update(trajectories).first_ratio < 1e-5
+
+
+def test_continuous_batching_plays_the_most_probable_tokens_greedily(make_policy) -> None:
+    def greedy(**settings: str) -> list[list[int]]:
+        policy = make_policy(**settings)
+        sampler, prompts = sampler_of(policy, 2), [policy.chat.opening("Play.", each) for each in ("x", "yy z")]
+        for slot, (prefix, _) in enumerate(prompts):
+            sampler.restart(slot, prefix)
+        return [reply.ids for reply in sampler.reply([0, 1], [list(ids) for _, ids in prompts], greedy=True)]
+
+    assert greedy(server="generate_batch") == greedy()
+
+
+def test_continuous_batching_that_fails_is_an_error_in_a_sentence(make_policy, monkeypatch) -> None:
+    policy = make_policy(server="generate_batch")
+    failed = SimpleNamespace(generated_tokens=[], logprobs=[], error="out of memory")
+    for found, words in (({}, "0 replies to 6 prompts"), ({"req_0": failed}, "out of memory")):
+        monkeypatch.setattr(policy.model.backbone.lm, "generate_batch", lambda *_, found=found: found)
+        with pytest.raises(GeneratorError, match=rf"{words}.*leave generation\.server out"):
+            played(policy)
