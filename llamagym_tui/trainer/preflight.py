@@ -95,8 +95,8 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
     def of(settings: RunConfig) -> Preflight:
         full, dtype_bytes = held_as(settings, shape, is_adapted=is_adapted)
-        # The host's free memory leaves out what this process holds, the estimate has it in.
         workload, on_host = workload_of(prefix, episodes, settings.generation.max_new_tokens, choices), device == "cpu"
+        # The host's free memory leaves out what this process holds, the estimate has it in.
         estimate = estimate_memory(
             shape, settings, workload, full=full, dtype_bytes=dtype_bytes, base=base + (LATER if on_host else 0),
             learns=learns, on_host=on_host,

@@ -3,10 +3,9 @@
 Either a server samples them, or transformers' continuous batching in this process, with paged keys and values: that
 pays on a GPU, for models from about 0.3 billion weights on. The server has OpenAI's completions API for prompts of
 token ids, returns the ids and log-probabilities that it sampled, and loads adapters while it runs, as vLLM does. It
-gets each version of the policy as an adapter. The log-probabilities
-that PPO starts from are the learner's own; a token's weight in the loss corrects for what the server sampled from
-instead (other kernels, another precision), truncated: min(learner's probability / server's, `LARGEST_WEIGHT`).
-Source of truncated weights: arXiv:1802.01561, section 4.1.
+gets each version of the policy as an adapter. The log-probabilities that PPO starts from are the learner's own; a
+token's weight in the loss corrects for what was sampled from instead (other kernels, another precision), truncated:
+min(learner's probability / the other's, `LARGEST_WEIGHT`). Source of truncated weights: arXiv:1802.01561, section 4.1.
 """
 
 import math
