@@ -89,16 +89,10 @@ class ServedSampler(Sampler):
         """As of `Sampler`, raising GeneratorError; tokens are known together. This sampling has no seed."""
         for slot, prompt in zip(slots, prompts, strict=True):
             self._whole[slot] += prompt
-        try:
-            served = self._served([self._whole[slot] for slot in slots], greedy=greedy)
-            counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in served]
-            if len(served) != len(slots) or not all(ids == logprobs > 0 for ids, logprobs in counts):
-                raise ValueError(f"{len(served):,} replies to {len(slots):,} prompts, or not of each token")
-        except (ValueError, KeyError, TypeError) as error:
-            raise GeneratorError(
-                f"{self.policy.generation.server} answers without token ids and log-probabilities ({error}); "
-                "a server that knows return_token_ids is needed, such as vLLM, or leave generation.server out."
-            ) from error
+        served = self._served([self._whole[slot] for slot in slots], greedy=greedy)
+        counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in served]
+        if len(served) != len(slots) or not all(ids == logprobs > 0 for ids, logprobs in counts):
+            raise self._unreadable(f"{len(served):,} replies to {len(slots):,} prompts, or not of each token")
         trees = [TokenTree.of(choice.token_ids[:-1]) for choice in served]
         encoded = self._prefilled(slots, prompts, trees)
         # The last id of a reply is not fed: the next prompt begins with it.
@@ -139,8 +133,17 @@ class ServedSampler(Sampler):
             "return_token_ids": True,
         }
         body = self._post("completions", request)
-        choices = msgspec.convert(msgspec.json.decode(body)["choices"], list[Served])
+        try:
+            choices = msgspec.convert(msgspec.json.decode(body)["choices"], list[Served])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable(error) from error
         return sorted(choices, key=lambda choice: choice.index)
+
+    def _unreadable(self, reason: object) -> GeneratorError:
+        return GeneratorError(
+            f"{self.policy.generation.server} answers without token ids and log-probabilities ({reason}); "
+            "a server that knows return_token_ids is needed, such as vLLM, or leave generation.server out."
+        )
 
     def _adapter(self) -> str:
         """The name under which the server has the policy as it is now; it is loaded there first if it is new."""
@@ -190,7 +193,7 @@ class ContinuousSampler(ServedSampler):
             found = model.generate_batch(prompts, config, batching)
         outputs = list(found.values())
         if faults := [output.error for output in outputs if output.error]:
-            raise ValueError(faults[0])
+            raise GeneratorError(f"generate_batch failed ({faults[0]}): lower --envs, or leave generation.server out.")
         return [Served(at, each.generated_tokens, Logprobs(each.logprobs)) for at, each in enumerate(outputs)]
 
 

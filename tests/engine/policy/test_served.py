@@ -50,14 +50,18 @@ def played(policy: Policy, sampler: Sampler | None = None, *, episodes: int = 6,
     return [each.finish("terminated") for each in under_way]
 
 
+def assert_each_token_has_weight_one(trajectories: list[Trajectory]) -> None:
+    weights = [weight for each in trajectories for turn in each.turns for weight in turn.weights]
+    assert len(weights) == sum(turn.end - turn.start for each in trajectories for turn in each.turns)
+    assert weights == pytest.approx([1.0] * len(weights), abs=1e-4)
+
+
 def test_learner_scores_what_the_server_sampled_as_the_server_did_after_an_update_too(policy, completions) -> None:
     ppo = PPO(policy, PPOConfig(batch_size=12, mini_batch_size=4, lr=1e-2, critic_warmup_updates=0))
     sampler = sampler_of(policy, 6)
     for update in range(2):
         trajectories = played(policy, sampler)
-        weights = [weight for each in trajectories for turn in each.turns for weight in turn.weights]
-        assert len(weights) == sum(turn.end - turn.start for each in trajectories for turn in each.turns)
-        assert weights == pytest.approx([1.0] * len(weights), abs=1e-4)
+        assert_each_token_has_weight_one(trajectories)
         stats = ppo.update(trajectories)
         assert stats.first_ratio < 1e-5
         assert stats.importance_weight == pytest.approx(1.0, abs=1e-4)
@@ -158,9 +162,7 @@ def test_the_learner_scores_what_continuous_batching_sampled_as_that_did_after_a
     sampler = sampler_of(policy, 6)
     for _ in range(2):
         trajectories = played(policy, sampler)
-        weights = [weight for each in trajectories for turn in each.turns for weight in turn.weights]
-        assert len(weights) == sum(turn.end - turn.start for each in trajectories for turn in each.turns)
-        assert weights == pytest.approx([1.0] * len(weights), abs=1e-4)
+        assert_each_token_has_weight_one(trajectories)
         assert ppo.update(trajectories).first_ratio < 1e-5
 
 
