@@ -218,6 +218,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environments stepped together."""
     ranks: Annotated[int, Meta(ge=1, le=256)] = 1
     """Processes that play and train together, each with its share of the environments."""
+    shard: bool = False
+    """Whether each rank keeps only its part of the weights, for models that do not fit into one process."""
     parallel_envs: ParallelEnvs = "auto"
     """Whether each has a process of its own, so that slow ones step at the same time; else they step in a row."""
     max_turns: Count | None = None

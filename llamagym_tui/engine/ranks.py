@@ -33,6 +33,8 @@ class Ranks:
         self.rank, self.size, self._why_lost = rank, size, why_lost
         self.share: Callable[[], None] = lambda: None
         """Lets every rank have the weights of rank 0 and what its learner has become; all ranks call it."""
+        self.meet: Callable[[], None] = lambda: None
+        """Called before each exchange; `model.shards` keeps ranks in step by it."""
         self.waited_s = 0.0
         """Seconds of waiting for other ranks, so far."""
         self.waits: Sequence[float] = ()
@@ -56,6 +58,15 @@ class Ranks:
         self._exchange("all_gather_object", found, value)
         return found
 
+    def largest(self, number: int) -> int:
+        """Of the numbers that the ranks have, waiting for them as long as for rank 0."""
+        self._call("all_reduce", box := torch.tensor(number), op=distributed.ReduceOp.MAX, group=self._patient)
+        return int(box)
+
+    def take(self, values: torch.Tensor) -> None:
+        """Let a tensor have, in place, the values that it has on rank 0."""
+        self._exchange("broadcast", values, src=0)
+
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
         """Add the gradients of all ranks, at once; of a rank that has none, nothing is added."""
@@ -72,9 +83,14 @@ class Ranks:
         distributed.destroy_process_group()
 
     def _exchange(self, function: str, *arguments: Any, **more: Any) -> Any:
-        """Call torch.distributed, with its time counted and its errors in words of ours; alone, do nothing."""
+        """Call torch.distributed when no rank has work left that others take part in; alone, do nothing."""
         if self.size == 1:
             return None
+        self.meet()
+        return self._call(function, *arguments, **more)
+
+    def _call(self, function: str, *arguments: Any, **more: Any) -> Any:
+        """Call torch.distributed, with its time counted and its errors in words of ours."""
         began_s = time.perf_counter()
         try:
             found = getattr(distributed, function)(*arguments, **more)

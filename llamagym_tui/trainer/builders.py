@@ -92,6 +92,8 @@ class Builders:
         return policy
 
     def ppo(self, policy: Policy) -> PPO:
+        if self.config.shard:
+            policy.model.backbone.shard(self.ranks)
         ppo = PPO(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = ppo.share

@@ -38,6 +38,8 @@ def started(config: RunConfig) -> Iterator[Ranks]:
     """
     is_launched = "TORCHELASTIC_RUN_ID" in os.environ
     size = int(os.environ["WORLD_SIZE"]) if is_launched else config.ranks
+    if config.shard:
+        _require_shardable(config, size)
     if size == 1:
         yield ALONE
         return
@@ -55,6 +57,18 @@ def started(config: RunConfig) -> Iterator[Ranks]:
         ended.callback(ranks.leave)
         ranks.first(replace(config, ranks=size))
         yield ranks
+
+
+def _require_shardable(config: RunConfig, size: int) -> None:
+    faults = {
+        "more than one rank; give --ranks": size == 1,
+        "fp32 products; give --set precision=fp32": config.precision != "fp32",
+        "a policy that samples itself; leave out generation.server": config.generation.server is not None,
+        "a start without a warm start; make it first, with `llamagym-tui sft`": config.sft_warm_start,
+    }
+    for need, is_missing in faults.items():
+        if is_missing:
+            raise UsageError(f"Weights in shards (shard=true) need {need}.")
 
 
 def _first_to_end(children: Any) -> str:

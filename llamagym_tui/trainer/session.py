@@ -266,6 +266,8 @@ class Session:
                 run.policy_map.weigh(rollout.system_prompt, prompt)
             case commands.WarmStart(sft_data=sft_data):
                 try:
+                    if self._config.shard:
+                        raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
                     data = training_data(run.agent, sft_data, command.method)
                 except (UsageError, DemoFileError) as error:
                     self._emitter.warn(f"No warm start: {error}", refused="warm_start")

@@ -17,9 +17,11 @@ import pytest
 
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import EpisodesCounted, RolledBack, SettingsChanged, UpdateFinished, WarningRaised
 from llamagym_tui.run_store import RunStore, read_events
+from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.session import Session
 
@@ -57,6 +59,21 @@ def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
     assert warnings(run)[-1] == "With several ranks, the batch that was under way begins anew."
     assert trained(run, "--resume", "--ranks", "1", "--episodes", "700")["episodes"] == 700
     assert trained(run, "--resume", "--ranks", "3", "--episodes", "760")["episodes"] == 760
+
+
+@pytest.mark.slow
+def test_a_run_in_shards_goes_on_with_shards_and_without(tmp_path):
+    run, options = tmp_path / "run", ("--ranks", "2", "--envs", "32", "--set", "shard=true")
+    assert trained(run, "blackjack", *options, "--episodes", "300")["updates"] >= 2
+    assert trained(run, "--resume", "--episodes", "450")["episodes"] == 450
+    assert trained(run, "--resume", "--ranks", "1", "--set", "shard=false", "--episodes", "500")["episodes"] == 500
+
+
+@pytest.mark.parametrize("setting", [{"ranks": 1}, {"precision": "bf16"}, {"sft_warm_start": True}])
+def test_shards_are_refused_where_they_cannot_be(setting, tmp_path):
+    config = RunConfig(agent="blackjack", run_dir=str(tmp_path), **{"ranks": 2, "shard": True, **setting})
+    with pytest.raises(UsageError, match="shard=true"), started(config):
+        pass
 
 
 @pytest.mark.slow

@@ -68,10 +68,11 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    moments = ppo.optimizer.state_dict()["state"].items()
-    tensors = {f"{index}.{name}": value.contiguous() for index, each in moments for name, value in each.items()}
+    weights, moments = ppo.whole()
+    named = ((f"{index}.{name}", value) for index, each in moments.items() for name, value in each.items())
+    tensors = {name: value.contiguous() for name, value in named}
     with _reported(run_dir), folders.written(run_dir, folders.LATEST) as draft:
-        policy.model.save_pretrained(draft)
+        policy.model.save_pretrained(draft, weights)
         policy.chat.tokenizer.save_pretrained(draft)
         save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
         plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
@@ -161,6 +162,8 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     except Unfit as error:
         raise RunStoreError(f"The checkpoint in {str(place)!r} cannot be used ({error}); train on.") from error
     if ppo.reference is not None and (place / folders.START).is_dir():
+        if ppo.shards:
+            raise RunStoreError("A roll back to before a warm start needs whole weights: resume with shard=false.")
         start = _read_start(place / folders.START, policy)
         with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
             link_folder(place / folders.START, draft)
@@ -240,15 +243,13 @@ def _require_fit(optimizer: dict[int, dict[str, Tensor]], ppo: PPO) -> None:
 def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     model = policy.model
     weights: dict[str, Tensor] = {}
+    own, tied = model.named_weights(), set[str]()
     if model.is_adapted:
-        from peft import get_peft_model_state_dict
-
-        weights, tied = load_file(place / "adapter_model.safetensors"), set[str]()
-        own = get_peft_model_state_dict(model.pretrained_model)
+        weights = load_file(place / "adapter_model.safetensors")
     else:
         for file in sorted(place.glob("model*.safetensors")):
             weights |= load_file(file)
-        own, tied = model.causal_lm.state_dict(), set(model.causal_lm.all_tied_weights_keys)
+        tied = set(model.causal_lm.all_tied_weights_keys)
     head = load_file(place / VALUE_HEAD_FILE)
     missing = own.keys() - weights.keys() - tied
     unlike = [name for name, value in weights.items() if name not in own or value.shape != own[name].shape]
@@ -270,9 +271,13 @@ def _put_weights(weights: dict[str, Tensor], head: dict[str, Tensor], policy: Po
 
 
 def _put(saved: Saved, policy: Policy, ppo: PPO) -> None:
-    _put_weights(saved.weights, saved.head, policy)
-    groups = ppo.optimizer.state_dict()["param_groups"]  # rates are those of this learner's settings
-    ppo.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
+    if ppo.shards:
+        policy.model.v_head.load_state_dict(saved.head)
+        ppo.shards.put(saved.weights, saved.optimizer)
+    else:
+        _put_weights(saved.weights, saved.head, policy)
+        groups = ppo.optimizer.state_dict()["param_groups"]  # rates are those of this learner's settings
+        ppo.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
     ppo.restore(saved.ppo)
 
 

@@ -82,6 +82,9 @@ class PPO:
         self._head = list(policy.model.v_head.parameters())
         groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+        self.shards = backbone.shards
+        if self.shards:
+            self.shards.learns(policy.model, self.optimizer)
 
     def update(
         self,
@@ -244,15 +247,23 @@ class PPO:
     def share(self) -> None:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
         reference = [then for _, then in self.reference.start] if self.reference else []
-        weights = [*self._trunk, *self._head, *reference]
-        learner = weights, self.optimizer.state_dict(), self.state, self.policy.version
+        weights = self._head if self.shards else [*self._trunk, *self._head, *reference]
+        kept = None if self.shards else self.optimizer.state_dict()
+        learner = weights, kept, self.state, self.policy.version
         of_first, moments, state, version = self.ranks.first(learner)
         if self.ranks.rank:
             for weight, other in zip(weights, of_first, strict=True):
                 weight.copy_(other)
-            self.optimizer.load_state_dict(moments)
+            if moments:
+                self.optimizer.load_state_dict(moments)
             self.restore(state)
             self.policy.version = version
+
+    def whole(self) -> tuple[dict[str, Tensor] | None, dict[int, dict[str, Tensor]]]:
+        """Weights whole, by name (None: no rank has only parts of them), and the optimizer's moments; by rank 0."""
+        if not self.shards:
+            return None, self.optimizer.state_dict()["state"]
+        return self.shards.gather()
 
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
@@ -283,6 +294,7 @@ class PPO:
     ) -> float:
         """Train on all rows once, unless stopped; the share of the epoch that was made."""
         sums.begin_epoch()
+        self.ranks.meet()  # before a forward with a backward, all have made those without
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0
@@ -323,8 +335,9 @@ class PPO:
     def _loss(self, part: PackedRows, *, targets: Targets, sums: UpdateSums, is_first: bool) -> Tensor:
         """() sum over turns of policy, value, entropy and KL loss."""
         config, model = self.config, self.policy.model
-        encoded = part.encode(model.backbone)
-        scored = part.score(encoded, self.policy.generation.temperature)
+        with torch.set_grad_enabled(not (self.shards and self.is_warming_up)):  # then none goes back into the trunk
+            encoded = part.encode(model.backbone)
+            scored = part.score(encoded, self.policy.generation.temperature)
         sums.log_ratios.append((part.decisions.indices, (scored.logprobs - part.old_logprobs).detach()))
         credited, of_decisions = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
@@ -354,9 +367,11 @@ class PPO:
 
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
-        self.ranks.add_gradients(self._head if self.is_warming_up else [*self._trunk, *self._head])
+        trunk_here = [] if self.is_warming_up or self.shards else self._trunk  # shards have those of all already
+        self.ranks.add_gradients([*trunk_here, *self._head])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
+        trunk = self.shards.whole(trunk) if self.shards else trunk
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
         if not (trunk + head).isfinite():
             self.optimizer.zero_grad(set_to_none=True)

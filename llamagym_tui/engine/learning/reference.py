@@ -39,7 +39,11 @@ class Reference:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The policy has the reference's weights meanwhile."""
+        """The policy has the reference's weights meanwhile; shards are copied, when all ranks are there."""
+        if self.policy.model.backbone.shards:
+            with self._copied():
+                yield
+            return
         now = [weight.data for weight, _ in self.start]
         for weight, then in self.start:
             weight.data = then
@@ -48,3 +52,21 @@ class Reference:
         finally:
             for (weight, _), data in zip(self.start, now, strict=True):
                 weight.data = data
+
+    @contextmanager
+    def _copied(self) -> Iterator[None]:
+        shards = self.policy.model.backbone.shards
+        assert shards is not None
+        shards.meet()
+        now = [weight.detach().clone() for weight, _ in self.start]
+        self._copy([then for _, then in self.start])
+        try:
+            yield
+            shards.meet()
+        finally:
+            self._copy(now)
+
+    @torch.no_grad()
+    def _copy(self, values: Sequence[Tensor]) -> None:
+        for (weight, _), value in zip(self.start, values, strict=True):
+            weight.copy_(value)

@@ -99,10 +99,21 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.pretrained_model = with_adapter(self.causal_lm, lora)
         self._backbone = None
 
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write a standard transformers or PEFT folder, and the value head as a file in it."""
+    def named_weights(self) -> dict[str, Tensor]:
+        """The weights that a saved folder has, by their names in it."""
+        if not self.is_adapted:
+            return self.causal_lm.state_dict()
+        from peft import get_peft_model_state_dict
+
+        return get_peft_model_state_dict(self.pretrained_model)
+
+    def save_pretrained(self, path: str | Path, weights: dict[str, Tensor] | None = None) -> None:
+        """Write a standard transformers or PEFT folder, and the value head as a file in it.
+
+        Where this process has only parts of its `weights`, they are given.
+        """
         Path(path).mkdir(parents=True, exist_ok=True)
-        self.pretrained_model.save_pretrained(path)
+        self.pretrained_model.save_pretrained(path, state_dict=weights)
         save_file({k: v.contiguous() for k, v in self.v_head.state_dict().items()}, Path(path) / VALUE_HEAD_FILE)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> ValueHeadOutput:

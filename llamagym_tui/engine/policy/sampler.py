@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.model.forward import Backbone, Encoded, unrecorded
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
@@ -98,7 +98,11 @@ class Sampler:
         backbone = self.policy.model.backbone
         self._slots = Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
 
-    @torch.inference_mode()
+    @property
+    def backbone(self) -> Backbone:
+        return self.policy.model.backbone
+
+    @unrecorded
     def reply(
         self,
         slots: Sequence[int],

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.model.caches import RaggedCache
-from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
+from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask, unrecorded
 from llamagym_tui.engine.policy.known_tokens import KnownTokens
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
@@ -40,7 +40,7 @@ class Slots:
         self._known.clear()
         self._prefix_in = [None] * self.count
 
-    @torch.inference_mode()
+    @unrecorded
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._lengths[slot] = len(prefix)
         self._paths.pop(slot, None)

@@ -23,7 +23,12 @@ from llamagym_tui.errors import RankLost
 from tests.engine.conftest import REPLIES, tiny_llama
 
 
+def whole(weight):
+    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+
+
 def main(port: int) -> None:
+
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
     ranks = Ranks(1, 2, TCPStore("127.0.0.1", port, 2, is_master=False))
@@ -31,6 +36,8 @@ def main(port: int) -> None:
         lm = tiny_llama(len(tokenizer))
         model = AutoModelForCausalLMWithValueHead(with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm)
         policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
+        if job.get("shard"):
+            model.backbone.shard(ranks)
         ppo = PPO(policy, job["config"], seed=7, ranks=ranks)
         ppo.share()
         loss = ppo._loss
@@ -44,8 +51,12 @@ def main(port: int) -> None:
         ppo._loss = other_loss
         for batch in job["batches"]:
             stats = ppo.update(batch)
-        weights = [weight.detach() for group in ppo.optimizer.param_groups for weight in group["params"]]
+        weights = [whole(weight.detach()) for group in ppo.optimizer.param_groups for weight in group["params"]]
         ranks.gather((weights, stats, ppo.state))
+        if job.get("shard"):
+            held = sum(weight.to_local().numel() for weight in model.pretrained_model.parameters())
+            ranks.gather(held)
+        ranks.meet = lambda: None
 
 
 if __name__ == "__main__":
