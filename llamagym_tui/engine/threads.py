@@ -57,7 +57,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 def use_threads(policy: Policy, count: int) -> int:
     """Compute a policy on so many threads; their number."""
-    is_small = _is_small(policy)
+    is_small = _is_small(policy) and not policy.model.backbone.shards  # forwards of shards go in turn
     policy.threads = count if is_small else 1
     torch.set_num_threads(1 if is_small else count)
     return count
