@@ -123,7 +123,7 @@ def estimate_memory(
     training, update = 0 if full else adapter, 0
     if learns:
         reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
-        training = 3 * weights + reference if full else 4 * adapter
+        training = (3 * weights + reference if full else 4 * adapter) // (config.ranks if config.shard else 1)
         columns, scored = _forward_of_an_update(shape, config, workload, b)
         activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
         trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))

@@ -5,7 +5,8 @@ of torch.distributed. When a rank has ended, every exchange of the others raises
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ from llamagym_tui.errors import RankLost
 T = TypeVar("T")
 PATIENCE = timedelta(days=20)
 """How long rank 0 may be awaited between two steps: a person may have paused the run."""
+GLOO = "gloo"
+"""The backend, whose name is in the text of its errors."""
 TIMEOUT = timedelta(minutes=15)
 """How long ranks that are all at work wait for one another."""
 
@@ -39,8 +42,8 @@ class Ranks:
         """Seconds of waiting for other ranks, so far."""
         self.waits: Sequence[float] = ()
         """By rank: the part of the last update that it waited for others."""
-        self._exchange("init_process_group", "gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
-        self._patient = self._exchange("new_group", backend="gloo", timeout=PATIENCE)
+        self._exchange("init_process_group", GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        self._patient = self._exchange("new_group", backend=GLOO, timeout=PATIENCE)
 
     def part(self, whole: int) -> int:
         """The share of so many that this rank has."""
@@ -92,15 +95,23 @@ class Ranks:
     def _call(self, function: str, *arguments: Any, **more: Any) -> Any:
         """Call torch.distributed, with its time counted and its errors in words of ours."""
         began_s = time.perf_counter()
-        try:
+        with self.explained():
             found = getattr(distributed, function)(*arguments, **more)
+        self.waited_s += time.perf_counter() - began_s
+        return found
+
+    @contextmanager
+    def explained(self, by: str = "") -> Iterator[None]:
+        """Torch's errors, those whose text has `by` in it, as `RankLost`."""
+        try:
+            yield
         except RuntimeError as error:
+            if self.size == 1 or by not in f"{error}":
+                raise
             who = self._why_lost() or f"Another rank than {self.rank} has ended or does not answer"
             raise RankLost(
                 f"{who}, so all {self.size} have ended; go on from the checkpoint with --resume, by any --ranks."
             ) from error
-        self.waited_s += time.perf_counter() - began_s
-        return found
 
 
 ALONE = Ranks()

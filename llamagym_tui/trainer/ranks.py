@@ -16,7 +16,7 @@ from torch import distributed
 from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.engine.ranks import ALONE, GLOO, Ranks
 from llamagym_tui.errors import RankLost, UsageError
 from llamagym_tui.protocol.events import Event, WarningRaised
 from llamagym_tui.trainer.builders import Builders
@@ -92,6 +92,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
     with suppress(RankLost), ExitStack() as ended:  # rank 0 has left, or ends with all
         store = port and distributed.TCPStore(HOST, port, size, wait_for_workers=False)  # type: ignore[attr-defined]
         ranks = Ranks(index + 1, size, store)
+        ended.enter_context(ranks.explained(GLOO))
         config = ranks.first()
         builders = Builders(config, ranks)
         agent, loaded = builders.agent(), builders.model()

@@ -18,7 +18,15 @@ import msgspec
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
-from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, RunStoreError, UsageError
+from llamagym_tui.engine.ranks import ALONE, GLOO
+from llamagym_tui.errors import (
+    ActionParseError,
+    DemoFileError,
+    EnvError,
+    LlamaGymError,
+    RunStoreError,
+    UsageError,
+)
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import counted
@@ -71,7 +79,7 @@ class Session:
         self.active_run: Run | None = None
         """None: still loading."""
         self._config, self._store, self._clock = config, store, clock
-        self._builders = builders or Builders(config)
+        self._builders, self._ranks = builders or Builders(config), ALONE
         self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
@@ -91,9 +99,10 @@ class Session:
             if self._config.sft_warm_start and (not self._config.resume or run.awaits_warm_start):
                 run.awaits_warm_start = True
                 self._warm_start(run, training_data(run.agent, self._config.sft_data))
-            while not is_over(self.phase):
-                self._handle_commands(run)
-                self._advance(run)
+            with self._ranks.explained(GLOO):
+                while not is_over(self.phase):
+                    self._handle_commands(run)
+                    self._advance(run)
         except Exception as error:  # whatever it is, the UI gets a sentence and the log a traceback
             self._fail(error)
         finally:
@@ -104,7 +113,7 @@ class Session:
         return self.phase
 
     def _load(self) -> Run:
-        ranks = self._exits.enter_context(started(self._config))
+        ranks = self._ranks = self._exits.enter_context(started(self._config))
         if ranks.size > 1:
             self._config = msgspec.structs.replace(self._config, ranks=ranks.size)
             self._builders = Builders(self._config, ranks)
@@ -471,7 +480,9 @@ class Session:
         log.error("the session failed", exc_info=error)
         self.error = error
         if self.active_run is not None:
-            for save in (self.active_run.rollout.emit_corrections, self.active_run.rescue):
+            # Of shards nothing can be gathered when another rank may still be at what this one was.
+            may_rescue = not self._config.shard or isinstance(error, LlamaGymError)
+            for save in (self.active_run.rollout.emit_corrections, *[self.active_run.rescue] * may_rescue):
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more

@@ -77,12 +77,14 @@ def test_shards_are_refused_where_they_cannot_be(setting, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("shard", ["false", "true"])
+def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path, shard):
     run = tmp_path / "run"
-    process = train(run, "blackjack", "--ranks", "2", "--envs", "32")
+    process = train(run, "blackjack", "--ranks", "2", "--envs", "32", "--set", f"shard={shard}")
     until = time.monotonic() + 120
     while not (run / "model" / "learner.msgpack").exists() and time.monotonic() < until:
         time.sleep(0.2)
+    time.sleep(1.5)  # something more is played
     (other,) = [each for each in psutil.Process(process.pid).children() if "spawn_main" in " ".join(each.cmdline())]
     os.kill(other.pid, signal.SIGKILL)
     _, err = process.communicate(timeout=60)
@@ -90,6 +92,8 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
     assert "Rank 1 has ended (SIGKILL), so all 2 have ended; go on from the checkpoint with --resume" in err
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
     assert state["ppo"]["updates"] >= 1
+    warned = [event.message for event in read_events(run) if isinstance(event, WarningRaised)]
+    assert any("What was learnt since the one before it is lost" in text for text in warned) == (shard == "true")
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
 
 

@@ -9,9 +9,9 @@ P prefix tokens, D hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -32,25 +32,11 @@ from llamagym_tui.errors import ModelLoadError
 if TYPE_CHECKING:
     from llamagym_tui.engine.model.shards import Shards
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
 SLIDING = "sliding_attention"
 TOKENS_APART = 512
 """Of one forward of whole rows at most (one row may have more): recurrent models keep much of each token."""
-
-
-def unrecorded(method: Callable[P, R]) -> Callable[P, R]:
-    """A method of what has a backbone, without gradients; shards cannot be gathered in inference mode."""
-
-    @wraps(method)
-    def without_gradients(*arguments: P.args, **more: P.kwargs) -> R:
-        backbone: Backbone = arguments[0].backbone  # type: ignore[attr-defined]
-        with torch.inference_mode(mode=backbone.shards is None), torch.no_grad():
-            return method(*arguments, **more)
-
-    return without_gradients
 
 
 class Encoded:
@@ -112,6 +98,11 @@ class Backbone:
         self.is_split = True
         self.is_split = self._head_alone_gives_the_logits()
         self.shards: Shards | None = None
+        """None: the weights are whole."""
+
+    def unrecorded(self) -> AbstractContextManager[object]:
+        """For forwards without gradients; shards cannot be gathered in inference mode."""
+        return torch.no_grad() if self.shards else torch.inference_mode()
 
     def shard(self, ranks: Ranks) -> None:
         """Keep this rank's part of the weights; from now on each forward is one of the whole model, by all ranks.
@@ -184,25 +175,15 @@ class Backbone:
             return self.encode_flat(prefix, trees, read)
         if not self.shares:
             return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(slice(None), slice(1, None))
-        if self.shards:
-            return self._encode_at_once(prefix, trees)
+        if self.shards and prefix:  # in one forward, so that the other ranks know of one backward
+            whole = tree_rows([tree.after(prefix) for tree in trees.trees], self.device)
+            return self.encode_trees((), whole).picked(slice(None), slice(len(prefix), None))
         cache = prefix_cache(self.record(prefix), len(trees.ids)) if prefix else None
         positions = trees.depths + len(prefix)
         visible = F.pad(trees.visible, (len(prefix), 0), value=True)
         columns = torch.arange(len(prefix), device=self.device).expand(len(trees.ids), -1)
         mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
         return self.encode(trees.ids, positions, mask, cache)
-
-    def _encode_at_once(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
-        """Trees with the prefix in each row: one forward, so that other ranks know of one backward."""
-        rows, before = len(trees.ids), torch.tensor([prefix], dtype=torch.long, device=self.device)
-        first = torch.arange(len(prefix), device=self.device).expand(rows, -1)
-        ids = torch.cat([before.expand(rows, -1), trees.ids], dim=-1)
-        positions = torch.cat([first, trees.depths + len(prefix)], dim=-1)
-        visible = torch.ones(rows, ids.shape[1], ids.shape[1], dtype=torch.bool, device=self.device).tril()
-        visible[:, len(prefix) :, len(prefix) :] = trees.visible
-        encoded = self.encode(ids, positions, self.mask(visible, positions, positions))
-        return Encoded(encoded._head, *(each[:, len(prefix) :] for each in encoded._all))
 
     def encode_flat(self, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
         """Trees of a Llama-like model, without padding; columns that are not read are 0."""

@@ -15,11 +15,10 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.errors import RankLost, RunStoreError
 
 WAITS, FORWARD, BACKWARD, GATHER, PUT = range(5)
-"""What a rank is about to do; with a backward, or by rank 0 alone with whole weights."""
-
-
+"""What a rank is about to do: to wait for the others, or what all do at once, the last first."""
 Weights = dict[str, Tensor]
 Moments = dict[int, dict[str, Tensor]]
 
@@ -43,16 +42,18 @@ class Shards:
         ranks.meet = self.meet
 
     def meet(self, work: int = WAITS) -> None:
-        """Agree on what comes next; without work, go along with the others until all wait."""
-        while (agreed := self._ranks.largest(work)) and not work:
-            if agreed >= GATHER:
-                self._gathered() if agreed == GATHER else self._put()
-                continue
-            with torch.inference_mode(mode=False), torch.set_grad_enabled(agreed == BACKWARD):
-                ids = torch.zeros(1, 1, dtype=torch.long, device=self._lm.device)
-                output = self._lm(input_ids=ids, use_cache=False, output_hidden_states=True)
-                if agreed == BACKWARD:
-                    (0 * output.logits.sum()).backward()
+        """Agree on what comes next, and go along with the others until that is this rank's work, or all wait."""
+        while (agreed := self._ranks.largest(work)) != work:
+            if agreed == GATHER:
+                self._gathered()
+            elif agreed == PUT:
+                self._put()
+            else:
+                with torch.set_grad_enabled(agreed == BACKWARD):
+                    ids = torch.zeros(1, 1, dtype=torch.long, device=self._lm.device)
+                    output = self._lm(input_ids=ids, use_cache=False, output_hidden_states=True)
+                    if agreed == BACKWARD:
+                        (0 * output.logits.sum()).backward()
 
     def meet_forward(self) -> None:
         """Agree on a forward, and on the one backward that follows where gradients are on."""
@@ -63,8 +64,15 @@ class Shards:
         self._model, self._optimizer = model, optimizer
 
     def gather(self) -> tuple[Weights, Moments]:
-        """Weights by their names in the model, an adapter's alone where there is one, and moments; rank 0 calls it."""
-        self.meet(GATHER)
+        """Weights by their names in the model, an adapter's alone where there is one, and moments; rank 0 calls it.
+
+        Raises:
+            RunStoreError: a rank has ended, and its part with it.
+        """
+        try:
+            self.meet(GATHER)
+        except RankLost as error:
+            raise RunStoreError("A checkpoint needs the parts of all ranks, and one has ended.") from error
         return self._gathered()
 
     def put(self, weights: Weights, moments: Moments) -> None:

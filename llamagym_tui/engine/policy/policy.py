@@ -92,8 +92,9 @@ class Policy:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every trained weight is a finite number."""
-        return all(bool(each.isfinite().all()) for each in self.model.parameters() if each.requires_grad)
+        """Whether every trained weight is a finite number; of shards, those of this rank."""
+        trained = (each for each in self.model.parameters() if each.requires_grad)
+        return all(bool((each.to_local() if hasattr(each, "to_local") else each).isfinite().all()) for each in trained)
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Backbone, Encoded, unrecorded
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
@@ -98,11 +98,6 @@ class Sampler:
         backbone = self.policy.model.backbone
         self._slots = Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
 
-    @property
-    def backbone(self) -> Backbone:
-        return self.policy.model.backbone
-
-    @unrecorded
     def reply(
         self,
         slots: Sequence[int],
@@ -121,29 +116,32 @@ class Sampler:
             greedy: take the most probable token, or reply, instead of sampling.
             on_token: called with (index into `slots`, token id) as tokens are found.
         """
-        is_chosen = self.policy.generation.policy == "score"
-        tries = tries or [self.policy.trie] * len(slots)
-        trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
-        ahead, computed = self._ahead(slots, prompts, trees)
-        replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
-        on_token = on_token or (lambda index, token: None)
-        if is_chosen:
-            paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
-        else:
-            paths, astray = self._walk(ahead, replies, greedy, on_token)
-        self._slots.keep([slots[i] for i in computed], [trees[i] for i in computed], [paths[i] for i in computed])
-        for index in set(range(len(slots))).difference(computed):
-            self._begun[slots[index]].ids.extend([*prompts[index], *replies[index].ids[: len(paths[index])]])
-        while astray:
-            among, before = [slots[index] for index in astray], [len(replies[index].ids) for index in astray]
-            logits = self._appended(among, [replies[index].ids[-1] for index in astray])
-            ahead_of_host = self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
-            following = ahead_of_host.following(among) if ahead_of_host else None
-            live = self.extend(logits, replies, astray, greedy, on_token, following=following)
-            if ahead_of_host:
-                ahead_of_host.grow(among, [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)])
-            astray = live
-        return replies
+        with self.policy.model.backbone.unrecorded():
+            is_chosen = self.policy.generation.policy == "score"
+            tries = tries or [self.policy.trie] * len(slots)
+            trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
+            ahead, computed = self._ahead(slots, prompts, trees)
+            replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
+            on_token = on_token or (lambda index, token: None)
+            if is_chosen:
+                paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
+            else:
+                paths, astray = self._walk(ahead, replies, greedy, on_token)
+            self._slots.keep([slots[i] for i in computed], [trees[i] for i in computed], [paths[i] for i in computed])
+            for index in set(range(len(slots))).difference(computed):
+                self._begun[slots[index]].ids.extend([*prompts[index], *replies[index].ids[: len(paths[index])]])
+            while astray:
+                among, before = [slots[index] for index in astray], [len(replies[index].ids) for index in astray]
+                logits = self._appended(among, [replies[index].ids[-1] for index in astray])
+                ahead_of_host = self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
+                following = ahead_of_host.following(among) if ahead_of_host else None
+                live = self.extend(logits, replies, astray, greedy, on_token, following=following)
+                if ahead_of_host:
+                    ahead_of_host.grow(
+                        among, [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)]
+                    )
+                astray = live
+            return replies
 
     def _ahead(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.model.caches import RaggedCache
-from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask, unrecorded
+from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
 from llamagym_tui.engine.policy.known_tokens import KnownTokens
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
@@ -40,7 +40,6 @@ class Slots:
         self._known.clear()
         self._prefix_in = [None] * self.count
 
-    @unrecorded
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._lengths[slot] = len(prefix)
         self._paths.pop(slot, None)
@@ -50,9 +49,10 @@ class Slots:
         self._prefix_in[slot] = prefix
         if not prefix:
             return
-        if prefix not in self._recorded:
-            self._recorded[prefix] = self.backbone.record(prefix)
-        self._cache.fill(slot, self._recorded[prefix], len(prefix))
+        with self.backbone.unrecorded():
+            if prefix not in self._recorded:
+                self._recorded[prefix] = self.backbone.record(prefix)
+            self._cache.fill(slot, self._recorded[prefix], len(prefix))
 
     def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.

@@ -39,6 +39,14 @@ class TokenTree:
         tree.insert(ids)
         return tree
 
+    def after(self, prefix: Sequence[int]) -> TokenTree:
+        """The tree behind a prefix, in columns that come before its own; nothing can be inserted into it."""
+        tree, before = TokenTree(), len(prefix)
+        tree.ids = [*prefix, *self.ids]
+        tree.parents = [*range(ROOT, before - 1), *(parent + before for parent in self.parents)]
+        tree.depths = [*range(before), *(depth + before for depth in self.depths)]
+        return tree
+
     def __len__(self) -> int:
         return len(self.ids)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 
 import torch
 from torch.distributed import TCPStore
+from torch.distributed.tensor import DTensor
 from transformers import AutoTokenizer
 
 from llamagym_tui.config import GenerationConfig, LoraConfig
@@ -23,12 +25,22 @@ from llamagym_tui.errors import RankLost
 from tests.engine.conftest import REPLIES, tiny_llama
 
 
-def whole(weight):
-    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+def weights_of(ppo: PPO) -> list[torch.Tensor]:
+    return [weight.detach().clone() for group in ppo.optimizer.param_groups for weight in group["params"]]
+
+
+def held_bytes(policy: Policy, ppo: PPO) -> tuple[int, int, int]:
+    """Of the weights, their moments, and the reference, in this process."""
+
+    def total(tensors: Iterable[torch.Tensor]) -> int:
+        return sum(each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors)
+
+    moments = (each[name] for each in ppo.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq"))
+    reference = [then for _, then in ppo.reference.start] if ppo.reference else []
+    return total(policy.model.pretrained_model.parameters()), total(moments), total(reference)
 
 
 def main(port: int) -> None:
-
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
     ranks = Ranks(1, 2, TCPStore("127.0.0.1", port, 2, is_master=False))
@@ -36,8 +48,13 @@ def main(port: int) -> None:
         lm = tiny_llama(len(tokenizer))
         model = AutoModelForCausalLMWithValueHead(with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm)
         policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
-        if job.get("shard"):
+        if shard := job.get("shard"):
+            with torch.no_grad():
+                for weight in lm.parameters():
+                    weight.mul_(2)  # it gets those of the first one
             model.backbone.shard(ranks)
+            if shard == "until it dies in a forward":
+                lm.get_decoder().layers[1].register_forward_pre_hook(lambda *_: os.kill(os.getpid(), 9))
         ppo = PPO(policy, job["config"], seed=7, ranks=ranks)
         ppo.share()
         loss = ppo._loss
@@ -51,12 +68,10 @@ def main(port: int) -> None:
         ppo._loss = other_loss
         for batch in job["batches"]:
             stats = ppo.update(batch)
-        weights = [whole(weight.detach()) for group in ppo.optimizer.param_groups for weight in group["params"]]
-        ranks.gather((weights, stats, ppo.state))
-        if job.get("shard"):
-            held = sum(weight.to_local().numel() for weight in model.pretrained_model.parameters())
-            ranks.gather(held)
-        ranks.meet = lambda: None
+        ranks.gather((None if shard else weights_of(ppo), stats, ppo.state))
+        if shard:
+            ranks.gather(held_bytes(policy, ppo))  # and go along with the first one until it does the same
+            ranks.meet = lambda: None
 
 
 if __name__ == "__main__":

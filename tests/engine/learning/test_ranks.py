@@ -20,6 +20,7 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import RankLost
 from tests.engine.learning import test_ppo
+from tests.engine.learning.second_rank import weights_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = PPOConfig(
@@ -71,10 +72,6 @@ class Pair:
             self.ranks.first(None)
             self.other.wait(20)
         destroy_process_group()
-
-
-def weights_of(ppo: PPO) -> list[torch.Tensor]:
-    return [weight.detach().clone() for group in ppo.optimizer.param_groups for weight in group["params"]]
 
 
 @pytest.fixture(scope="module")
