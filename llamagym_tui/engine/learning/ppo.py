@@ -294,7 +294,6 @@ class PPO:
     ) -> float:
         """Train on all rows once, unless stopped; the share of the epoch that was made."""
         sums.begin_epoch()
-        self.ranks.meet()  # before a forward with a backward, all have made those without
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0
