@@ -1,8 +1,4 @@
-"""What Frozen Lake and Cliff Walking share: walks over a map, in words.
-
-The environment shows the number of a field and nothing of the map. The agent puts it in words: where it stands, and
-what lies where each action leads.
-"""
+"""What Frozen Lake and Cliff Walking share: walks over a map, of which the agent names the fields around it."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""BabyAI and MiniGrid: missions in rooms of which an agent sees the 7 by 7 tiles in front of it.
-
-The agent puts the view in words: how far it can go, what lies where, what it carries. Any id that begins with BabyAI-
-or MiniGrid- goes to it. minigrid is imported when an environment is made.
-"""
+"""BabyAI and MiniGrid (any id that begins so): missions in rooms, of which 7 by 7 tiles ahead are seen."""
 
 import copy
 import textwrap

@@ -1,8 +1,6 @@
 """An agent for any environment with few actions: numbers as 0 to 99 of their ranges, actions by number.
 
-The catalog makes a subclass of it for a Gymnasium id, and completes one in a user's file that names `env_id`: with the
-spaces, the ranges, and what is known of Gymnasium's own environments. An agent that is written for its environment
-plays better.
+The catalog completes it by its environment; an agent that is written for its environment plays better.
 """
 
 from collections.abc import Mapping, Sequence

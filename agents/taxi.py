@@ -1,8 +1,4 @@
-"""Taxi-v4: fetch a passenger at one of four stands and take them to another one.
-
-The environment shows one number of 500. The agent puts it in words: where the taxi is, the walls around it, where the
-passenger is or wants to go.
-"""
+"""Taxi-v4, which shows one number of 500: fetch a passenger at a stand and take them to another one."""
 
 from collections import deque
 from functools import cache

@@ -1,7 +1,6 @@
 """Errors, named for the boundary they crossed.
 
-Each message is one sentence, or two, with what happened, where, and what to do next; the command line
-prints it as it is. Causes are chained with ``from``; of an error of other people's code, `described` gives the line.
+Each message is one sentence, or two, with what happened, where, and what to do next; the command line prints it.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Models that are known by name: how large they are, on what terms, and with which settings they play well.
 
-Any other causal LM works too, by hub id or path, with the general defaults. Knows nothing of torch, so that the UI
-process may list it. The user's own settings win over an entry, and an entry over the general defaults.
+The user's own settings win over an entry, and an entry over the general defaults, which other models have.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""Run folders: settings, events, log, model and checkpoint of one run, and where runs live.
+"""Run folders: settings, events, log, model and checkpoint of one run, and where runs live. Needs no torch.
 
-A folder belongs to one process at a time (a lock file says so) and holds one run, which a resumed session continues.
-``model/``, which is the checkpoint too, is written by `llamagym_tui.engine.learning.checkpoint`; this module knows its
-place only, so that the UI process can list and replay runs without torch.
+A folder belongs to one process at a time (a lock file says so) and holds one run, which a resumed one continues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The Textual app: wires the trainer's events to the run state, the state to the screens, requests to the trainer.
-
-Nothing heavy is imported before the first frame, and torch never. Events change the state as they come; the screen
-is repainted every `PAINT_S` at most. Only this module talks to the trainer client.
-"""
+"""The Textual app: wires the trainer's events to the run state, the state to the screens, requests to the trainer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The app's actions around demonstrations: a person's own game, keeping watched episodes, looking, warm starting.
-
-A part of `LlamaGymApp`. Recorders stay until the app is left, so that no episode that waits to be saved goes with a
-screen.
-"""
+"""The app's actions around demonstrations, a part of `LlamaGymApp`; recorders stay until the app is left."""
 
 from __future__ import annotations
 

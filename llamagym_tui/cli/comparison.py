@@ -1,8 +1,4 @@
-"""`compare` without a screen: two models, or two prompts or temperatures of one, on the same episodes.
-
-Episode by episode both have the same seed, so that the difference is known better than either mean. As many are played
-as its 95 % confidence interval needs, within a bound; where the agent has a policy map, both are printed side by side.
-"""
+"""`compare` without a screen: two models, or two prompts or temperatures of one, on the same seeds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`export`: the model of a run as a plain folder of transformers, which `pipeline("text-generation")` answers with.
-
-The adapter is merged into its base model, the value head and the learner's state are left out; sampling is by default
-that of the run. A model card has the run's figures. Nothing is uploaded unless a name on the hub is given.
-"""
+"""`export`: the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Reads the first word of the command line, and ends the program.
+"""Reads the first word of the command line, a command or else an agent, and ends the program.
 
-A first word that is no command is an agent to play with. Every error becomes one sentence on stderr and an exit
-code (1 failed, 2 usage); a traceback is shown with ``--debug`` only.
+Every error becomes one sentence on stderr and an exit code: 1 failed, 2 usage; a traceback only with ``--debug``.
 """
 
 import sys

@@ -1,8 +1,6 @@
 """`train` and `eval` without a screen: the trainer's own session in this process, and one line at the end.
 
-Stdout carries that line and nothing else; progress goes to stderr, and whatever libraries print to the run's log.
-Errors are raised, for the command line to show. Torch is imported when one of the two is called. With `debug` the
-libraries have stderr, too.
+Stdout carries that line alone; progress goes to stderr, library prints to the run's log, or with `debug` to stderr.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""`sft` and `dpo` without a screen: a session that plays nothing for the run, but evaluates, trains on demonstrations,
-evaluates.
-
-It is the trainer's own session, driven by the same commands as the playground's; it leaves a run folder that
-`train --resume` goes on from. Stdout carries one line, as in `headless`.
-"""
+"""`sft` and `dpo` without a screen: a session that evaluates, trains on demonstrations, evaluates."""
 
 import queue
 from typing import Any, Literal

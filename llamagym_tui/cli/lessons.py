@@ -1,7 +1,4 @@
-"""`lessons NAME --check`: trains what a lesson names as `train` does, and prints whether its checks hold.
-
-Its runs, and the control run, stay as past runs to look at and to compare.
-"""
+"""`lessons NAME --check`: trains what a lesson names as `train` does, and prints whether its checks hold. Its runs stay."""
 
 from pathlib import Path
 

@@ -1,8 +1,6 @@
-"""The command line: its commands and their options.
+"""The command line: its commands and their options, of which ``options.json`` has those that several share.
 
-Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Errors and exit codes are up to
-`group`; options become settings in `llamagym_tui.setup.run_config`. What ``options.json`` has of an option is what
-`_option` takes.
+Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """``llamagym-tui report``: a run as one HTML file to share, and its figures as CSV.
 
-The page, ``report.html``, needs no network and no script, and forbids both. Every text that gets into it, of a prompt,
-a model, an environment or a setting, is escaped there, and steers no terminal. The events are read by the reducer that
-the screens have.
+The page needs no network and no script, and forbids both; every text in it is escaped, and steers no terminal.
 """
 
 import csv

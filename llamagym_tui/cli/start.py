@@ -1,7 +1,6 @@
-"""Entry point: the name of a built-in agent and nothing else opens the playground at once; typer reads all the rest.
+"""Entry point: the name of a built-in agent and nothing else opens the playground at once; typer reads the rest.
 
-Typer builds a validator for every option, which takes about as long as the first frame. So the commonest command
-line goes around it, and means exactly what it would mean through it.
+Typer's validators take about as long as the first frame; this means exactly what it would mean through them.
 """
 
 import gc

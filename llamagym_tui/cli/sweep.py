@@ -1,8 +1,6 @@
 """`sweep`: trials of settings by Optuna, each a few runs of `train` in processes of their own.
 
-A trial's score is the mean over its seeds of how well the policies play at the end; a run whose curve is below the
-median of the earlier ones is ended early. All that is known stands in Optuna's journal, so the same command goes on
-where it was interrupted; the runs are ordinary ones. Torch is not imported here.
+A run whose curve is below the median of earlier ones ends early; the same command goes on with what is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`track`: what a run has logged, handed to TensorBoard, Trackio or Weights & Biases; nothing leaves the machine.
 
-Reads ``events.jsonl`` alone, of a past run or of one under way, so a run neither waits for a tracker nor ends with it:
-`following` reads along in a process of its own, at a low priority. What a resumed run plays again is exported once.
+Reads ``events.jsonl`` alone, so a run never waits for a tracker: `following` reads along in another process.
 """
 
 from __future__ import annotations

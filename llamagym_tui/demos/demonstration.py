@@ -1,8 +1,4 @@
-"""`Demonstration`: one finished episode as data to train on, and its one line of JSON.
-
-``messages`` is TRL's conversational form, so a file of such lines is a dataset as it is; the other fields record
-where the episode came from.
-"""
+"""`Demonstration`: one finished episode as data to train on, a line of JSON with TRL's ``messages``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,8 +1,4 @@
-"""Demonstrations in the forms that other programs take: a Parquet table, or lines of JSON as TRL's trainers read them.
-
-All are made from a file that this program wrote; a DemoFileError says that it is faulty, or that the output cannot be
-written. `datasets`, which TRL depends on, writes Parquet and is imported only then.
-"""
+"""Demonstrations in the forms that others take: a Parquet table, or lines of JSON as TRL's trainers read them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""What can be wrong with a file of demonstrations: a sentence for each fault, line by line.
-
-Rules run from the outside in: bytes, JSON, form, conversation, figures; a line that fails one is not checked by the
-later ones that build on it.
-"""
+"""What can be wrong with a file of demonstrations: a sentence for each fault, from the outside in."""
 
 import hashlib
 import math

@@ -1,8 +1,6 @@
 """Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
 
-A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
-`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it. What cannot be read or written
-raises DemoFileError, with a sentence for people; a file that was to be written is then as it was.
+`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it; a failure is a DemoFileError.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """A person's episodes in an environment of their own, with the observations in the agent's words.
 
-Each finished episode becomes a demonstration and goes to the `DemoWriter` at once; one that is discarded leaves the
-file again. Needs no model, no trainer and no screen; gymnasium is imported when the environment is made.
+Each finished episode goes to the `DemoWriter` at once; one that is discarded leaves the file again.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,7 @@
 """Files of JSON Lines that survive crashes and full disks: a line is on disk whole, or not at all.
 
-Writers take turns by a lock file; a write that fails is taken back; a torn last line, which a crash leaves behind, is
-moved aside before the next one is added. No line is read beyond `MOST_LINE`. Knows nothing of what the lines mean.
-Raises OSError where a file cannot be read or written, which then has what it had, and filelock's Timeout where another
-process held it for `LOCK_TIMEOUT_S`.
+Writers take turns by a lock file; a write that fails is taken back; a torn last line is moved aside before the next.
+Raises OSError where a file cannot be read or written, and filelock's Timeout after `LOCK_TIMEOUT_S`.
 """
 
 import errno

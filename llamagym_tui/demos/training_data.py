@@ -1,8 +1,4 @@
-"""Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked; their
-figures, and what speaks against them.
-
-A file in which `demos check` finds a fault, or whose replies the agent reads as other actions, is never trained on.
-"""
+"""Demonstrations that may be trained on: a file in which `demos check` finds a fault never is."""
 
 from collections import Counter
 from importlib.resources import files

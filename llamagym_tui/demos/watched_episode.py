@@ -1,8 +1,4 @@
-"""The watched episodes of the model, collected from events, so that a finished one can be kept as a demonstration.
-
-Holds the episode under way and the one that ended last, with their whole texts. An episode of which an event was
-missed is dropped.
-"""
+"""Watched episodes, collected from events to be kept as demonstrations; one with a gap is dropped."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

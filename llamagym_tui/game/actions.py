@@ -1,8 +1,4 @@
-"""Reading an action out of a reply: JSON first, then the pattern ``Action: …``, then a keyword.
-
-How the action was read is kept, because a policy that is only understood by keyword is not one that speaks the
-format. Knows nothing of models or environments.
-"""
+"""Reading an action out of a reply: JSON first, then the pattern ``Action: …``, then a keyword; how, is kept."""
 
 import json
 import re

@@ -1,8 +1,4 @@
-"""`AgentBase`: an agent without its model.
-
-Everything in the project but `llamagym_tui.agent` knows agents by this class alone; users subclass
-`llamagym_tui.agent.Agent`, which adds the model.
-"""
+"""`AgentBase`: an agent without its model, as all but `llamagym_tui.agent` knows agents."""
 
 import json
 import operator

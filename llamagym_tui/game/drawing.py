@@ -1,7 +1,6 @@
 """The state of an environment as plain text for people: the agent's own drawing, or what the environment renders.
 
-Bounded whatever is drawn, and without the codes by which a renderer colours a terminal: what they mark is kept apart.
-What a user's code or an environment raises over a drawing is no drawing, and no reason to end a game.
+Bounded, and without a renderer's colour codes; what other people's code raises over it is no drawing.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""Makes Gymnasium environments, for rollouts, people's episodes and checks alike.
-
-Gymnasium is imported when the first environment is made. Its own checker is left out, so a step costs no more than
-what the environment does in it. One that cannot be made, or not wrapped, raises EnvError.
-"""
+"""Makes Gymnasium environments; one that cannot be made, or not wrapped, raises EnvError."""
 
 import itertools
 import math

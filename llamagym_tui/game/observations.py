@@ -1,7 +1,6 @@
 """Observations of any space in words that a small model can read: each number of a Box as 0 to 99 of its range.
 
-A range is the space's own where its bounds are finite and not too wide, else what random play shows. Gymnasium is
-imported when a space is looked at.
+A range is the space's own where its bounds are finite and not too wide, else what random play shows.
 """
 
 from __future__ import annotations

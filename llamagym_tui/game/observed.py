@@ -1,7 +1,6 @@
 """A state of an environment as its agent puts it: the observation, with the environment's `info`, in words.
 
-The one place that calls an agent's methods on a state. Each gets as much of observation, info and environment as its
-signature takes, so that agents written for the observation alone run unchanged.
+Each of an agent's methods gets as much of observation, info and environment as its signature takes.
 """
 
 import inspect

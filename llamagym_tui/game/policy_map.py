@@ -1,8 +1,4 @@
-"""The policy map of an agent: states in which the policy is evaluated, and how they are laid out for people.
-
-What `Agent.policy_map` returns. The trainer computes the action probabilities in each state as
-the first turn of an episode; the screen of the map draws them next to the best actions.
-"""
+"""What `Agent.policy_map` returns: states in which the policy is evaluated, as they are laid out for people."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple

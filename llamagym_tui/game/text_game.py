@@ -1,8 +1,6 @@
 """TextWorld's text games as Gymnasium environments: a game file, or a game that TextWorld makes once, offline.
 
-What an agent may need stands in `info`: admissible commands, those that win, description, inventory, score. TextWorld
-is imported when an environment is made; a game that was made stays in the user's cache folder. What it refuses, or
-cannot play, raises EnvError.
+What an agent may need stands in `info`: admissible commands, those that win, description, inventory, score.
 """
 
 import itertools

@@ -1,8 +1,4 @@
-"""What the UI requests of the trainer: imperatives, frozen, one tagged union.
-
-A command is acted on between environment steps and confirmed by an event; the UI shows as active only what was
-confirmed.
-"""
+"""What the UI requests of the trainer: imperatives, frozen, one tagged union; an event confirms each."""
 
 from typing import Annotated, Literal
 

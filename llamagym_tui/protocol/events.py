@@ -1,8 +1,4 @@
-"""What the trainer emits: past-tense facts, frozen, one tagged union.
-
-The same structs go over the wire, into the run folder's ``events.jsonl`` (one JSON object a line) and into the run
-state that every screen shows.
-"""
+"""What the trainer emits, on the wire and in ``events.jsonl`` alike: past-tense facts, frozen, one tagged union."""
 
 from typing import Literal
 

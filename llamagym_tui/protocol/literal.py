@@ -1,8 +1,6 @@
 """Text that steers no terminal: what came from a model, an environment, a file or an argument, as it can be shown.
 
-`literal` and `one_line` show control characters as visible ones; all that the command line prints goes through `echo`
-or `echo_json`, and what a screen draws is looked at once more, line by line (`screens.widgets.literal`). What is
-saved is the raw text.
+`literal` and `one_line` show control characters as visible ones; the command line prints by `echo` and `echo_json`.
 """
 
 import re

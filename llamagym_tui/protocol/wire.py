@@ -1,8 +1,6 @@
 """The wire between the two processes: a length of four bytes, big-endian, then one event or command as msgpack.
 
-Guarantees that a peer gets a whole message or a `WireError`, never half of one, and that a frame of nonsense cannot
-make it allocate more than `MAX_FRAME_BYTES`. ``Hello`` and ``StartRun`` carry the version that the other side speaks;
-broken pipes stay ``OSError``, because their meaning differs by side.
+A peer gets a whole message or a `WireError`, never half of one, and nonsense allocates no more than a frame may.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Loading the agent class of a user's own Python file.
 
-Every fault of the file becomes an `AgentFileError` that names file and line: syntax, whatever the file raises while
-it is imported, no agent or several in it, a missing method or `env_id`. Which file is meant is up to the catalog.
+Every fault becomes an `AgentFileError` that names file and line: syntax, what the import raises, what is missing.
 """
 
 import contextlib

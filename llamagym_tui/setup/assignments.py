@@ -1,8 +1,4 @@
-"""``--set NAME=VALUE``: any setting of a run by its name in `config`, as ``ppo.lr=1e-3``.
-
-A value is read as the type of its setting, and checked by itself, so that a mistake is named as it was typed; what
-only several settings together show is left to `config.from_dict`.
-"""
+"""``--set NAME=VALUE``: any setting of a run by its name in `config`, as ``ppo.lr=1e-3``, checked by itself."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches

@@ -1,7 +1,6 @@
 """Branches: runs that go on from a checkpoint that another run has kept, under other settings.
 
-A branch is made of its parent's files, without torch and before anything is started, and then resumed like any run;
-its parent is never changed by it, and what a crash leaves of one that is being made is no run.
+A branch is made of its parent's files, without torch, and resumed like any run; its parent is never changed by it.
 """
 
 from pathlib import Path

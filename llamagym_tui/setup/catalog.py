@@ -1,8 +1,4 @@
-"""Finds agents: by name, by ``path.py[:Class]``, or a generic one for a Gymnasium id.
-
-Imports neither torch nor, before an environment is needed, gymnasium. Every refusal is a `UsageError` in one
-sentence.
-"""
+"""Finds agents: by name, by ``path.py[:Class]``, or a generic one for a Gymnasium id; else a UsageError."""
 
 import difflib
 import importlib

@@ -1,7 +1,6 @@
 """Completes a generic agent by its environment: names of actions and numbers, ranges, rows and columns.
 
-What Gymnasium documents of its classic control and toy text stands in `known_environments.json`; an agent's own names
-come first. An environment that cannot be made, or does not fit into text, raises UsageError.
+What Gymnasium documents stands in `known_environments.json`; an agent's own names come first.
 """
 
 import itertools

@@ -1,7 +1,6 @@
 """Lessons: short guided experiments, one TOML file each in `llamagym_tui/lessons`.
 
-A file names an agent, the settings of its run and of the control run that it is compared with, what to do, what to look
-at, and the checks: statements on figures that the runs record. What was measured stands in a comment, with its command.
+Checks are statements on figures that the runs record; what was measured stands in the file, with its command.
 """
 
 import re

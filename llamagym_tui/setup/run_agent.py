@@ -1,8 +1,4 @@
-"""The agent of a run in the UI process: its prompting without a model, and where its demonstrations are.
-
-Nothing is looked up before it is needed, so that neither the agent's file nor gymnasium delays the first frame.
-Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
-"""
+"""The agent of a run in the UI process, its prompting without a model; looked up when it is needed."""
 
 from pathlib import Path
 

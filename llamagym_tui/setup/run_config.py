@@ -1,8 +1,6 @@
 """Turns options of the command line into a `RunConfig`, with every check that needs no torch.
 
-What is not given comes from the model's entry in the registry, then from the settings' own defaults; on ``--resume``,
-from the settings of the run. What is not there, or not allowed, raises UsageError; a folder that names code to which
-the user has not agreed, UntrustedAgent; a faulty file of demonstrations, DemoFileError.
+What is not given comes from the model's registry entry, then the defaults; on ``--resume``, from the run's settings.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """What a run was before it is resumed, read from its own events by the reducer that the live screen has.
 
-The conversation is left out, and so is all that a session confirms for itself: mode, prompt, settings. Reading goes on
-in small pieces, so that nobody waits for it, and ends where the events of the next session begin. Memory is bounded as
-the run state is. Knows no screen.
+Read in small pieces, up to the events of the next session; without the conversation and what that one confirms.
 """
 
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""Requests to the trainer that are neither confirmed nor refused, and the reply under inspection: pure records.
-
-Mode, pause and prompt are pending in fields of the run state, the wheel and what is watched in records of their own.
-Nothing pending is shown as active.
-"""
+"""Requests to the trainer that are neither confirmed nor refused, and the reply under inspection: pure records."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,6 @@
-"""The pure reducer: a run's state after an event.
+"""The pure reducer: which records of a run's state an event goes to.
 
-`reduce` is the one place that decides which records of the state an event goes to. Each of them has a method `after`,
-which confirms requests, drops refused ones, and gives the same object where an event changes nothing.
+Each of them has a method `after`, which gives the same object where an event changes nothing.
 """
 
 from dataclasses import replace

@@ -1,9 +1,7 @@
 """A recorded run that can be played: its events by their time, and the run's state at every moment.
 
-The events go through the reducer that the live screen has, so a replay shows what was seen. Reading goes on in small
-pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at most, so a long run costs
-no more memory than a short one, and no jump reads more than the stretch between two of them. A run that goes on is
-followed. Starts no trainer and knows no screen.
+Reading goes on in small pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at
+most, and no jump reads more than the stretch between two of them. A run that goes on is followed.
 """
 
 import math

@@ -1,9 +1,7 @@
-"""What the screens show of a run: a pure reducer from events to one frozen state.
+"""What the screens show of a run: a pure reducer from events to one frozen state, in bounded memory.
 
-``RunState`` holds what the trainer confirmed and, apart from it, requests that are not confirmed yet; `requested` is
-where a command enters it, `reduce` where an event does. Its records have a method for each, `requesting` and `after`,
-which give the same object where nothing changes: a request that is pending is not sent again. Its memory is bounded
-however long the run lasts. It knows neither Textual nor the process that sends the events.
+`requested` is where a command enters it, `reduce` where an event does. Its records have a method for each, `requesting`
+and `after`, which give the same object where nothing changes: a request that is pending is not sent again.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,6 @@
 """A past run in some lines: how long, how well, and how it ended.
 
-A summary is made by reading the events once and kept in the run folder with the place in the file that it goes up to,
-so that a longer run is read on from there, and one that has not changed not at all.
+It is kept in the run folder with the place in the events that it goes up to, and read on from there.
 """
 
 import contextlib

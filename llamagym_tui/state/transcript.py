@@ -1,8 +1,6 @@
 """The conversation of one environment as a bounded list of facts, in the order in which they came.
 
-Entries carry serial numbers that only grow, so that a widget sees what is new, what changed and what was dropped.
-Used for the watched environment and for a person's own game alike; knows nothing of how it is drawn. The garbage
-collector does not track entries (they hold no cycles): it would look through all of them again and again.
+Entries have serial numbers that only grow, and the garbage collector, which would look through all, tracks none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Checkpoints of a session: what it counts, when to write, whether anything is new, and which one is good.
 
-A checkpoint becomes the last good one when a batch that was played after it has shown nothing wrong: the figures of an
-update are of the policy before it. What else is in a checkpoint, and that it is written whole or not at all, is up to
-the engine.
+A checkpoint becomes the last good one when a batch that was played after it has shown nothing wrong.
 """
 
 from __future__ import annotations

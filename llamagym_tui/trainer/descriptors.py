@@ -1,8 +1,4 @@
-"""Redirects library prints to a log, so that they never reach the wire, stdout or the screen.
-
-Works on file descriptors, which covers C libraries and child processes too, on POSIX and Windows alike. Imports
-nothing heavy: it has to come before everything that might print.
-"""
+"""Redirects library prints by file descriptor to a log: they never reach the wire, stdout or the screen."""
 
 import io
 import os

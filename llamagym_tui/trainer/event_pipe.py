@@ -1,9 +1,7 @@
-"""Sends events to the user interface from a thread of its own: one that reads slowly, or not at all, never stops
-training.
+"""Sends events to the user interface from a thread of its own: one that reads slowly never stops training.
 
-While more than `MOST_WAITING` bytes wait, the conversation is left out until all has been read, and an event in its
-place has the number. All other events arrive, in order and however late; those that wait long are kept compressed,
-so that a night of them takes some megabytes.
+While more than `MOST_WAITING` bytes wait, the conversation is left out, and an event in its place has the number.
+All other events arrive, in order and however late; those that wait long are kept compressed.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """Emits events: stamped here and nowhere else, then given to every sink in turn.
 
-A sink that can take no more events (a pipe without a reader) is dropped with one warning to the others, and ends
-nothing. One that has something to report returns a sentence, which becomes a warning.
+A sink that can take no more is dropped with one warning to the others; a sentence that one returns is a warning.
 """
 
 import logging

@@ -1,8 +1,4 @@
-"""The lifecycle of a session: one table of transitions between the phases of ``PhaseChanged``.
-
-A session is in one phase at a time and changes it through `entered`; what the table does not list is a fault of the
-session and raises.
-"""
+"""The lifecycle of a session: one table of transitions between its phases; what it does not list raises."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,6 @@
 """Estimates whether a run fits into memory, before its weights are loaded.
 
-Conversations are measured by a few episodes of random actions with the model's own tokenizer; what an episode of a
-trained policy is longer than these, the estimate does not know.
+Conversations are measured by a few episodes of random actions; those of a trained policy may be longer.
 """
 
 import contextlib

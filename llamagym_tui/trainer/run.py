@@ -1,7 +1,6 @@
 """The run inside a session: its parts, what is counted of it, and every change that touches several of them.
 
-Each method is one thing that happens between two steps and reports it in events; when it happens, and in which phase,
-is up to the session. Live changes are kept in the checkpoints, and a resumed run restores them.
+Each method is one thing that happens between two steps; when, and in which phase, is up to the session.
 """
 
 import logging

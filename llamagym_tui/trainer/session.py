@@ -1,9 +1,7 @@
 """A session: one run from loading to its end, driven by commands and reported in events.
 
-One thread does everything in turn: handle the commands that came since the last step, step all environments, update
-when a batch is full. So a command never meets a half-made step, except one that waits for the person at the wheel, and
-an event reports what has already happened. What lasts long (an update, an evaluation) checks in between whether it
-should end. The session owns phases, commands and pace; it sends each command to the part of the `Run` that owns it.
+One thread does everything in turn: handle commands, step all environments, update when a batch is full. So a command
+never meets a half-made step, but for the person's at the wheel; what lasts long checks whether it should end.
 """
 
 import contextlib
@@ -19,14 +17,7 @@ import msgspec
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
-from llamagym_tui.errors import (
-    ActionParseError,
-    DemoFileError,
-    EnvError,
-    LlamaGymError,
-    RunStoreError,
-    UsageError,
-)
+from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import counted

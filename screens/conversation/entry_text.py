@@ -1,8 +1,4 @@
-"""Each fact of a conversation as paragraphs: a label, a text, and whether it stands on a rule.
-
-Roles are named in text, colour only helps: each piece names a style of the `ConversationView`. Every text that
-comes from a model, an environment or a file goes through `literal` here, before it is wrapped or measured.
-"""
+"""Each fact of a conversation as paragraphs of literal text: a label, pieces with a style, or a rule."""
 
 from typing import NamedTuple, assert_never
 

@@ -1,8 +1,6 @@
 """The conversation of an environment: one scrolling widget that draws lines, however long the conversation is.
 
-The lines of every entry are counted; only those that are seen are set, and the last `KEPT` entries are kept so. It
-follows the tail until the reader scrolls away, and again once they are back at the end; text can be selected, copied
-and searched.
+The lines of every entry are counted; only those that are seen are set, and the last `KEPT` entries are kept so.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""The demonstrations of an agent: the episodes of its file, the chosen one in full, filters, sorting and edits.
-
-Threads read, check and change the file, one after the other. Deletions and edits can be undone until the screen is
-left, and deleted episodes stay in the file's trash.
-"""
+"""The demonstrations of an agent: the episodes of its file, the chosen one in full, filters, sorting, edits."""
 
 import asyncio
 from collections.abc import Callable

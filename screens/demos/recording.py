@@ -1,9 +1,4 @@
-"""Records the demonstrations of one agent: a person's games, kept episodes of the model, and corrections.
-
-Everything goes through one writer, so that one file grows and one place knows what is not on disk yet. Also lists the
-files that a warm start could train on. Knows neither the screen nor the trainer. Raises LlamaGymError where the agent
-cannot be made.
-"""
+"""Records an agent's demonstrations by one writer: a person's games, kept episodes, and corrections."""
 
 from collections.abc import Callable
 from datetime import datetime

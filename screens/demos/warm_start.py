@@ -1,8 +1,4 @@
-"""The warm start: which demonstrations to train on, and the progress of the training.
-
-Files are checked as a whole before training is requested, and their faults are shown. The training continues when the
-dialog is closed.
-"""
+"""The warm start: which demonstrations to train on, and its progress; it goes on when the dialog is closed."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,8 +1,4 @@
-"""Help: the keys of a screen and what the figures mean (?), and what the focused widget is for (F1).
-
-Rows are read from the active bindings, so a key that a person moved is shown where it is now. What a widget is for
-stands in its `HELP`, what a key does in its binding's tooltip.
-"""
+"""Help: the keys of a screen and what the figures mean (?), and what the focused widget is for (F1)."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,9 +1,4 @@
-"""The token inspector (key `i` of the playground): one reply, token by token, when it was sampled and under the
-present policy.
-
-It shows the inspection in the run state, and requests it from the trainer when it is opened, when another reply is
-chosen, and after every update. The sentences and rows are made by `texts`.
-"""
+"""The token inspector (key `i`): one reply, token by token, when it was sampled and as it is scored now."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

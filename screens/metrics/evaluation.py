@@ -1,8 +1,4 @@
-"""The evaluations of a run: request one, follow it, and see its result next to the earlier ones; or the last comparison
-of two prompts in their place, with its policy maps.
-
-The dialog can be left while an evaluation is under way; banner and conversation show the result, too.
-"""
+"""The evaluations of a run: request one, follow it, and see it next to earlier ones, or compared prompts."""
 
 from textual import on
 from textual.app import ComposeResult

@@ -1,7 +1,6 @@
 """What each figure of a PPO update means and when it is healthy: one line each, and a verdict.
 
-The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together. Figures without a
-fixed range are judged against the run's own past where that is meaningful, and left to the reader where it does not.
+The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
 """
 
 from collections.abc import Callable, Sequence

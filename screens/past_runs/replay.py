@@ -1,8 +1,4 @@
-"""A past run on the playground's screen, with a time slider. There is no trainer, so keys that need one are grey.
-
-The events are read on in small pieces while the beginning is played already. A run that goes on is shown where it is,
-and followed.
-"""
+"""A past run on the playground's screen, with a time slider; keys that need a trainer are grey."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""A table for a person: the state drawn, what the agent would see, its actions on keys, and where the episodes went.
-
-Plays in an environment of its own in this process, independent of the trainer. Threads make the environment and write
-demonstrations, so that keys never wait. Texts are functions of the game, above the screen.
-"""
+"""A table for a person: the state drawn, what the agent would see, its actions on keys, where episodes went."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,9 +1,4 @@
-"""The wheel: a person acts in the watched environment in the agent's place, while the run waits at their turns.
-
-Shows the run's own conversation, the reply that the agent would give, and the actions on keys. The trainer steps the
-environment; a key acts only in a turn for which the trainer awaits an action. Closes when the wheel is let go. Texts
-are functions of the state, above the screen.
-"""
+"""The wheel: a person acts in the watched environment in the agent's place; a key acts in an awaited turn."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,8 +1,4 @@
-"""Actions of the playground's keys: dialogs and screens that are opened, requests, and what is watched how fast.
-
-A mixin of the playground; what may be done now is one function of the run state, `allowed`, which keys and command
-palette share.
-"""
+"""Actions of the playground's keys; what may be done now is `allowed`, which keys and palette share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The playground: the watched conversation, the curve of mean return, PPO's figures, and the keys that steer a run.
-
-Composes and routes only: what it shows is a `RunState`, what a key requests is posted as `CommandAsked`; the app
-talks to the trainer.
-"""
+"""The playground: composes and routes conversation, curve, figures, and the keys that steer a run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The drawing of the watched state: next to the conversation where there is room, else above it.
-
-What is drawn is text of a user's code or of an environment: it is literal here, cut to the place that it has, and
-what the environment marks is shown in reverse video, without colour.
-"""
+"""The drawing of the watched state, literal text cut to its place: next to the conversation or above it."""
 
 from collections.abc import Iterator
 

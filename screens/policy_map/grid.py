@@ -1,8 +1,6 @@
-"""The cells of a policy map, drawn line by line, with a cursor.
+"""The cells of a policy map, drawn line by line, with a cursor of which each move is posted as `Pointed`.
 
-Nothing is shown by colour alone: a heat map has its probabilities in digits, actions are characters, and a cell in
-which the policy differs from the optimal strategy is marked ×. Keys and mouse move the cursor; each move is posted as
-`Pointed`. Texts and colours come from `mapped_policy`.
+Nothing is shown by colour alone: probabilities are digits, actions characters, what differs from optimal play is ×.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,6 @@
-"""The policy map (key `g`): what the policy does in every state that its agent
-lists, live, next to optimal play or the expert's.
+"""The policy map (key `g`): what the policy does in every state that its agent lists, next to optimal play.
 
-It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the
-trainer computes the map often; once it is closed, rarely again.
+It shows the trainer's last map, which is computed often while this screen is open, else rarely.
 """
 
 from textual import on

@@ -1,7 +1,6 @@
 """Editor of the system prompt (key `p` of the playground): a draft is requested from the trainer when it is applied.
 
-A prompt is shown as active once the trainer has confirmed it, and as pending until then. The draft is on disk from
-its first change until it is applied or is the prompt again. Below it are the versions so far, with their mean returns.
+The draft is on disk from its first change on; a prompt is shown as active once the trainer has confirmed it.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""Texts of the settings that can change live: title, meaning, accepted values; and parsing of typed values.
-
-What a setting takes is derived from its type in `config`, so the two cannot differ. Whether it can change is decided
-by `config`.
-"""
+"""Texts of the settings that can change live, and parsing of typed values, by their types in `config`."""
 
 import math
 

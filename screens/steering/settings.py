@@ -1,8 +1,4 @@
-"""Dialog to change settings of a live run (key `s`).
-
-Input is checked while it is typed; enter requests the change. A value is shown as current only once the trainer has
-confirmed it. Titles and meanings are in `setting_texts`.
-"""
+"""Dialog to change settings of a live run (key `s`); a value is current once the trainer has confirmed it."""
 
 from textual import on
 from textual.app import ComposeResult

@@ -1,8 +1,6 @@
 """A chart: curves over episodes with a band of error, dashed levels, marks, and labelled axes.
 
-Drawn with textual-plot, which is imported in a thread when there is something to draw and room for it, so that it
-costs neither the first frame nor a keystroke. A chart is drawn at most every `CHART_S` seconds, and only where it is
-seen. Curve, band, levels and marks differ by their glyphs; colour only helps.
+Drawn with textual-plot, imported in a thread when there is something to draw; at most every `CHART_S` seconds.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    weights, moments = ppo.whole()
+    weights, moments = ppo.shards.gather() if ppo.shards else (None, ppo.optimizer.state_dict()["state"])
     named = ((f"{index}.{name}", value) for index, each in moments.items() for name, value in each.items())
     tensors = {name: value.contiguous() for name, value in named}
     with _reported(run_dir), folders.written(run_dir, folders.LATEST) as draft:

@@ -259,12 +259,6 @@ class PPO:
             self.restore(state)
             self.policy.version = version
 
-    def whole(self) -> tuple[dict[str, Tensor] | None, dict[int, dict[str, Tensor]]]:
-        """Weights whole, by name (None: no rank has only parts of them), and the optimizer's moments; by rank 0."""
-        if not self.shards:
-            return None, self.optimizer.state_dict()["state"]
-        return self.shards.gather()
-
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 

@@ -39,34 +39,23 @@ class Reference:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The policy has the reference's weights meanwhile; shards are copied, when all ranks are there."""
-        if self.policy.model.backbone.shards:
-            with self._copied():
-                yield
-            return
-        now = [weight.data for weight, _ in self.start]
-        for weight, then in self.start:
-            weight.data = then
-        try:
-            yield
-        finally:
-            for (weight, _), data in zip(self.start, now, strict=True):
-                weight.data = data
-
-    @contextmanager
-    def _copied(self) -> Iterator[None]:
+        """The policy has the reference's weights meanwhile; of shards, when all ranks are there."""
         shards = self.policy.model.backbone.shards
-        assert shards is not None
-        shards.meet()
-        now = [weight.detach().clone() for weight, _ in self.start]
-        self._copy([then for _, then in self.start])
+        meet = shards.meet if shards else lambda: None
+        meet()
+        self._swap()
         try:
             yield
-            shards.meet()
+            meet()
         finally:
-            self._copy(now)
+            self._swap()
 
     @torch.no_grad()
-    def _copy(self, values: Sequence[Tensor]) -> None:
-        for (weight, _), value in zip(self.start, values, strict=True):
-            weight.copy_(value)
+    def _swap(self) -> None:
+        for weight, then in self.start:
+            if self.policy.model.backbone.shards:  # whose storage stays where it is
+                now = weight.clone()
+                weight.copy_(then)
+                then.copy_(now)
+            else:
+                weight.data, then.data = then.data, weight.data

@@ -1,7 +1,6 @@
 """Finding and loading models: the bundled one, local folders, and hub ids.
 
-The bundled model and local folders are loaded without contacting any hub. Only safetensors are read and no model's own
-code is run.
+The first two are loaded without any hub. Only safetensors are read and no model's own code is run.
 """
 
 import os

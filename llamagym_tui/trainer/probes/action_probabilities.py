@@ -1,8 +1,4 @@
-"""Probes how probable each action is: where the watched episode stands, there again after an update, and after a
-conversation that a person plays.
-
-It takes a forward of its own, so it is done only when somebody has the time to read it.
-"""
+"""Probes how probable each action is, by a forward of its own: only where somebody has time to read it."""
 
 import logging
 

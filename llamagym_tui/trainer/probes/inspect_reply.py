@@ -1,7 +1,6 @@
 """Inspects replies token by token: of episodes under way, of the batch under way, and of the last two updates.
 
-It scores a reply under the policy as it is now, in a forward of its own, and adds what was kept: log-probabilities
-from sampling, values and advantages from the update. It changes nothing and draws no random number.
+It scores a reply under the policy as it is now and adds what was kept; it changes nothing, and draws nothing.
 """
 
 import logging

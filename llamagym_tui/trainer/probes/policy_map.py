@@ -1,7 +1,6 @@
 """The policy map of a run: the agent's states laid out once, and the policy scored on all of them now and then.
 
-Laying it out turns a user's code into plain records, or into a sentence why there is no map. A map costs a forward
-over all states: while nobody looks, maps may take `SHARES` of the time since the run began and no more.
+While nobody looks, maps may take `SHARES` of the time since the run began and no more.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """An environment in a process of its own: slow ones step at the same time, and one that dies is made again alone.
 
-The process calls functions on its environment as they are sent, one at a time, and returns what came out; it ends with
-the trainer, however that ends. Whether a rollout's environments are slow is measured once, by `ParallelMaker`.
+It ends with the trainer, however that ends. Whether environments are slow is measured once, by `ParallelMaker`.
 """
 
 import atexit

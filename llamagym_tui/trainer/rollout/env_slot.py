@@ -1,8 +1,4 @@
-"""One environment and the episode that is played in it: its reset, its prompts, its turns, its end.
-
-Every event of the episode goes to the spectator. A fault of other people's code leaves as an `EpisodeFault`. Which
-episodes are played, who replies, and what becomes of those that have ended is up to the rollout.
-"""
+"""One environment and the episode that is played in it; faults of other people's code leave as `EpisodeFault`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Episodes that cannot be played to their end: an environment or an agent raised, or a reward is no finite number.
 
-Each is dropped, counted, and reported with its environment, number, step and the user's line. Too many in a row, by
-their numbers, end the run: one that is still under way, or has ended well, interrupts the row. `Notices`
-are reported once, to people who may have made a mistake.
+Each is dropped, counted, and reported with the user's line; too many in a row, by their numbers, end the run.
 """
 
 from collections import Counter, deque

@@ -1,7 +1,6 @@
 """What a checkpoint keeps of a rollout: the batch under way, and how each episode under way came to where it stands.
 
-An environment cannot be written to a file, but its episode can be repeated: the same seed, the same replies. Whether
-that gave the same observations and rewards is seen by comparing what is kept of both.
+Such an episode is repeated by its seed and replies, and compared with what is kept of observations and rewards.
 """
 
 from collections.abc import Generator, Iterator

@@ -1,8 +1,6 @@
 """Chooses which environment's episode is streamed to the UI: one as it is played, or one that is replayed.
 
-The events of every environment's episode are kept, so that another one can be streamed from its beginning at any
-moment; of the episodes that ended, the best and the worst of a batch are kept. Memory is bounded by the number of
-environments and the longest episode. What a drawing is made of is kept for the last state of each episode alone.
+The events of every episode under way are kept, and of a batch's ended ones the best and the worst.
 """
 
 from collections.abc import Callable

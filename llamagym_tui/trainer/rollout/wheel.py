@@ -1,8 +1,4 @@
-"""The wheel: a person acts in one environment instead of the agent, a turn at a time, until it is let go.
-
-Holds who acts where and what was chosen; that a step waits meanwhile is up to the rollout. The agent replies all the
-same, so that it is known what it would have done.
-"""
+"""The wheel: in which environment a person acts instead of the agent, and what was chosen."""
 
 from collections.abc import Callable, Sequence
 

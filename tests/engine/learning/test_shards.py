@@ -53,8 +53,8 @@ def learn(pair: Pair, ppo: PPO, *batches: Any, at: int) -> Any:
 
 
 def whole_weights(ppo: PPO) -> list[torch.Tensor]:
-    weights, _ = ppo.whole()
-    assert weights is not None
+    assert ppo.shards is not None
+    weights, _ = ppo.shards.gather()
     names = [name for name, each in ppo.policy.model.pretrained_model.named_parameters() if each.requires_grad]
     return [*(weights[name] for name in names), *(weight.detach() for weight in ppo.policy.model.v_head.parameters())]
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_pa
                 weight.mul_(1.5)
         roll_back(tmp_path, policy, ppo)
         assert all(map(torch.equal, whole_weights(ppo), good))
-        moments = ppo.whole()[1]
+        moments = ppo.shards.gather()[1]
     loaded, alone = PPO(make_policy(lora=lora), CONFIG, seed=3), PPO(make_policy(lora=lora), CONFIG, seed=3)
     load_checkpoint(tmp_path, loaded.policy, loaded)
     alone.update(batch)
