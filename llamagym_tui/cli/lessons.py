@@ -1,4 +1,4 @@
-"""`lessons NAME --check`: trains what a lesson names as `train` does, and prints whether its checks hold. Its runs stay."""
+"""`lessons NAME --check`: trains what a lesson names as `train` does, and prints whether its checks hold."""
 
 from pathlib import Path
 
