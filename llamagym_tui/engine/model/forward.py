@@ -108,12 +108,12 @@ class Backbone:
         """Keep this rank's part of the weights; from now on each forward is one of the whole model, by all ranks.
 
         Raises:
-            ModelLoadError: its forwards are not of one kind, or it has no list of layers.
+            ModelLoadError: its forwards are not of one kind, it has no list of layers, or gloo cannot reach it.
         """
         from llamagym_tui.engine.model.shards import Shards  # torch.distributed's part for that is slow to import
 
-        if not (self.shares and hasattr(self.decoder, "layers")):
-            raise ModelLoadError("This model cannot be held in shards: leave out shard, or take a Llama-like one.")
+        if not (self.shares and hasattr(self.decoder, "layers") and self.device.type == "cpu"):
+            raise ModelLoadError("Shards need a Llama-like model on a processor: add --device cpu, or leave out shard.")
         self.is_split = self.flat_is_exact = False
         self.shards = Shards(self.lm, ranks)
 

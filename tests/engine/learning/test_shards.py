@@ -14,8 +14,8 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.checkpoint import keep_checkpoint, load_checkpoint, roll_back, save_checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.ranks import GLOO
-from llamagym_tui.errors import RankLost, RunStoreError
+from llamagym_tui.engine.ranks import ALONE, GLOO
+from llamagym_tui.errors import ModelLoadError, RankLost, RunStoreError
 from tests.engine.learning.second_rank import held_bytes, weights_of
 from tests.engine.learning.test_ranks import SETTINGS, Pair, collect, require_equal
 
@@ -133,6 +133,14 @@ def test_a_rank_without_a_row_goes_along_and_changes_nothing(pair, make_policy):
     alone = PPO(make_policy(), config, seed=3)
     stats = alone.update(batch)
     require_equal(found, weights_of(alone), stats, alone)
+
+
+def test_a_model_that_shares_no_keys_and_values_is_refused(make_policy):
+    backbone = make_policy().model.backbone
+    backbone.shares = False
+    with pytest.raises(ModelLoadError, match="leave out shard"):
+        backbone.shard(ALONE)
+    assert backbone.shards is None
 
 
 def test_a_rank_that_is_killed_in_a_forward_ends_the_other_with_a_sentence(pair, make_policy, tmp_path):
