@@ -43,7 +43,7 @@ def measured(model: Path, run: Path, *, shard: bool, episodes: int) -> tuple[lis
     """GiB of each rank, and turns a second."""
     command = [sys.executable, "-m", "llamagym_tui", "train", "blackjack", "--model", str(model), "--ranks", "2"]
     command += ["--set", f"shard={json.dumps(shard)}", "--set", "full_finetuning=true", "--set", "ppo.kl_coef=0.05"]
-    command += ["--set", "ppo.critic_warmup_updates=0", "--set", "ppo.batch_size=32", "--set", "ppo.mini_batch_size=16"]
+    command += ["--set", "ppo.critic_warmup_updates=0", "--set", "ppo.batch_size=16", "--set", "ppo.mini_batch_size=4"]
     command += ["--set", "generation.max_new_tokens=4", "--envs", "16", "--threads", "1", "--episodes", str(episodes)]
     command += ["--final-episodes", "0", "--run-dir", str(run), "--json"]
     seen: list[list[int]] = []
@@ -66,9 +66,9 @@ def measured(model: Path, run: Path, *, shard: bool, episodes: int) -> tuple[lis
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", type=int, default=768)
+    parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--episodes", type=int, default=160)
+    parser.add_argument("--episodes", type=int, default=60)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         weights = make_model(Path(folder) / "model", given.hidden, given.layers)

@@ -59,7 +59,8 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        keep_freed_memory()
+        if not config.shard:  # a layer's gathered weights come and go, and would pile up in holes of the heap
+            keep_freed_memory()
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(

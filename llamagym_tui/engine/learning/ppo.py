@@ -248,8 +248,7 @@ class PPO:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
         reference = [then for _, then in self.reference.start] if self.reference else []
         weights = self._head if self.shards else [*self._trunk, *self._head, *reference]
-        kept = None if self.shards else self.optimizer.state_dict()
-        learner = weights, kept, self.state, self.policy.version
+        learner = weights, None if self.shards else self.optimizer.state_dict(), self.state, self.policy.version
         of_first, moments, state, version = self.ranks.first(learner)
         if self.ranks.rank:
             for weight, other in zip(weights, of_first, strict=True):
