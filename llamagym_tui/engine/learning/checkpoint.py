@@ -22,6 +22,7 @@ from torch import Tensor
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.ppo import PPO, PPOState
 from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
@@ -77,6 +78,8 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
         save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
         plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
+    del weights, moments, tensors, named  # of shards, whole copies
+    return_freed_memory()
     return run_dir / folders.LATEST
 
 

@@ -37,8 +37,6 @@ class Shards:
                 module.set_gradient_divide_factor(1.0)  # a loss is divided by the turns of all ranks already
                 module.set_force_sum_reduction_for_comms(enable=True)  # gloo has no product with a factor
         warnings.filterwarnings("ignore", "FSDP2-wrapped module")  # what it returns is indexed, never changed
-        self._model: Any = None
-        self._optimizer: Any = None
         ranks.meet = self.meet
 
     def meet(self, work: int = WAITS) -> None:
