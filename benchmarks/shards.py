@@ -77,7 +77,7 @@ def main() -> None:
             held, turns = measured(
                 Path(folder) / "model", Path(folder) / f"run-{shard}", shard=shard, episodes=given.episodes
             )
-            print(f"shard={shard}: {' and '.join(f'{each:.2f}' for each in held)} GiB, {turns:.1f} turns/s", flush=True)
+            print(f"shard={shard}: {' and '.join(f'{each:.2f}' for each in held)} GiB, {turns:.2f} turns/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,8 +78,9 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
         save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
         plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
-    del weights, moments, tensors, named  # of shards, whole copies
-    return_freed_memory()
+    if ppo.shards:
+        del weights, moments, tensors, named  # whole copies
+        return_freed_memory()
     return run_dir / folders.LATEST
 
 

@@ -1,8 +1,8 @@
 """A model whose weights lie in parts on all ranks: torch's FSDP2, and how ranks keep in step.
 
 Each forward of such a model, and each backward, is made by all ranks at once. So before each of them, and before every
-exchange, ranks agree: those that wait for others make forwards of one token, which change nothing, until all wait.
-Whatever rank 0 does meanwhile, an evaluation or a look at the policy, the others go along with it.
+exchange, ranks agree on the highest of what they are about to do, and all go along with that: who waits makes a forward
+of one token, which changes nothing. So rank 0 can evaluate, look at the policy or write a checkpoint meanwhile.
 """
 
 import warnings
@@ -82,16 +82,14 @@ class Shards:
     def _gathered(self) -> tuple[Weights, Moments]:
         trained = self._model.pretrained_model
         names = {name for name, each in trained.named_parameters() if each.requires_grad or not self._model.is_adapted}
-        weights, moments = Weights(), Moments()
-        for name, each in trained.state_dict().items():
-            if name in names and (full := self.whole(each)) is not None and not self._ranks.rank:
-                weights[name] = full.cpu()
-        for index, kept in self._optimizer.state_dict()["state"].items():
-            for name, each in kept.items():
-                full = self.whole(each)
-                if not self._ranks.rank:
-                    moments.setdefault(index, {})[name] = full.cpu()
-        return weights, moments
+        weights = {name: self._for_first(each) for name, each in trained.state_dict().items() if name in names}
+        moments = self._optimizer.state_dict()["state"].items()
+        return weights, {index: {name: self._for_first(each) for name, each in kept.items()} for index, kept in moments}
+
+    def _for_first(self, tensor: Tensor) -> Tensor:
+        """A tensor whole, on rank 0; the others take part, and have their own."""
+        full = self.whole(tensor)
+        return tensor if self._ranks.rank else full.cpu()
 
     @torch.no_grad()
     def _put(self, weights: Weights | None = None, moments: Moments | None = None) -> None:
