@@ -3,10 +3,12 @@
 Checks are statements on figures that the runs record; what was measured stands in the file, with its command.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -30,7 +32,7 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     figure: str
     """A field of `UpdateStats`."""
     last: int = 5
-    """Updates at the end over which the mean is taken."""
+    """Updates at the end, of which the median is taken: the KL of a single one can jump a hundredfold."""
     less_control: bool = False
     """Whether the same figure of the control run is subtracted."""
     holds: Literal["above", "below"]
@@ -42,18 +44,18 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def measured(self, run: Sequence[UpdateStats], control: Sequence[UpdateStats]) -> float:
         """The figure, by the updates of both runs; NaN where there were none, of which no statement holds."""
-        return self._mean(run) - (self._mean(control) if self.less_control else 0.0)
+        return self._median(run) - (self._median(control) if self.less_control else 0.0)
 
-    def _mean(self, run: Sequence[UpdateStats]) -> float:
+    def _median(self, run: Sequence[UpdateStats]) -> float:
         values = [getattr(stats, self.figure) for stats in run[-self.last :]]
-        return sum(values) / len(values) if values else float("nan")
+        return median(values) if values else math.nan
 
     def is_true(self, measured: float) -> bool:
         return measured > self.bound if self.holds == "above" else measured < self.bound
 
     @property
     def statement(self) -> str:
-        over = f"mean of the last {self.last} updates" if self.last > 1 else "last update"
+        over = f"median of the last {self.last} updates" if self.last > 1 else "last update"
         less = ", less the control run's" if self.less_control else ""
         return f"{self.figure.replace('_', ' ')} ({over}{less}) is {self.holds} {self.bound:g}"
 

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import EpisodesCounted, RolledBack, SettingsChanged, UpdateFinished, WarningRaised
@@ -142,9 +141,36 @@ def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
 
 def test_a_rank_that_is_slow_is_named_once(monkeypatch):
     events: list[WarningRaised] = []
-    rollout, ranks = object.__new__(LedRollout), object.__new__(Ranks)
-    rollout.ranks, rollout._emit, rollout._slow = ranks, events.append, None
-    for ranks.waits in ((), (0.6, 0.1, 0.4), (0.6, 0.1, 0.7), (0.7, 0.2, 0.8)):
-        rollout._warn_of_slow_rank()
+    rollout = object.__new__(LedRollout)
+    rollout._emit, rollout._slow = events.append, None
+    for waits in ((), (0.6, 0.1, 0.4), (0.6, 0.1, 0.7), (0.7, 0.2, 0.8)):
+        rollout._warn_of_slow_rank(waits, "the last update")
     (warning,) = events
     assert warning.message == "Rank 1 is slow: the others waited for it in 60 % of the last update."
+
+
+SLOW_ON_THE_OTHERS = """
+import multiprocessing, time
+import gymnasium
+from llamagym_tui.agents.blackjack import BlackjackAgent
+
+class Slow(gymnasium.Wrapper):
+    def step(self, action):
+        time.sleep(0.02 if multiprocessing.parent_process() else 0)
+        return super().step(action)
+
+class SlowAgent(BlackjackAgent):
+    def wrap_env(self, env):
+        return Slow(env)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("slow", "named"), [(SLOW_ON_THE_OTHERS, 1), (SLOW_ON_THE_OTHERS.replace("0.02", "0"), 0)])
+def test_a_rank_whose_environments_are_slow_is_named(tmp_path, slow, named):
+    agent, run = tmp_path / "slow.py", tmp_path / "run"
+    agent.write_text(slow)
+    options = ("--ranks", "2", "--threads", "1", "--envs", "16", "--episodes", "300", "--set", "parallel_envs=off")
+    trained(run, str(agent), *options)
+    of_turns = [text for text in warnings(run) if text.endswith("of each turn.")]
+    assert [text.partition(":")[0] for text in of_turns] == ["Rank 1 is slow"] * named

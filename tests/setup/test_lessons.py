@@ -89,7 +89,7 @@ def test_a_lesson_is_short_and_states_what_was_measured(name: str) -> None:
     assert f"llamagym-tui lessons {name} --check" in user_files.file_text(path)
 
 
-def test_a_check_is_the_mean_of_the_last_updates_less_that_of_the_control_run() -> None:
+def test_a_check_is_the_median_of_the_last_updates_less_that_of_the_control_run() -> None:
     run = updates(mean_return=[9.0, 1.0, 2.0])  # (1 + 2) / 2 = 1.5
     control = updates(mean_return=[9.0, 0.5, 0.0])  # 0.25
     alone = Check(figure="mean_return", last=2, holds="above", bound=1.4)
@@ -99,6 +99,8 @@ def test_a_check_is_the_mean_of_the_last_updates_less_that_of_the_control_run() 
     assert alone.is_true(1.5)
     assert not less.is_true(1.25), "as large as the bound is not below it"
     assert not alone.is_true(1.4)
+    jumped = updates(mean_return=[1.0, 0.5, 9.0])
+    assert Check(figure="mean_return", last=3, holds="above", bound=0).measured(jumped, []) == 1.0
 
 
 @pytest.mark.parametrize("holds", ["above", "below"])
@@ -109,7 +111,7 @@ def test_no_statement_holds_of_a_run_that_recorded_nothing(holds: Any) -> None:
 
 def test_a_check_reads_as_a_sentence() -> None:
     check = Check(figure="kl_ref", last=3, less_control=True, holds="above", bound=0.1)
-    assert check.statement == "kl ref (mean of the last 3 updates, less the control run's) is above 0.1"
+    assert check.statement == "kl ref (median of the last 3 updates, less the control run's) is above 0.1"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ on comes from rank 0 with each step, and its weights after whatever but an updat
 environments can be watched, and only its counts are of all ranks.
 """
 
+import time
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +21,7 @@ from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 SEEDS_APART = 1_000_003
 """Distance between the seeds by which ranks sample."""
 SLOW = 0.5
-"""Part of an update that the other ranks wait for one that is called slow."""
+"""Part of an update, or of a turn, that the other ranks wait for one that is called slow."""
 OF_POLICY = ("generation", "history")
 SETTINGS = ("batch_turns", "cuts_episodes", "mode", "system_prompt", "prompt_version", *OF_POLICY)
 
@@ -33,6 +36,7 @@ class Played(NamedTuple):
     """Episodes under way after it."""
     is_full: bool
     """Whether its share of the batch is."""
+    seconds: float
 
 
 class LedRollout(Rollout):
@@ -41,6 +45,8 @@ class LedRollout(Rollout):
         self._limit_of_all, self._live_elsewhere = episode_limit, 0
         self._is_batch_full, self._is_anew = False, True
         self._slow: int | None = None
+        self._seconds, self._turns = defaultdict[int, float](float), defaultdict[int, int](int)
+        """By rank: of the steps of this batch in which every rank played a turn."""
         super().__init__(*arguments, **more)
 
     def resize(self, n_envs: int) -> None:
@@ -69,10 +75,10 @@ class LedRollout(Rollout):
 
     def play(self) -> Played:
         """One step of this rank, unless its share of the batch is full."""
-        env_steps, dropped = self.env_steps, self.failures.dropped
+        env_steps, dropped, began_s = self.env_steps, self.failures.dropped, time.perf_counter()
         ended = [] if self._mode == "train" and super().batch_ready else super().step()
         made = self.env_steps - env_steps, self.failures.dropped - dropped
-        return Played(ended, *made, self.live, super().batch_ready)
+        return Played(ended, *made, self.live, super().batch_ready, time.perf_counter() - began_s)
 
     # Of rank 0: what is of all.
 
@@ -85,9 +91,13 @@ class LedRollout(Rollout):
         self._is_anew, self._live_elsewhere = True, 0
 
     def step(self) -> list[EndedEpisode]:
-        self._warn_of_slow_rank()
+        self._warn_of_slow_rank(self.ranks.waits, "the last update")
         self._lead(updates=False)
         found = self.ranks.gather(self.play())
+        if all(played.env_steps for played in found):
+            for rank, played in enumerate(found):
+                self._seconds[rank] += played.seconds
+                self._turns[rank] += played.env_steps
         others = found[1:]
         self.episodes += sum(len(played.ended) for played in others)
         self.env_steps += sum(played.env_steps for played in others)
@@ -101,6 +111,10 @@ class LedRollout(Rollout):
     def take_batch(self) -> list[Trajectory]:
         """This rank's part; the update gathers those of all."""
         if self.ranks.rank == 0:
+            turn_s = [self._seconds[rank] / turns for rank, turns in self._turns.items()]
+            self._warn_of_slow_rank([1 - each / max(turn_s) for each in turn_s], "each turn")
+            self._seconds.clear()
+            self._turns.clear()
             self._lead(updates=True)
         return super().take_batch()
 
@@ -120,9 +134,10 @@ class LedRollout(Rollout):
         self.ranks.first((updates, plan), patient=True)
         self.follow(**plan)
 
-    def _warn_of_slow_rank(self) -> None:
-        waits = sorted((waited, rank) for rank, waited in enumerate(self.ranks.waits))
+    def _warn_of_slow_rank(self, parts: Sequence[float], work: str) -> None:
+        """`parts`: by rank, that part of some work which it waits for others."""
+        waits = sorted((waited, rank) for rank, waited in enumerate(parts))
         if waits and waits[1][0] > SLOW and waits[0][1] != self._slow:
             self._slow = waits[0][1]
-            part = f"the others waited for it in {100 * waits[1][0]:.0f} % of the last update"
+            part = f"the others waited for it in {100 * waits[1][0]:.0f} % of {work}"
             self._emit(WarningRaised(message=f"Rank {self._slow} is slow: {part}."))
