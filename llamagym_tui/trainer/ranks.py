@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+import torch
 from msgspec.structs import replace
 from torch import distributed
 from torch.multiprocessing.spawn import ProcessException, start_processes
@@ -86,6 +87,7 @@ def _first_to_end(children: Any) -> str:
 def follow(index: int, size: int, port: int | None = None) -> None:
     """Be the rank after `index` to the run's end, by a port of this machine or, without one, by torchrun."""
     quiet_libraries()
+    _see_one_gpu(int(os.environ.get("LOCAL_RANK", index + 1)))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
         signal.signal(signal.Signals[name], signal.SIG_IGN)
@@ -109,6 +111,17 @@ def follow(index: int, size: int, port: int | None = None) -> None:
                 rollout.forget_caches()
             else:
                 ranks.gather(rollout.play())
+
+
+def _see_one_gpu(rank: int) -> None:
+    """Of a node's GPUs, let this process have that of its rank there, before any is used; the first rank has the first.
+
+    So all ranks call theirs by one name, and tensors of others that are gathered lie on it.
+    """
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+    if names:
+        there = names.split(",")
+        os.environ["CUDA_VISIBLE_DEVICES"] = there[rank % len(there)]
 
 
 def _log_warning(event: Event) -> None:

@@ -20,7 +20,7 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import EpisodesCounted, RolledBack, SettingsChanged, UpdateFinished, WarningRaised
 from llamagym_tui.run_store import RunStore, read_events
-from llamagym_tui.trainer.ranks import started
+from llamagym_tui.trainer.ranks import _see_one_gpu, started
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.session import Session
 
@@ -174,3 +174,16 @@ def test_a_rank_whose_environments_are_slow_is_named(tmp_path, slow, named):
     trained(run, str(agent), *options)
     of_turns = [text for text in warnings(run) if text.endswith("of each turn.")]
     assert [text.partition(":")[0] for text in of_turns] == ["Rank 1 is slow"] * named
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "rank", "seen"),
+    [(None, 4, 1, "1"), (None, 2, 3, "1"), ("5,7", 2, 1, "7"), ("5,7", 2, 2, "5"), (None, 0, 1, None), ("", 0, 1, "")],
+)
+def test_each_rank_of_a_node_sees_one_of_its_gpus(monkeypatch, visible, count, rank, seen):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    _see_one_gpu(rank)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
