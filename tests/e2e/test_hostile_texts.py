@@ -33,7 +33,7 @@ MARKUP = "38;2;1;2;3"
 """What the colour in the markup of a text would be."""
 DOWN, RIGHT, PAGE_UP, HOME, END, ESCAPE = "\x1b[B", "\x1b[C", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 WALK = (
-    *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, "i"),
+    *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, ("i", "REPLAY")),
     *(("/", "search;"), "9", "0", "\r", "n", ESCAPE, ("o", " RUNS "), " ", DOWN, ("c", "COMPARE"), DOWN),
     *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, RIGHT, RIGHT),
 )

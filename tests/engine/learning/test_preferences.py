@@ -77,6 +77,7 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
     assert policy.version == 2
 
 
+@pytest.mark.slow
 def test_corrections_raise_the_probability_of_the_action_they_choose() -> None:
     """24 made corrections, one a state in which the model would stick: hit."""
     loaded = load_model_and_tokenizer("bundled", "cpu")
