@@ -110,7 +110,7 @@ class Ranks:
                 raise
             who = self._why_lost() or f"Another rank than {self.rank} has ended or does not answer"
             raise RankLost(
-                f"{who}, so all {self.size} have ended; go on from the checkpoint with --resume, by any --ranks."
+                f"{who}, so all {self.size} have ended; --resume goes on from the last checkpoint, by any --ranks."
             ) from error
 
 

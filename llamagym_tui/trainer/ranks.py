@@ -7,8 +7,10 @@ It prints to the run's log, leaves signals to rank 0, and ends when rank 0 has l
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from llamagym_tui.trainer.descriptors import quiet_libraries
 
 GRACE_S = 10.0
 """Seconds for another rank to end by itself."""
+POLL_S = 0.1
 HOST = "127.0.0.1"
 log = logging.getLogger(__name__)
 
@@ -50,14 +53,29 @@ def started(config: RunConfig) -> Iterator[Ranks]:
         store = children = None
         if not is_launched:
             store = distributed.TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-            children = start_processes(follow, (size, store.port), size - 1, join=False)
+            children = _start_others(size, store.port)
             for process in children.processes:
                 ended.callback(process.kill)
                 ended.callback(process.join, GRACE_S)
-        ranks = Ranks(0, size, store, lambda: _first_to_end(children))
+            while not store.check([f"{rank}" for rank in range(1, size)]):  # to meet them, nothing would interrupt
+                if why := _first_to_end(children, POLL_S):
+                    raise RankLost(f"{why} before the run began; its log may have more.")
+        ranks = Ranks(0, size, store, lambda: _first_to_end(children, GRACE_S))
         ended.callback(ranks.leave)
         ranks.first(replace(config, ranks=size))
         yield ranks
+
+
+def _start_others(size: int, port: int) -> Any:
+    """Processes that `follow`; ctrl+c in the terminal, which reaches them too, is rank 0's matter from the first on."""
+    if sys.platform == "win32":
+        return start_processes(follow, (size, port), size - 1, join=False)
+    resource_tracker.ensure_running()  # as else the first of them does, which then unblocks it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return start_processes(follow, (size, port), size - 1, join=False)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _require_shardable(config: RunConfig, size: int) -> None:
@@ -72,11 +90,11 @@ def _require_shardable(config: RunConfig, size: int) -> None:
             raise UsageError(f"Weights in shards (shard=true) need {need}.")
 
 
-def _first_to_end(children: Any) -> str:
-    """Which rank has ended, and how; empty: that is not known."""
+def _first_to_end(children: Any, seconds: float) -> str:
+    """Which rank has ended within a time, and how; empty: that is not known."""
     try:
         if children:
-            children.join(timeout=GRACE_S, grace_period=GRACE_S)
+            children.join(timeout=seconds, grace_period=GRACE_S)
     except ProcessException as error:
         log.error("%s", error)
         how = getattr(error, "signal_name", None) or error.msg.strip().splitlines()[-1]
@@ -93,6 +111,8 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         signal.signal(signal.Signals[name], signal.SIG_IGN)
     with suppress(RankLost), ExitStack() as ended:  # rank 0 has left, or ends with all
         store = port and distributed.TCPStore(HOST, port, size, wait_for_workers=False)  # type: ignore[attr-defined]
+        if store:
+            store.set(f"{index + 1}", "is here")
         ranks = Ranks(index + 1, size, store)
         ended.enter_context(ranks.explained(GLOO))
         config = ranks.first()

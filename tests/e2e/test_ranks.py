@@ -27,10 +27,10 @@ from llamagym_tui.trainer.session import Session
 pytestmark = pytest.mark.timeout(400)
 
 
-def train(run_dir: Path, *arguments: str, every_s: int = 0) -> subprocess.Popen[str]:
+def train(run_dir: Path, *arguments: str, every_s: int = 0, **more: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "llamagym_tui", "train", *arguments, "--run-dir", str(run_dir), "--json"]
     command += ["--final-episodes", "0", "--set", f"checkpoint_every_s={every_s}", "--set", "ppo.batch_size=128"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def trained(run_dir: Path, *arguments: str) -> dict[str, object]:
@@ -38,6 +38,17 @@ def trained(run_dir: Path, *arguments: str) -> dict[str, object]:
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     return json.loads(out)
+
+
+def other_rank(process: subprocess.Popen[str]) -> int:
+    """Its process id, once it was started."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for child in psutil.Process(process.pid).children():
+            if "spawn_main" in " ".join(child.cmdline()):
+                return child.pid
+        time.sleep(0.05)
+    raise AssertionError("no other rank was started")
 
 
 def warnings(run_dir: Path) -> list[str]:
@@ -84,16 +95,39 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
     while not (run / "model" / "learner.msgpack").exists() and time.monotonic() < until:
         time.sleep(0.2)
     time.sleep(1)  # something more is played
-    (other,) = [each for each in psutil.Process(process.pid).children() if "spawn_main" in " ".join(each.cmdline())]
-    os.kill(other.pid, signal.SIGKILL)
+    os.kill(other_rank(process), signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "Rank 1 has ended (SIGKILL), so all 2 have ended; go on from the checkpoint with --resume" in err
+    assert "Rank 1 has ended (SIGKILL), so all 2 have ended; --resume goes on from the last checkpoint" in err
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
     assert state["ppo"]["updates"] >= 1
     is_lost = any("What was learnt since the one before it is lost" in text for text in warnings(run))
     assert is_lost == (shard == "true")
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_before_they_met_ends_the_run_with_a_sentence(tmp_path):
+    process = train(tmp_path / "run", "blackjack", "--ranks", "2")
+    os.kill(other_rank(process), signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "Rank 1 has ended (SIGKILL) before the run began" in err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+@pytest.mark.parametrize(("presses", "code"), [(1, 0), (2, 130)])
+def test_ctrl_c_while_ranks_are_started_stops_the_run_and_a_second_one_ends_it(tmp_path, presses, code):
+    process = train(tmp_path / "run", "blackjack", "--ranks", "2", start_new_session=True)
+    other = other_rank(process)
+    for _ in range(presses):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "Rank 1" not in err
+    assert not psutil.pid_exists(other)
 
 
 @pytest.mark.slow
