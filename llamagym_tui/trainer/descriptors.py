@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO, cast
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from llamagym_tui.user_files import growing_file
 
@@ -22,7 +22,7 @@ class Wire(NamedTuple):
 
 def take_over_wire(log_path: Path) -> Wire:
     """The original stdin and stdout as the wire; from now on 0 reads nothing, and 1 and 2 write to the log."""
-    wire = Wire(_binary(os.dup(STDIN), "rb"), _binary(os.dup(STDOUT), "wb"))
+    wire = Wire(io.FileIO(os.dup(STDIN), "rb"), io.FileIO(os.dup(STDOUT), "wb"))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, STDIN)
     try:
@@ -92,11 +92,3 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-
-
-def _binary(descriptor: int, mode: str) -> BinaryIO:
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.setmode(descriptor, os.O_BINARY)
-    return cast(BinaryIO, os.fdopen(descriptor, mode, buffering=0))
