@@ -286,7 +286,7 @@ class PPO:
         should_stop: Callable[[], bool],
     ) -> float:
         """Train on all rows once, unless stopped; the share of the epoch that was made."""
-        sums.begin_epoch()
+        sums.log_ratios = []
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0

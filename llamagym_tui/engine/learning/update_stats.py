@@ -10,7 +10,7 @@ from torch import Tensor
 
 from llamagym_tui.config import UpdateStats
 from llamagym_tui.engine.learning.advantages import explained_variance
-from llamagym_tui.engine.learning.losses import PolicyLoss
+from llamagym_tui.engine.learning.losses import PolicyLoss, deviation_k3
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -24,13 +24,11 @@ class UpdateSums:
     policy_loss: Tensor | float = 0.0
     value_loss: Tensor | float = 0.0
     approx_kl: Tensor | float = 0.0
-    epoch_kl: Tensor | float = 0.0
     clipped: Tensor | float = 0.0
     entropy: Tensor | float = 0.0
     action_entropy: Tensor | float = 0.0
     first_ratio: Tensor | float = 0.0
     decisions: int = 0
-    epoch_decisions: int = 0
     turns: int = 0
     branches: int = 0
     grad_norms: list[Tensor | float] = field(default_factory=list)
@@ -38,13 +36,11 @@ class UpdateSums:
     log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Of each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
 
-    def begin_epoch(self) -> None:
-        self.epoch_kl, self.epoch_decisions, self.log_ratios = 0.0, 0, []
-
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
-        return float(self.epoch_kl) / max(self.epoch_decisions, 1)
+        found = [log_ratios for _, log_ratios in self.log_ratios]
+        return float(deviation_k3(torch.cat(found)).mean()) if found else 0.0
 
     def of_all(self, ranks: Ranks) -> "UpdateSums":
         """The sums of all ranks."""
@@ -64,16 +60,13 @@ class UpdateSums:
     @torch.no_grad()
     def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:
         """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
-        decisions = len(scored.logprobs)
         self.policy_loss += policy.loss
         self.value_loss += critic
         self.approx_kl += policy.approx_kl
-        self.epoch_kl += policy.approx_kl
         self.clipped += policy.clipped
         self.entropy += scored.entropy.sum()
         self.action_entropy += scored.action_entropy.sum()
-        self.decisions += decisions
-        self.epoch_decisions += decisions
+        self.decisions += len(scored.logprobs)
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:

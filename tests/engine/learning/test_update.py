@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 
 import pytest
@@ -587,7 +588,8 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     for at in range(n):
         scored = Decisions(torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]))
         sums.add(found, torch.tensor(7.0), scored, 1, is_first=at == 0)
-    assert sums.kl_of_epoch == 6.0
+    sums.log_ratios = [(torch.tensor([at]), torch.tensor([1.0])) for at in range(n)]
+    assert sums.kl_of_epoch == pytest.approx(math.e - 2)  # (r - 1) - log r
     episode = Trajectory([Segment((1,), [2], [turn])], "terminated", shortened=2)
     known |= dict.fromkeys(FIGURES_OF_A_RUN, 0.0)
     assert asdict(update_stats([episode] * n, targets, sums, **known)) == known | {
