@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import few_actions
 
 SPARE_KEYS = string.digits + string.ascii_lowercase
 """Keys of actions to which the agent gives none, in order."""
@@ -32,12 +33,8 @@ def choices(agent: AgentBase, space: Any, admissible: Sequence[str] | None = Non
     """
     from gymnasium.spaces import Discrete
 
-    actions: Sequence[int | str]
-    if isinstance(space, Discrete):
-        actions = range(int(space.start), int(space.start) + int(space.n))
-    elif admissible:
-        actions = admissible
-    else:
+    actions = few_actions(space) if isinstance(space, Discrete) else admissible
+    if not actions:
         raise EnvError(
             f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
             "so there is no table for a person."

@@ -66,11 +66,9 @@ def in_words(space: Space[Any], observation: Any, names: Iterator[str], ranges: 
 
 def fields(observation: int, sizes: Sequence[int]) -> list[int]:
     """The numbers that a Discrete observation is made of, the last one counting fastest: row and column, say."""
-    found = []
-    for size in reversed(sizes):
-        observation, field = divmod(observation, size)
-        found.append(field)
-    return found[::-1]
+    import numpy as np
+
+    return [int(field) for field in np.unravel_index(observation, sizes)]
 
 
 def ranges_of(env: gymnasium.Env[Any, Any], earlier: Sequence[Range] = ()) -> Sequence[Range]:
