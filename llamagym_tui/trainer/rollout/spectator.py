@@ -41,7 +41,6 @@ class Spectator:
         self._now = WatchChanged(kind="env", env=0)
         self._is_held = False
         """Whether a requested episode was emitted to its end, and nothing follows it."""
-        self._wants_failure = False
         self._last: dict[str, Ended] = {}
         self._present: dict[str, Ended] = {}
         """The best and the worst episode of the batch under way; of equal ones the first."""
@@ -92,7 +91,7 @@ class Spectator:
         if env == self.env:
             self._emit(event)
             self.turns += isinstance(event, TurnFinished)
-        if isinstance(event, TurnFinished) and event.names_none and self._wants_failure:
+        if isinstance(event, TurnFinished) and event.names_none and self._now.awaits_failure:
             self._begin(WatchChanged(kind="failure", env=env), [] if env == self.env else items)
         if isinstance(event, EpisodeFinished):
             ended = (event.episode_return, items)
@@ -113,7 +112,6 @@ class Spectator:
     def watch_next(self, kind: Literal["failure", "best", "worst"]) -> bool:
         """Stream the next failure, or the best or worst episode of the last batch; False: none has ended yet."""
         if kind == "failure":
-            self._wants_failure = True
             self._now = WatchChanged(kind=self._now.kind, env=self._now.env, awaits_failure=True)
             self._emit(self._now)
             return True
@@ -127,7 +125,7 @@ class Spectator:
         return True
 
     def _begin(self, now: WatchChanged, items: list[Item]) -> None:
-        self._now, self._is_held, self._wants_failure = now, False, False
+        self._now, self._is_held = now, False
         self._emit(now)
         for item in items:
             self._emit(item)
