@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import Credit
+from llamagym_tui.engine.learning.credit import turn_sums
 from llamagym_tui.engine.learning.distinguished import observation_ids
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -79,11 +80,9 @@ def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tens
     log_ratio, advantages = torch.zeros(sum(lengths)), used.targets.advantages.cpu()
     for decisions, scored in log_ratios:
         log_ratio[decisions.cpu()] = scored.cpu()
-    of_turns = torch.arange(len(turns)).repeat_interleave(torch.tensor(lengths, dtype=torch.long))
     if used.credit == "turn":
-        advantages = advantages[of_turns]
-    shifts = (advantages * log_ratio.expm1()).abs()
-    moved = iter(torch.zeros(len(turns)).index_add(0, of_turns, shifts).tolist())
+        advantages = advantages.repeat_interleave(torch.tensor(lengths))
+    moved = iter(turn_sums(turns, (advantages * log_ratio.expm1()).abs()).tolist())
     by_turn = [[next(moved) for _ in trajectory.turns] for trajectory in used.trajectories]
     sums = [sum(each) for each in by_turn]
     if not math.isfinite(sum(sums)) or not sum(sums):

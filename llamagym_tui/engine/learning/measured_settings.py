@@ -8,7 +8,7 @@ Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from llamagym_tui.config import MEASURED, PPOConfig, Value
@@ -37,8 +37,7 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     turns, longest = fmean(lengths), max(lengths)
     steps = fmean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
     returns = [each.episode_return for each in episodes]
-    mean = fmean(returns)
-    spread = math.sqrt(fmean([(each - mean) ** 2 for each in returns]))
+    mean, spread = fmean(returns), pstdev(returns)
     long, defaults = turns > SHORT, PPOConfig()
     horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
     gamma = round(1 - 1 / horizon, 3) if longest > SHORT else defaults.gamma
