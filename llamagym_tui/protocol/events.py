@@ -17,6 +17,8 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
+Stage = Literal["under_way", "waiting", "trained", "inference"]
+"""Where an episode stands; see `TurnInspected`."""
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
 LeftOut = Literal["slow_screen", "long_run", "full_disk"]
@@ -186,7 +188,7 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     turn: int
     why_not: str = ""
     """Why nothing is known of it; then all else is empty."""
-    stage: Literal["under_way", "waiting", "trained", "inference"] = "under_way"
+    stage: Stage = "under_way"
     """Its episode has not ended; has, and its batch has not; was trained on by the last update; trains nothing."""
     turns: int = 0
     """Replies of the episode so far."""

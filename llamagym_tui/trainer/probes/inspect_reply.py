@@ -18,9 +18,8 @@ from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.tokenization import Opening
-from llamagym_tui.protocol.events import TurnInspected
+from llamagym_tui.protocol.events import Stage, TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.trainer.rollout.batch import Stage
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 MOST_ALTERNATIVES = 8

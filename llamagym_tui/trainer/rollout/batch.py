@@ -2,16 +2,14 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Literal
 
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.protocol.events import Stage
 
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
 REMEMBERED = 64
 """Watched episodes of inference mode that can be recalled after their end."""
-Stage = Literal["under_way", "waiting", "trained", "inference"]
-"""Where an episode stands; see `llamagym_tui.protocol.events.TurnInspected`."""
 
 
 class BatchUnderWay:

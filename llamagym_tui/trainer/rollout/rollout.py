@@ -26,7 +26,7 @@ from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
+from llamagym_tui.trainer.rollout.batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
@@ -183,7 +183,7 @@ class Rollout:
         """Share of the prompts since the last call that needed no forward of their own."""
         return self._sampler.memory.take_share()
 
-    def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
+    def recall(self, episode: int) -> tuple[Trajectory, events.Stage] | None:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
         for slot in self.slots:
             if slot.episode is not None and slot.number == episode:
