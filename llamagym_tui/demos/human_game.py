@@ -94,17 +94,17 @@ class HumanGame:
     def has_expert(self) -> bool:
         return type(self._agent).expert is not AgentBase.expert
 
-    def open(self) -> None:
-        """Make the environment and find the actions; again does nothing. Raises EnvError if no keys can play it."""
-        if self._env is not None:
-            return
-        self._env = self._make_env()
-        if not names_by_turn(self._agent):
-            self.choices = choices(self._agent, self._env.action_space)
+    def open(self) -> Env:
+        """The environment, which is made and its actions found at first. Raises EnvError if no keys can play it."""
+        if self._env is None:
+            self._env = self._make_env()
+            if not names_by_turn(self._agent):
+                self.choices = choices(self._agent, self._env.action_space)
+        return self._env
 
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
-        env = self._opened()
+        env = self.open()
         match = None if self.match is None or self.match.is_over else self.match
         self._seed = self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
         self._prompt = prompt = self._system_prompt()
@@ -127,7 +127,7 @@ class HumanGame:
             ActionParseError: with this sentence the agent would not read the action in the reply.
             EnvError: the environment refused the step.
         """
-        env = self._opened()
+        env = self.open()
         reply = worded(self._agent, action, reasoning)
         try:
             observation, reward, terminated, truncated, info = env.step(action)
@@ -186,15 +186,10 @@ class HumanGame:
             self._env.close()
             self._env = None
 
-    def _opened(self) -> Env:
-        if self._env is None:
-            raise EnvError("There is no environment yet: `open` makes it.")
-        return self._env
-
     def _offer(self, now: Observed) -> None:
         """Put what can be done now on keys; raises EnvError if it cannot be."""
         self._now = now
-        self.choices = choices(self._agent, self._opened().action_space, now.actions)
+        self.choices = choices(self._agent, self.open().action_space, now.actions)
 
     def _look(self, observation: Any, info: Info) -> None:
         self._observation, self._info = observation, info

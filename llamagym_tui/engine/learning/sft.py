@@ -92,11 +92,10 @@ def train_on(
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
-        columns = {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
         return SFTTrainer(
             model=policy.model.pretrained_model,
             processing_class=policy.chat.tokenizer,
-            train_dataset=Dataset.from_dict(columns),
+            train_dataset=Dataset.from_list([row._asdict() for row in rows]),
             callbacks=callbacks,
             args=arguments(SFTConfig, policy, settings, folder, seed, rows=len(rows)),
         )

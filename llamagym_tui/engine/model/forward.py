@@ -223,9 +223,8 @@ class Backbone:
 
     def encode_whole(self, rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows with padding on the right, which nothing causal sees, in the model's own way."""
-        width = max(map(len, rows))
-        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
-        return self._forward(input_ids=ids, use_cache=False)
+        ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        return self._forward(input_ids=ids.to(self.device), use_cache=False)
 
     def record(self, prefix: Sequence[int]) -> Cache:
         """Keys and values of a prefix, (1, H, P, D) in each layer."""
