@@ -5,7 +5,7 @@ It scores a reply under the policy as it is now and adds what was kept; it chang
 
 import logging
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -207,16 +207,8 @@ def _decision(
     """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
     ratio = None if old is None or value_now is None else _ratio(new - old)
     clipped = None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
-    return Decision(
-        old=old,
-        new=new,
-        ratio=ratio,
-        clipped=clipped,
-        value=earned.value if earned else None,
-        value_now=value_now,
-        target=earned.target if earned else None,
-        advantage=earned.advantage if earned else None,
-    )
+    figures: Any = earned._asdict() if earned else dict.fromkeys(Earned._fields)
+    return Decision(old=old, new=new, ratio=ratio, clipped=clipped, value_now=value_now, **figures)
 
 
 def _ratio(log_ratio: float) -> float:
