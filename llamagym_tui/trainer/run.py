@@ -71,7 +71,6 @@ class Run:
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
         self._monitor = CollapseMonitor()
-        self._verdict = Verdict()
         self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
         self._roll_backs = start.roll_backs
@@ -122,7 +121,7 @@ class Run:
         for event in self._episode_counter.take_events(self.rollout.env_steps, self.rollout.failures.dropped):
             self._emit(event)
 
-    def update(self, should_stop: Callable[[], bool]) -> None:
+    def update(self, should_stop: Callable[[], bool]) -> Verdict:
         """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
@@ -149,7 +148,7 @@ class Run:
                 f"The first ratio of this update is {stats.first_ratio:.2g} away from 1: the model scores a reply "
                 "otherwise than it sampled it, so its figures cannot be trusted; in low precision, try fp32."
             )
-        self._verdict = self._monitor.judge(stats)
+        return self._monitor.judge(stats)
 
     def _measure(self, batch: Sequence[Any]) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
@@ -167,9 +166,8 @@ class Run:
         if wanted:
             self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 
-    def react_to_update(self) -> None:
+    def react_to_update(self, verdict: Verdict) -> None:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
-        verdict = self._verdict
         may_roll_back = self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
         if verdict.level == "collapsed" and may_roll_back:
             self._roll_backs += 1

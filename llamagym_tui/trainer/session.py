@@ -184,13 +184,13 @@ class Session:
     def _update(self, run: Run) -> None:
         run.report_episodes()
         self._enter("updating")
-        run.update(should_stop=lambda: self._should_end_update(run))
+        verdict = run.update(should_stop=lambda: self._should_end_update(run))
         if run.given is not self._config:
             self._keep(run.given)  # with what its first batch has decided
         self._enter("rolling_out")
         if self._is_followed and (probed := run.action_probes.probe_again()) is not None:
             self._emit(probed)
-        run.react_to_update()
+        run.react_to_update(verdict)
 
     @property
     def _is_followed(self) -> bool:
