@@ -23,6 +23,7 @@ from llamagym_tui.config import (
     with_measured,
 )
 from llamagym_tui.demos.training_data import TrainingData
+from llamagym_tui.engine.learning.measured_settings import measured_settings
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
@@ -156,8 +157,6 @@ class Run:
             return
         changes = changes_since(self.given, self.config)
         wanted = [name for name, why in self.config.measured.items() if not why and name not in changes]
-        from llamagym_tui.engine.learning.measured_settings import measured_settings
-
         found = measured_settings(batch)
         values = {name: found[name].value for name in wanted}
         reasons = {name: found[name].reason for name in wanted}

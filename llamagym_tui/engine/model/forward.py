@@ -95,7 +95,6 @@ class Backbone:
         self.products = Products(causal_lm, self.head.weight)
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
         self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
-        self.is_split = True
         self.is_split = self._head_alone_gives_the_logits()
         self.shards: Shards | None = None
         """None: the weights are whole."""

@@ -191,10 +191,8 @@ class ActionTrie:
         found: list[tuple[int, ...]] = []
         node: int | None = ROOT
         for token in reply:
-            children = self._children.get(node, ()) if node is not None else ()
-            if children:
-                found.append(children)
-            if token not in children:
+            if node is None or node not in self._children:
                 break
-            node = self.tree.child(node, token) if node is not None else None
+            found.append(self._children[node])
+            node = self.tree.child(node, token)
         return found
