@@ -116,18 +116,13 @@ class EnvMaker:
 
     def __init__(self, agent: AgentBase, make: MakeEnv = make_env) -> None:
         self._agent, self._make = agent, make
-        self._kwargs: Mapping[str, Any] | None = None
-        """None: not tried yet which ones render text."""
-
-    @property
-    def more(self) -> Mapping[str, Any]:
-        """More arguments of every environment after the first."""
-        return self._kwargs or {}
+        self.more: Mapping[str, Any] | None = None
+        """More arguments of every environment after the first. None: not tried yet which ones render text."""
 
     def __call__(self) -> Env:
-        if self._kwargs is not None:
-            return agent_env(self._agent, self._make, **self._kwargs)
-        env, self._kwargs = agent_env(self._agent, self._make), {}
+        if self.more is not None:
+            return agent_env(self._agent, self._make, **self.more)
+        env, self.more = agent_env(self._agent, self._make), {}
         if draws(self._agent) or not renders_text(env, self._agent.env_kwargs):
             return env
         try:
@@ -135,5 +130,5 @@ class EnvMaker:
         except EnvError:
             return env
         env.close()
-        self._kwargs = {"render_mode": "ansi"}
+        self.more = {"render_mode": "ansi"}
         return rendering

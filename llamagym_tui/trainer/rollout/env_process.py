@@ -175,7 +175,7 @@ class ParallelMaker:
             self._like, self.slow_s = env, step_s if when == "auto" else None
             _allow_files()
             close(env, 0)
-        return EnvProcess(partial(self._there, self._here.more), self._like)
+        return EnvProcess(partial(self._there, self._here.more or {}), self._like)
 
 
 def _allow_files() -> None:
