@@ -105,7 +105,7 @@ class Sampler:
         tries: Sequence[ActionTrie] | None = None,
         *,
         greedy: bool = False,
-        on_token: Callable[[int, int], None] | None = None,
+        on_token: Callable[[int, int], None] = lambda index, token: None,
     ) -> list[Reply]:
         """Continue conversations by new prompt ids and reply to each.
 
@@ -122,7 +122,6 @@ class Sampler:
             trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
             ahead, computed = self._ahead(slots, prompts, trees)
             replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
-            on_token = on_token or (lambda index, token: None)
             if is_chosen:
                 paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
             else:

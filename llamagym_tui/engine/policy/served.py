@@ -84,7 +84,7 @@ class ServedSampler(Sampler):
         tries: Sequence[ActionTrie] | None = None,
         *,
         greedy: bool = False,
-        on_token: Callable[[int, int], None] | None = None,
+        on_token: Callable[[int, int], None] = lambda index, token: None,
     ) -> list[Reply]:
         """As of `Sampler`, raising GeneratorError; tokens are known together. This sampling has no seed."""
         for slot, prompt in zip(slots, prompts, strict=True):
@@ -98,7 +98,6 @@ class ServedSampler(Sampler):
         # The last id of a reply is not fed: the next prompt begins with it.
         self._slots.keep(slots, trees, [list(range(len(tree))) for tree in trees])
         own, values = iter(self._scored(encoded, served)), self.policy.model.v_head(encoded.hidden[:, 0]).tolist()
-        on_token = on_token or (lambda index, token: None)
         replies: list[Reply] = []
         for slot, choice, value in zip(slots, served, values, strict=True):
             ids = choice.token_ids

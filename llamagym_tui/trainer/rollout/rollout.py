@@ -395,12 +395,12 @@ class Rollout:
             return None
         return slot.pending_prompt()
 
-    def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
-        """Streams the watched reply's text as its tokens come; None if no live environment is watched, or a person
+    def _streaming(self, live: list[int]) -> Callable[[int, int], None]:
+        """Streams the watched reply's text as its tokens come; nothing if no live environment is watched, or a person
         may reply there."""
         env = self.spectator.env
         if env is None or env not in live or env == self.wheel.env:
-            return None
+            return lambda index, token: None
         watched, at, stream = self.slots[env], live.index(env), streamed_text(self.policy.chat.text)
 
         def on_token(index: int, token: int) -> None:
