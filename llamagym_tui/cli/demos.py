@@ -9,6 +9,9 @@ import typer
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import counted
+from llamagym_tui.run_store import utc_now
+from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_config import env_kwargs
 
 demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
@@ -30,9 +33,6 @@ def generate(
     """Let an agent's scripted expert play, and write its episodes."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
-    from llamagym_tui.run_store import utc_now
-    from llamagym_tui.setup import catalog
-    from llamagym_tui.setup.run_config import env_kwargs
 
     name, player = catalog.agent_name(agent), catalog.find_agent(agent, env_kwargs(env))()
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
@@ -50,7 +50,6 @@ def check(
 ) -> None:
     """Find what is wrong with files, line by line; exit code 1 if anything is."""
     from llamagym_tui.demos import files as demo_files
-    from llamagym_tui.setup import catalog
 
     reader = catalog.find_agent(agent)() if agent else None
     count = 0
@@ -122,7 +121,6 @@ def export(
 
     if to == "minari":
         from llamagym_tui.demos.minari_sets import to_set
-        from llamagym_tui.setup import catalog
 
         if agent is None or output is None:
             raise typer.BadParameter("minari needs --agent, which played, and --output, as blackjack/mine-v0.")
@@ -145,8 +143,6 @@ def import_set(
     """Write a data set of another program's as demonstrations."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.minari_sets import from_set
-    from llamagym_tui.run_store import utc_now
-    from llamagym_tui.setup import catalog
 
     found = list(from_set(name, catalog.find_agent(agent)(), catalog.agent_name(agent), clock=utc_now))
     demo_files.write(output, found)

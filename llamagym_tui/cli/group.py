@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.setup import catalog
 
 FAILED = 1
 USAGE = 2
@@ -57,8 +58,6 @@ class PlayCommand(TyperCommand):
 
 def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
     """A word that is close to a command, and no agent, was hardly meant as an agent."""
-    from llamagym_tui.setup import catalog
-
     nearest = get_close_matches(word, commands, n=1, cutoff=0.7)
     if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
         raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")

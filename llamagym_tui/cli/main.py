@@ -10,19 +10,20 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
+from llamagym_tui import __version__, model_registry, run_store
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.user_files import browser_session, file_text
-
-if TYPE_CHECKING:
-    from llamagym_tui.config import RunConfig
+from llamagym_tui.setup import catalog, run_config
+from llamagym_tui.user_files import browser_session, file_text, runs_dir
 
 app = typer.Typer(
     cls=AgentOrCommand,
@@ -93,20 +94,18 @@ def _read(
     *, prompt_file: Path | None, threads: str | None, env: list[str] | None, history: str | None = None, **options: Any
 ) -> dict[str, Any]:
     """Options by their names in `RunConfig`, in its types; None: not given."""
-    from llamagym_tui.setup.run_config import env_kwargs, read_prompt, word_or_number
-
-    count = word_or_number(threads, "auto", "--threads", least=1)
-    options |= {"system_prompt": prompt_file and read_prompt(prompt_file).strip()}
+    count = run_config.word_or_number(threads, "auto", "--threads", least=1)
+    options |= {"system_prompt": prompt_file and run_config.read_prompt(prompt_file).strip()}
     options |= {"threads": None if count == "auto" else count}
-    return options | {"env": env_kwargs(env), "history": word_or_number(history, "all", "--history", least=0)}
+    options |= {"env": run_config.env_kwargs(env)}
+    return options | {"history": run_config.word_or_number(history, "all", "--history", least=0)}
 
 
 def _config(
     agent: str | None, *, settings: list[str] | None, resume: bool = False, envs: int | None = None, **options: Any
 ) -> RunConfig:
-    from llamagym_tui.setup.run_config import run_config
-
-    return run_config(agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **_read(**options))
+    read = _read(**options)
+    return run_config.run_config(agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **read)
 
 
 @app.callback()
@@ -121,8 +120,6 @@ def home(
     `llamagym-tui blackjack --help` has its options. Without a word, the home screen opens.
     """
     if version:
-        from llamagym_tui import __version__
-
         echo(f"llamagym-tui {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
@@ -136,10 +133,7 @@ def home(
 @takes(OPTIONS.keys() - {"final_episodes", "sft_warm_start", "sft_data", "trust_agent"})
 def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    from functools import partial
-
     from llamagym_tui.cli.track import following
-    from llamagym_tui.setup.run_config import with_run_dir
 
     if tracker := options.pop("track"):
         require_library(tracker, tracker)
@@ -147,7 +141,7 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
-    config = with_run_dir(config)
+    config = run_config.with_run_dir(config)
     raise typer.Exit(open_playground(config, beside=partial(following, Path(config.run_dir), tracker)))
 
 
@@ -155,16 +149,16 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
 @takes(OPTIONS)
 def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    from llamagym_tui.setup.run_config import warm_start, with_run_dir
-
     if tracker := options.pop("track"):
         require_library(tracker, tracker)
     sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
     has_begun = bool(options["resume"] or options["branch_of"])
-    config = _config(agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun))
+    start = run_config.warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun)
+    config = _config(agent, **options, **start)
     from llamagym_tui.cli import headless
 
-    raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug, tracker=tracker))
+    config = run_config.with_run_dir(config)
+    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug, tracker=tracker))
 
 
 @app.command()
@@ -182,12 +176,11 @@ def dpo(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Deb
 
 
 def _warm_start(method: Literal["sft", "dpo"], agent: str, options: dict[str, Any], **how: Any) -> NoReturn:
-    from llamagym_tui.setup.run_config import sft_file, with_run_dir
-
-    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"], options["env"], method)})
+    options["sft_data"] = run_config.sft_file(agent, options["sft_data"], options["env"], method)
+    config = _config(agent, **options)
     from llamagym_tui.cli import headless_sft
 
-    raise typer.Exit(headless_sft.warm_start(with_run_dir(config), method=method, **how))
+    raise typer.Exit(headless_sft.warm_start(run_config.with_run_dir(config), method=method, **how))
 
 
 @app.command("eval")
@@ -212,11 +205,9 @@ def evaluate(
 def _evaluated(agent: str, *, model: str | None, device: str | None, **options: Any) -> RunConfig:
     """Settings of an evaluation."""
     from llamagym_tui.cli.headless import evaluated_config
-    from llamagym_tui.model_registry import BUNDLED
-    from llamagym_tui.setup import catalog, run_config
 
     settings = _read(**options)
-    spec, name = catalog.absolute_spec(agent), run_config.checked_model(model or BUNDLED)
+    spec, name = catalog.absolute_spec(agent), run_config.checked_model(model or model_registry.BUNDLED)
     own = run_config.with_own_settings(catalog.find_agent(agent, settings["env"]), {})
     return evaluated_config(spec, name, own=own, device=device or "auto", **settings)
 
@@ -289,8 +280,6 @@ def lessons(
 @app.command()
 def agents() -> None:
     """List the agents that ship."""
-    from llamagym_tui.setup import catalog
-
     for name, agent_class in catalog.built_in().items():
         needed = catalog.missing(agent_class)
         words = f"{agent_class.description} Not installed: {needed}." if needed else agent_class.description
@@ -301,8 +290,6 @@ def agents() -> None:
 @app.command()
 def models() -> None:
     """List the models known by name, and those of your runs."""
-    from llamagym_tui import model_registry, run_store
-
     for entry in model_registry.ENTRIES:
         size = model_registry.size_in_words(entry.parameters)
         here = "here" if model_registry.is_here(entry.name) else "not here"
@@ -317,12 +304,10 @@ def models() -> None:
 @app.command()
 def runs() -> None:
     """List your runs, the latest first."""
-    from llamagym_tui import run_store, user_files
-
     for run in run_store.list_runs():
         line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
         echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
-    echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", to=sys.stderr)
+    echo(f"Runs without --run-dir live in {runs_dir()}.", to=sys.stderr)
 
 
 @app.command()
@@ -338,7 +323,6 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write a run as one HTML file to share: curve, prompts, policy maps, episodes, settings."""
-    from llamagym_tui import run_store
     from llamagym_tui.cli.report import write
 
     folder = run_store.find_run(run)
@@ -356,7 +340,6 @@ def track(
     debug: Debug = False,
 ) -> None:
     """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
-    from llamagym_tui import run_store
     from llamagym_tui.cli.track import track, until_closed
 
     if follow and run is not None:
@@ -376,7 +359,6 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
-    from llamagym_tui import run_store
     from llamagym_tui.cli.export import export
 
     echo(export(run_store.find_run(run), out, merge=merge, gguf=gguf, hub_name=push_to_hub))
@@ -402,8 +384,6 @@ def sweep(
 @app.command()
 def replay(run: Run = None, debug: Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
-    from llamagym_tui import run_store
-
     folder = run_store.find_run(run)
     if not _is_shown():
         raise UsageError(f"A replay needs a terminal; the events of the run are in {folder / run_store.EVENTS_FILE}.")
@@ -426,14 +406,12 @@ def serve(
     require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
-    from llamagym_tui.run_store import find_run
-    from llamagym_tui.setup import catalog
 
     command, allowed = own_python("llamagym_tui"), "play"
     if watch is not None:
         if words:
             raise UsageError("--watch shows a run that is there; leave the agent out.")
-        command, allowed = [*command, "replay", str(find_run(watch))], "watch"
+        command, allowed = [*command, "replay", str(run_store.find_run(watch))], "watch"
     elif words:
         playground: Any = ctx.find_root().command
         agent = playground.get_command(ctx, "play").make_context("play", list(words)).params["agent"]
