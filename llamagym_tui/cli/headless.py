@@ -29,6 +29,7 @@ from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, 
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.state.prompts import words
+from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
 OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
 """Settings of a run in which an evaluation follows it if it plays the same agent."""
@@ -74,8 +75,6 @@ def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: boo
 @contextmanager
 def quiet_progress(debug: bool, printed: BinaryIO | None = None, **limits: Any) -> Iterator[Progress]:
     """Progress on stderr, while what libraries print goes into a log, or nowhere; to stderr too, if `debug`."""
-    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
-
     quiet_libraries()
     with (
         printed or tempfile.TemporaryFile() as log,

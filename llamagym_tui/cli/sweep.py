@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from filelock import FileLock, Timeout
 from msgspec import Struct, field
 
 from llamagym_tui.config import flat
@@ -127,8 +128,6 @@ class Sweep:
 
     def run(self, jobs: int) -> None:
         """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again."""
-        from filelock import FileLock, Timeout
-
         try:
             with FileLock(self.file.with_suffix(".lock"), timeout=0.2):
                 for trial in self.study.trials:  # those that an earlier process did not end

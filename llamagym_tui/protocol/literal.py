@@ -3,6 +3,7 @@
 `literal` and `one_line` show control characters as visible ones; the command line prints by `echo` and `echo_json`.
 """
 
+import json
 import re
 import sys
 from typing import Any, Final, TextIO
@@ -49,8 +50,6 @@ def echo(text: str, *, to: TextIO | None = None, lines: bool = False) -> None:
 
 def echo_json(figures: dict[str, Any]) -> None:
     """Print a line of JSON on stdout, in ASCII; what could control a terminal is escaped and reads back as it was."""
-    import json
-
     _write(json.dumps(figures).replace("\x7f", r"\u007f"), None)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError, described
@@ -32,8 +33,6 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
     Args:
         ranges: of the numbers of Boxes, as they were found before. None: found now.
     """
-    from gymnasium.spaces import Box, Discrete
-
     try:
         env = wrapped_env(base())
     except EnvError as error:
@@ -64,8 +63,6 @@ def _known(env: Env) -> dict[str, Any]:
 
 def _grid(env: Env) -> dict[str, Any]:
     """Row and column, where a Discrete observation counts the fields of the map that the environment has."""
-    from gymnasium.spaces import Discrete
-
     shown, inner = env.observation_space, env.unwrapped
     shape: Any
     for shape in (getattr(inner, "shape", None), getattr(getattr(inner, "desc", None), "shape", None)):
@@ -77,8 +74,6 @@ def _grid(env: Env) -> dict[str, Any]:
 
 def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict[str, Any]:
     """Names of the actions: those known, if they are as many, else numbers; or that actions are texts."""
-    from gymnasium.spaces import Text
-
     space = env.action_space
     if isinstance(space, Text):
         return {"text_space": space, "fallback_action": space.character_list[0] * space.min_length}
@@ -93,8 +88,6 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
 
 
 def _refusal(env_id: str, space: Any) -> str:
-    from gymnasium.spaces import Box
-
     few = "[env.action_space.low, env.action_space.high]" if isinstance(space, Box) else "ACTIONS"
     count = "2" if isinstance(space, Box) else "len(ACTIONS)"
     return (
@@ -115,9 +108,7 @@ def _require_text(env_id: str, env: Env) -> None:
 
 def _count(space: Any) -> int:
     """How many numbers an observation of a space has; a text counts as one."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+    if isinstance(space, Dict | Tuple):
+        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return sum(_count(part) for part in parts)
     return math.prod(getattr(space, "shape", None) or ())
