@@ -1,7 +1,5 @@
 """`compare` without a screen: two models, or two prompts or temperatures of one, on the same seeds."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`export`: the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

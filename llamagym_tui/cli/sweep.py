@@ -3,8 +3,6 @@
 A run whose curve is below the median of earlier ones ends early; the same command goes on with what is missing.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

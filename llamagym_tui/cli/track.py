@@ -3,8 +3,6 @@
 Reads ``events.jsonl`` alone, so a run never waits for a tracker: `following` reads along in another process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
