@@ -215,22 +215,20 @@ def run_session(
 class Player:
     """A policy that is evaluated, under a prompt."""
 
-    policy: Any
-
     def __init__(self, config: RunConfig, progress: Progress, other: Player | None = None) -> None:
         """Load what a configuration names; of the `other` player the model, if it is the same."""
         from llamagym_tui.trainer.builders import Builders
 
         self._builders = builders = Builders(config)
         self.config, self._progress, self.agent = config, progress, builders.agent()
-        if other is not None and other.config.model == config.model:
-            self.policy = other.policy
-        else:
+        if other is None or other.config.model != config.model:
             progress.show("loading the model")
             builders.preflight(self.agent, learns=False)
             loaded = builders.model()
             self.policy = builders.policy(self.agent, loaded)
             builders.threads(self.policy, loaded)
+        else:
+            self.policy = other.policy
         self.prompt = self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
 
     def play(
