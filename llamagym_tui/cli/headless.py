@@ -3,8 +3,6 @@
 Stdout carries that line alone; progress goes to stderr, library prints to the run's log, or with `debug` to stderr.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import queue
@@ -13,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, Self
 
 import msgspec
 
@@ -215,7 +213,7 @@ def run_session(
 class Player:
     """A policy that is evaluated, under a prompt."""
 
-    def __init__(self, config: RunConfig, progress: Progress, other: Player | None = None) -> None:
+    def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names; of the `other` player the model, if it is the same."""
         from llamagym_tui.trainer.builders import Builders
 

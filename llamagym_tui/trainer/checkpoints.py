@@ -3,11 +3,9 @@
 A checkpoint becomes the last good one when a batch that was played after it has shown nothing wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -54,7 +52,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     awaits_warm_start: bool = False
     """Whether the warm start that the run begins with was still to be made."""
 
-    def with_prompt(self, system_prompt: str | None) -> Counters:
+    def with_prompt(self, system_prompt: str | None) -> Self:
         """The same under another system prompt, which has the next version; None: under the same one.
 
         A prompt that replaces the agent's own before anything was played keeps version 0.

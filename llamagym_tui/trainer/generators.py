@@ -3,10 +3,8 @@
 The engine has generators of its own; environments and agents of users may draw from these.
 """
 
-from __future__ import annotations
-
 import random
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
@@ -17,14 +15,14 @@ class Generators(Struct, frozen=True):
     numpy: list[Any]
     torch: bytes
 
-    @staticmethod
-    def now() -> Generators:
+    @classmethod
+    def now(cls) -> Self:
         import torch
 
         version, internal, gauss = random.getstate()
         kind, keys, *rest = np.random.get_state()
         shared = [kind, list(map(int, keys)), *rest]
-        return Generators((version, internal, gauss), shared, bytes(torch.get_rng_state().tolist()))
+        return cls((version, internal, gauss), shared, bytes(torch.get_rng_state().tolist()))
 
     def restore(self) -> None:
         """Let all of them go on from here."""

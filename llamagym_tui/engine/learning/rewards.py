@@ -3,12 +3,10 @@
 The KL to the reference is subtracted in `targets`, because it belongs to tokens and not to turns. K turns.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from zlib import crc32
 
 import torch
@@ -30,7 +28,7 @@ class ReturnMoments(NamedTuple):
     squares: float = 0.0
     """Sum of squared distances from the mean."""
 
-    def with_returns(self, returns: Sequence[float]) -> ReturnMoments:
+    def with_returns(self, returns: Sequence[float]) -> Self:
         """The moments of more turns; a return that is not finite is left out.
 
         Source: Chan, Golub and LeVeque 1979, for merging the moments of two samples.
@@ -41,10 +39,10 @@ class ReturnMoments(NamedTuple):
         mean = math.fsum(new) / len(new)
         squares = math.fsum((value - mean) ** 2 for value in new)
         turns, apart = self.turns + len(new), mean - self.mean
-        return ReturnMoments(
-            turns,
-            self.mean + apart * len(new) / turns,
-            self.squares + squares + apart**2 * self.turns * len(new) / turns,
+        return self._replace(
+            turns=turns,
+            mean=self.mean + apart * len(new) / turns,
+            squares=self.squares + squares + apart**2 * self.turns * len(new) / turns,
         )
 
     @property
