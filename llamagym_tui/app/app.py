@@ -156,7 +156,7 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
 
     def _begin(self, config: RunConfig) -> None:
         if config.resume:
-            self.recall(config)
+            self._recalling = self.recall(config)
         self._follow_trainer()
 
     @work(exclusive=True, group="trainer")
@@ -212,11 +212,6 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         )
         self._take_in(restarted(self._state, new_run=not resume))
         self._follow_trainer()
-
-    @property
-    def _state(self) -> RunState:
-        assert self.run_state is not None, "there is no run at home"
-        return self.run_state
 
     def _take_in(self, state: RunState) -> None:
         self.run_state = state

@@ -38,6 +38,11 @@ class DemoActions(PersonalApp):
         self._recorders: dict[str, DemoRecorder] = {}
 
     @property
+    def _state(self) -> RunState:
+        assert self.run_state is not None, "there is no run at home"
+        return self.run_state
+
+    @property
     def recorder(self) -> DemoRecorder:
         name = self._agent.name
         if name not in self._recorders:
@@ -62,10 +67,9 @@ class DemoActions(PersonalApp):
     def action_human_table(self) -> None:
         from llamagym_tui.screens.play.table import HumanTableScreen
 
-        assert self.run_state is not None
         with self.errors_shown():
             game = self.recorder.table(self._active_prompt)
-            self.push_screen(HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self.run_state))
+            self.push_screen(HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self._state))
 
     # Keeping
 
@@ -75,14 +79,14 @@ class DemoActions(PersonalApp):
         recorder = self.recorder
         before = recorder.keepable
         with self.errors_shown():
-            if recorder.add(event, self._model):
+            if recorder.add(event, self._state.model):
                 self._save()
         if (recorder.keepable is None) != (before is None):
             self.screen.refresh_bindings()
 
     def action_keep_episode(self) -> None:
         with self.errors_shown():
-            kept = self.recorder.keep(self._model)
+            kept = self.recorder.keep(self._state.model)
             self.screen.refresh_bindings()
             self._save(f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept")
 
@@ -131,16 +135,14 @@ class DemoActions(PersonalApp):
     def action_warm_start(self) -> None:
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
-        assert self.run_state is not None
-        prompt = self.run_state.system_prompt or ""
-        self.push_screen(WarmStartDialog(self.run_state, lambda: self.recorder.offers(prompt)))
+        prompt = self._state.system_prompt or ""
+        self.push_screen(WarmStartDialog(self._state, lambda: self.recorder.offers(prompt)))
 
     def _compare(self, event: WarmStartEvaluated) -> None:
         """Show what a warm start has changed, whatever is open."""
-        unit = self.run_state.return_unit if self.run_state else ""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
-            f"{comparison_text(event, unit)}. {key_of(self, 'roll_back', 'ctrl+r')} takes it back.",
+            f"{comparison_text(event, self._state.return_unit)}. {key_of(self, 'roll_back', 'ctrl+r')} takes it back.",
             severity="warning" if worse > PARSE_RISE else "information",
             timeout=COMPARED_S,
         )
@@ -157,7 +159,3 @@ class DemoActions(PersonalApp):
     def _close_recorders(self) -> None:
         for recorder in self._recorders.values():
             recorder.close()
-
-    @property
-    def _model(self) -> str:
-        return self.run_state.model if self.run_state is not None else ""

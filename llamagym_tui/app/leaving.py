@@ -56,7 +56,8 @@ class Leaving(App[None]):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._at_once = asyncio.Event()
+        self.at_once = asyncio.Event()
+        """Set once nobody waits for the trainer any longer."""
 
     # By request
 
@@ -64,22 +65,19 @@ class Leaving(App[None]):
         """Leave: after a question while something would be interrupted or lost, the second time at once."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
 
-        reasons = self._reasons_to_stay()
+        reasons = self._unsaved_reasons()
+        if self.run_state is not None and self.run_state.training:
+            training = (
+                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
+                f"--resume --run-dir {self.run_state.run_dir}"
+            )
+            reasons = [training, *reasons]
         if self._is_leaving:
             self._leave(0.0)
         elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
             QuitDialog(reasons).ask(self, lambda: self._leave(STOP_S))
         else:
             self._leave(STOP_S)
-
-    def _reasons_to_stay(self) -> list[str]:
-        reasons = []
-        if self.run_state is not None and self.run_state.training:
-            reasons.append(
-                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
-                f"--resume --run-dir {self.run_state.run_dir}"
-            )
-        return reasons + self._unsaved_reasons()
 
     @work(exclusive=True, group="leave")
     async def _leave(self, timeout_s: float) -> None:
@@ -104,10 +102,6 @@ class Leaving(App[None]):
 
     def on_must_leave(self) -> None:
         self.exit()
-
-    def leave_at_once(self) -> None:
-        """Wait no longer for the trainer."""
-        self._at_once.set()
 
     async def run_async(self, **options: Any) -> Any:
         """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
@@ -137,7 +131,7 @@ class Leaving(App[None]):
         with contextlib.suppress(OSError):  # the terminal may be gone
             echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
         stopping = asyncio.ensure_future(client.stop(STOP_S))
-        hurry = asyncio.ensure_future(self._at_once.wait())
+        hurry = asyncio.ensure_future(self.at_once.wait())
         await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not stopping.done():

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
     from llamagym_tui.screens.past_runs.run_list import RunList
-    from llamagym_tui.state.past_run import PastRun
-
-NEED_A_RUN = ("edit_prompt", "restart")
 
 
 class PastRunActions(PersonalApp):
@@ -59,7 +56,7 @@ class PastRunActions(PersonalApp):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "lesson":
             return self.lesson is not None
-        if action in NEED_A_RUN and self.run_state is not None and self.run_state.recorded:
+        if action == "edit_prompt" and self.run_state is not None and self.run_state.recorded:
             return None
         return super().check_action(action, parameters)
 
@@ -149,13 +146,12 @@ class PastRunActions(PersonalApp):
         )
         question.ask(self, trusted)
 
-    def recall(self, config: RunConfig) -> None:
+    @work(exclusive=True, group="past")
+    async def recall(self, config: RunConfig) -> None:
+        """Read what a run was before it is resumed; begun before its trainer is started."""
         from llamagym_tui.state.past_run import PastRun
 
-        self._recalling = self._read_past(PastRun(config))
-
-    @work(exclusive=True, group="past")
-    async def _read_past(self, past: PastRun) -> None:
+        past = PastRun(config)
         while not past.complete:
             past.read_on()
             await asyncio.sleep(0)

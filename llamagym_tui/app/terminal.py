@@ -105,7 +105,7 @@ class Terminal(LinuxDriver):
             hurry.daemon = True
             hurry.start()
         elif self._signals == 2 and not self._is_taken and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._app.leave_at_once)  # type: ignore[attr-defined]
+            self._loop.call_soon_threadsafe(self._app.at_once.set)  # type: ignore[attr-defined]
         else:
             self._end_now(number)
 
