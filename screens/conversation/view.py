@@ -12,7 +12,6 @@ from rich.segment import Segment
 from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.content import Content
-from textual.events import Resize
 from textual.geometry import Offset, Size
 from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
@@ -99,7 +98,7 @@ class ConversationView(ScrollView, can_focus=True):
         self._strips.clear()
         self.refresh()
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         """A new width wraps everything again; what is in view stays there."""
         if self._typesetter is None or self._typesetter.width != self._width:
             self._wrap_all()
@@ -129,8 +128,7 @@ class ConversationView(ScrollView, can_focus=True):
     def _update(self) -> None:
         """Bring the blocks up to the entries, and the scroll position up to the lines."""
         if self._typesetter is None:
-            if self._width >= GUTTER + NARROWEST:
-                self._wrap_all()
+            self._wrap_all()
             return
         top = self._top
         if self.entries:
@@ -291,7 +289,7 @@ class ConversationView(ScrollView, can_focus=True):
         return kept[2]
 
     def line_at(self, number: int) -> Content | None:
-        if not self._blocks or number not in self.line_numbers:
+        if number not in self.line_numbers:
             return None
         at = self._index.find(number)
         lines, within = self._lines_of(at), number - self._index.start(at)

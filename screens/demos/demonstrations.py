@@ -19,7 +19,6 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import (
-    ASIDE,
     EpisodeList,
     Row,
     episode_text,
@@ -30,6 +29,7 @@ from llamagym_tui.screens.demos.rows import (
 )
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 

@@ -20,7 +20,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.steering.prompt_editor import draft_file, read_draft, write_prompt
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
-from llamagym_tui.screens.widgets.literal import literal_content
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.transcript import clipped
 
@@ -100,7 +100,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     def _load(self) -> None:
         self.query_one(".dialog").border_title = Content(f"reply of turn {self._turn + 1} of {self._demo.length}")
         observation = clipped(self._demo.observations[self._turn])
-        self.query_one("#reply-observation", Static).update(literal_content(observation, "$foreground 60%"))
+        self.query_one("#reply-observation", Static).update(Content.styled(literal(observation), ASIDE))
         draft = self.query_one(DraftArea)
         draft.text = read_draft(self._draft, self._original)
         draft.move_cursor(draft.document.end)

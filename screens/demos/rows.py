@@ -16,8 +16,8 @@ from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.literal import literal_content
+from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import bar, number, share
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.state.transcript import clipped
@@ -128,7 +128,6 @@ def _matches(row: Row, word: str) -> bool:
     return any(word in message["content"].casefold() for message in demo.messages if message["role"] != "system")
 
 
-ASIDE = "$foreground 60%"
 SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
 MAX_MESSAGES = 600
 """Messages of an episode that are shown."""
@@ -145,7 +144,7 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
         parts.append(Content.styled("≠ recorded under another system prompt than the present one", "$text-warning"))
     demo = row.demo
     if demo is None:
-        return Content("\n").join([*parts, literal_content(clipped(row.content.decode("utf-8", "replace")))])
+        return Content("\n").join([*parts, Content(literal(clipped(row.content.decode("utf-8", "replace"))))])
     parts.append(_heading(row, demo))
     turn = 0
     for message in demo.messages[:MAX_MESSAGES]:
@@ -182,7 +181,7 @@ def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
 
 
 def _message(label: Content, text: str, width: int) -> Content:
-    lines = literal_content(text).wrap(max(1, width - GUTTER))
+    lines = Content(literal(text)).wrap(max(1, width - GUTTER))
     indent = Content(" " * GUTTER)
     return Content("\n").join([(indent if index else label) + line for index, line in enumerate(lines)])
 

@@ -22,12 +22,12 @@ from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, spark
 from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
-ASIDE = "$foreground 60%"
 CURVE = 60
 """Cells of the loss curve at most."""
 

@@ -13,8 +13,9 @@ from textual.content import Content
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, bar, fixed, number, share
+from llamagym_tui.screens.widgets.numbers import BAR, bar, number, share
 from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.run import RunState
 
@@ -239,7 +240,8 @@ def _share(probability: float) -> str:
 
 
 def _logprob(logprob: float) -> str:
-    return fixed(logprob, 3 if logprob > -99 else 0)
+    """With a real minus sign; 0 has none, however small it was before it was rounded."""
+    return real_minus(f"{logprob:z.{3 if logprob > -99 else 0}f}")
 
 
 def _ratio(ratio: float) -> str:

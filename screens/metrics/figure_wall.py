@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from llamagym_tui.protocol.events import UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
@@ -25,7 +26,8 @@ COLUMNS, GAP = 3, 2
 """Of the wall, and cells between them."""
 
 
-def figure_value(field: str, value: float) -> str:
+def figure_value(stats: UpdateStats, field: str) -> str:
+    value = float(getattr(stats, field))
     if not math.isfinite(value):
         return "none" if field in OF_ENDED else "no number"
     return share(value) if field in SHARES else plain(value)
@@ -110,9 +112,8 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
     lines = [Content.assemble(("means    ", ASIDE), text.meaning), Content.assemble(("healthy  ", ASIDE), text.healthy)]
     if state.stats is not None:
         found = present_health(state, field)
-        value = figure_value(field, float(getattr(state.stats, field)))
-        style = badge(found)[1]
-        lines.insert(0, Content.assemble(("now      ", ASIDE), (value, "bold"), "  ", (found.words, style)))
+        words, value = (found.words, badge(found)[1]), (figure_value(state.stats, field), "bold")
+        lines.insert(0, Content.assemble(("now      ", ASIDE), value, "  ", words))
     if field == "mean_return":
         known = "".join(f"   ╌ {name} {plain(value)}" for name, value in baselines(state).items())
         lines.append(Content.styled(f"░ 95 % confidence of each batch's mean{known}", ASIDE))
@@ -148,7 +149,7 @@ class FigureWall(Widget):
 def small_figure(state: RunState, field: str, width: int, height: int) -> list[Content]:
     """A figure's name, value and health above its curve, in so many cells."""
     assert state.stats is not None
-    value = figure_value(field, float(getattr(state.stats, field)))
+    value = figure_value(state.stats, field)
     words = (FIGURES[field].short, "bold"), "  ", value, "  ", badge(present_health(state, field))
     heading = Content.assemble(*words).truncate(width, ellipsis=True)
     values = [y for _, y, _ in samples(state, field)]

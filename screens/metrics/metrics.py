@@ -80,5 +80,5 @@ def _line(state: RunState, field: str) -> Content:
     name = f"{FIGURES[field].short:<12}"
     if state.stats is None:
         return Content.styled(name, ASIDE)
-    value = figure_value(field, float(getattr(state.stats, field)))
-    return Content.assemble((name, ASIDE), (f"{value:<9}", "bold"), badge(present_health(state, field)))
+    value = (f"{figure_value(state.stats, field):<9}", "bold")
+    return Content.assemble((name, ASIDE), value, badge(present_health(state, field)))

@@ -6,7 +6,6 @@ from itertools import zip_longest
 from textual import on, work
 from textual.binding import Binding
 from textual.content import Content
-from textual.events import Resize
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -33,7 +32,7 @@ class AgentList(OptionList):
         super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
         self._agents = agents
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self.filter()
 
     def filter(self, words: str = "") -> None:
@@ -65,7 +64,7 @@ class ModelList(OptionList):
         self.here = await asyncio.to_thread(lambda: {entry.name: is_here(entry.name) for entry in ENTRIES})
         self._draw()
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self._draw()
 
     @on(OptionList.OptionHighlighted)

@@ -6,7 +6,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
@@ -63,7 +62,7 @@ class HomeScreen(Fitted[None]):
     def on_mount(self) -> None:
         self.query_one(AgentList).focus()
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self) -> None:
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 

@@ -8,7 +8,7 @@ from functools import partial
 from textual import on, work
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.events import MouseDown, MouseMove, MouseUp, ScreenResume
+from textual.events import MouseDown, MouseMove
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -81,7 +81,7 @@ class TimeSlider(Widget):
         if self.app.mouse_captured is self:
             self._seek(event.x)
 
-    def on_mouse_up(self, event: MouseUp) -> None:
+    def on_mouse_up(self) -> None:
         self.release_mouse()
 
     def _seek(self, x: int) -> None:
@@ -128,7 +128,7 @@ class ReplayScreen(PlaygroundScreen):
         self._read()
         self.set_interval(TICK_S, partial(self._do, self.player.tick))
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self) -> None:
         """Paint what has been played behind another screen."""
         self._shown_state = None
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -52,7 +51,7 @@ class RunsScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one(RunList).focus()
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self) -> None:
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 

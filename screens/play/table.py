@@ -15,14 +15,13 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import Evaluate, WeighActions
 from llamagym_tui.protocol.events import ConversationWeighed
-from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, how_to_choose, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
-from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -81,14 +80,6 @@ def probabilities_text(weighed: ConversationWeighed) -> str:
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
         named.append(f"other replies {share(rest, 0)}")
     return ", ".join(named)
-
-
-def header_text(title: str) -> Content:
-    return Content.assemble(
-        (" YOU PLAY ", "bold $background on $accent"),
-        (f" {one_line(title)}", "bold"),
-        (" · every finished episode becomes a demonstration", ASIDE),
-    )
 
 
 def choices_text(game: HumanGame, key: KeyOf, *, writing: bool) -> Content:
@@ -177,7 +168,12 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        yield Static(id="table-header", markup=False)
+        header = Content.assemble(
+            (" YOU PLAY ", "bold $background on $accent"),
+            (f" {one_line(self._title)}", "bold"),
+            (" · every finished episode becomes a demonstration", ASIDE),
+        )
+        yield Static(header, id="table-header", markup=False)
         yield Static(id="drawing", markup=False)
         yield ConversationView(id="table", by_person=True, placeholder=MAKING)
         yield Static(id="choices", markup=False)
@@ -190,7 +186,6 @@ class HumanTableScreen(ChoosingScreen[None]):
     def on_mount(self) -> None:
         self.query_one(ConversationView).focus()
         self.query_one(SentenceInput).value = self._game.reasoning
-        self.update_text("table-header", header_text(self._title))
         self.draw()
         self._open()
 
@@ -298,7 +293,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         table.show(game.transcript.entries)
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)
-        drawing.update(literal_content(game.drawing))
+        drawing.update(Content(literal(game.drawing)))
         key = partial(key_of, self.app)
         choices = choices_text(game, key, writing=self.writing) if self._opened else ""
         self.update_text("choices", choices)

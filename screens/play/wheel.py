@@ -5,7 +5,6 @@ from functools import partial
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.events import ScreenResume
 from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
@@ -132,7 +131,7 @@ class WheelScreen(ChoosingScreen[None]):
         self.query_one(ConversationView).show(self._state.transcript.entries)
         self.draw()
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self) -> None:
         """The wheel may have been let go behind another screen."""
         self.show(self._state)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.events import Resize, ScreenResume
+from textual.events import Resize
 from textual.widgets import Input
 
 from llamagym_tui import user_files
@@ -88,7 +88,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self._panels = panels
         self.show(self._state)
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self) -> None:
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:

@@ -13,7 +13,7 @@ from textual.app import App
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.events import Leave, MouseMove, MouseUp
+from textual.events import MouseMove, MouseUp
 from textual.style import Style
 from textual.widget import Widget
 
@@ -79,7 +79,7 @@ class KeyBar(Widget):
         tip = event.style.meta.get("tooltip")
         self.tooltip = Content(tip) if tip else None
 
-    def on_leave(self, event: Leave) -> None:
+    def on_leave(self) -> None:
         self.tooltip = None
 
     def on_mouse_up(self, event: MouseUp) -> None:

@@ -6,9 +6,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
-from textual.content import Content
 from textual.filter import LineFilter
-from textual.style import Style
 
 from llamagym_tui.protocol.literal import REPLACEMENT, UNSAFE, literal
 
@@ -16,11 +14,6 @@ from llamagym_tui.protocol.literal import REPLACEMENT, UNSAFE, literal
 def pasted(text: str) -> str:
     """The literal text of a paste, in which some terminals end lines with carriage returns."""
     return literal("\n".join(text.replace("\r\n", "\n").split("\r")))
-
-
-def literal_content(text: str, style: Style | str = "") -> Content:
-    """The literal text as content, without markup."""
-    return Content.styled(literal(text), style) if style else Content(literal(text))
 
 
 class LiteralLines(LineFilter):

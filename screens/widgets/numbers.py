@@ -57,11 +57,6 @@ def number(value: float, decimals: int | None = None) -> str:
     return real_minus(f"{value:+,.{decimals}f}") if value else f"{0:.{decimals}f}"
 
 
-def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals; 0 has no sign, however small it was before it was rounded."""
-    return real_minus(f"{round(value, decimals) or 0.0:.{decimals}f}")
-
-
 def bar(share: float) -> str:
     """A bar of at most `BAR` cells, in eighths of a cell; none of what is no number."""
     within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0

@@ -86,7 +86,7 @@ async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
         await sees(pilot, "episode 20,494")
         await pilot.press("m")
         for field in ("mean_return", "entropy", "clip_fraction", "explained_variance", "grad_norm"):
-            value = figure_value(field, getattr(app.run_state.stats, field))
+            value = figure_value(app.run_state.stats, field)
             await sees(pilot, f"{FIGURES[field].short}  {value}  ")
 
 

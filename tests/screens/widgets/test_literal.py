@@ -34,13 +34,14 @@ from llamagym_tui.protocol.events import (
     WheelTaken,
 )
 from llamagym_tui.protocol.inspected import ContextToken, ScoredReply
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from llamagym_tui.screens.play.wheel import WheelScreen
 from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
-from llamagym_tui.screens.widgets.literal import LiteralLines, literal_content
+from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.state.transcript import Transcript
 from tests import fakes
 from tests.protocol.test_literal import harmful
@@ -73,7 +74,7 @@ UNPATCHED = LiteralLines.apply
 
 
 def test_brackets_are_brackets():
-    assert literal_content("[b]Action: [hit][/]").plain == "[b]Action: [hit][/]"
+    assert Content(literal("[b]Action: [hit][/]")).plain == "[b]Action: [hit][/]"
 
 
 def test_what_was_forgotten_is_left_out_at_the_last_look_and_nothing_moves():
