@@ -50,20 +50,17 @@ def _column(title: str, width: int, text: Callable[[Demonstration], str], by: st
     )
 
 
-COLUMNS: tuple[Column[Row], ...] = (
-    Column("line", 5, lambda row: f"{row.line:,}", attrgetter("line")),
-    _column("return", 7, lambda demo: number(demo.episode_return), "episode_return"),
-    _column("turns", 5, lambda demo: f"{demo.length:,}", "length"),
-    _column("source", 10, lambda demo: demo.source, "source"),
-    _column("recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"),
-    _column("first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]),
-)
-
-
 class EpisodeList(TableList[Row]):
     """Episodes of a file, with the beginning of each."""
 
-    COLUMNS = COLUMNS
+    COLUMNS = (
+        Column("line", 5, lambda row: f"{row.line:,}", attrgetter("line")),
+        _column("return", 7, lambda demo: number(demo.episode_return), "episode_return"),
+        _column("turns", 5, lambda demo: f"{demo.length:,}", "length"),
+        _column("source", 10, lambda demo: demo.source, "source"),
+        _column("recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"),
+        _column("first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]),
+    )
 
     def key(self, row: Row) -> bytes:
         return row.content

@@ -1,7 +1,7 @@
 """The warm start: which demonstrations to train on, and its progress; it goes on when the dialog is closed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -21,7 +21,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, spark
 from llamagym_tui.state.reduce import comparison_text
@@ -32,25 +32,7 @@ CURVE = 60
 """Cells of the loss curve at most."""
 
 
-def offers_text(
-    offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool, method: str = "sft"
-) -> Content:
-    """The files that could be trained on (None: they are being read), each with its fault, or why none can be read."""
-    if fault:
-        return Content.styled(literal(fault), "$text-error")
-    if offers is None:
-        return Content.styled("reading and checking the demonstrations …", ASIDE)
-    if not offers:
-        play, keep = literal(key("table", "h")), literal(key("keep", "k"))
-        return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
-    parts = [_offer(offer, index == chosen) for index, offer in enumerate(offers)]
-    how = "300 sampled episodes before and after" if evaluates else "no evaluation"
-    parts.append(Content.assemble(("m  ", "bold $primary"), (_method(offers[chosen], method), ASIDE)))
-    parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
-    return Content("\n").join(parts)
-
-
-def warm_start_text(warm_start: WarmStartState, width: int, unit: str = "") -> Content:
+def warm_start_text(warm_start: WarmStartState, width: int, unit: str) -> Content:
     if warm_start.stage is Stage.NONE:
         return Content("")
     lead = [] if warm_start.under_way else [Content("")]  # a gap below the list of files
@@ -149,6 +131,7 @@ class WarmStartDialog(ModalScreen[None]):
         self._state = state
         self._find_offers = offers
         self._offers: list[Offer] | None = None
+        """None: they are being read."""
         self._fault = ""
         self._at = 0
         self._evaluates = True
@@ -178,9 +161,7 @@ class WarmStartDialog(ModalScreen[None]):
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one(VerticalScroll).content_size.width)
-        key, how = partial(key_of, self.app), self._method
-        offers = offers_text(self._offers, self._at, self._fault, key, evaluates=self._evaluates, method=how)
-        self.query_one("#offers", Static).update(offers)
+        self.query_one("#offers", Static).update(self._offers_text())
         self.query_one("#offers", Static).display = not state.warm_start.under_way
         stage = warm_start_text(state.warm_start, width, state.return_unit)
         if state.failure:
@@ -188,6 +169,21 @@ class WarmStartDialog(ModalScreen[None]):
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
         self.query_one("#warm-start-state", Static).update(stage)
         self.refresh_bindings()
+
+    def _offers_text(self) -> Content:
+        """The files that could be trained on, each with its fault, or why none can be read."""
+        if self._fault:
+            return Content.styled(literal(self._fault), "$text-error")
+        if self._offers is None:
+            return Content.styled("reading and checking the demonstrations …", ASIDE)
+        if not self._offers:
+            play, keep = (literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "k")))
+            return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
+        parts = [_offer(offer, index == self._at) for index, offer in enumerate(self._offers)]
+        how = "300 sampled episodes before and after" if self._evaluates else "no evaluation"
+        parts.append(Content.assemble(("m  ", "bold $primary"), (_method(self._offers[self._at], self._method), ASIDE)))
+        parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
+        return Content("\n").join(parts)
 
     @property
     def _chosen(self) -> Offer | None:

@@ -34,24 +34,6 @@ def choices_at(wheel: Wheel) -> Sequence[Choice]:
     return wheel.taken.choices if wheel.taken is not None else ()
 
 
-def header_text(state: RunState, width: int) -> Content:
-    """Who acts, and where; that the others wait only if the row has room."""
-    wheel = state.wheel
-    if wheel.taken is None:
-        return Content.assemble((" WHEEL REQUESTED ", BADGE), (" you act from the next turn on", ASIDE))
-    if isinstance(wheel.requested, LetGo):
-        return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
-    where = f" · environment {wheel.taken.env + 1:,}"
-    if wheel.awaited is None:
-        return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
-    at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
-    long, short = (
-        Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (turn, "bold"), (at, ASIDE))
-        for turn in (" your turn, all others wait", " your turn")
-    )
-    return long if long.cell_length <= width else short
-
-
 def agent_text(state: RunState) -> Content:
     """What the agent would do in this turn, or what the screen waits for."""
     awaited = state.wheel.awaited
@@ -100,7 +82,21 @@ def _doing(state: RunState) -> str:
 
 class WheelHeader(StateText):
     def content_at(self, width: int) -> Content:
-        return header_text(self.state, width)
+        """Who acts, and where; that the others wait only if the row has room."""
+        wheel = self.state.wheel
+        if wheel.taken is None:
+            return Content.assemble((" WHEEL REQUESTED ", BADGE), (" you act from the next turn on", ASIDE))
+        if isinstance(wheel.requested, LetGo):
+            return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
+        where = f" · environment {wheel.taken.env + 1:,}"
+        if wheel.awaited is None:
+            return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
+        at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
+        long, short = (
+            Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (turn, "bold"), (at, ASIDE))
+            for turn in (" your turn, all others wait", " your turn")
+        )
+        return long if long.cell_length <= width else short
 
 
 class WheelScreen(ChoosingScreen[None]):

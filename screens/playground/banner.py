@@ -12,7 +12,6 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts
 
 Tone = Literal["-error", "-warning", "-note"]
@@ -45,15 +44,10 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
         turn, update = key("advance.turn", "."), key("advance.update", "u")
         steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", "-note"))
-    if state.warm_start.under_way:
-        found.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", "-note"))
-    return found + _awaited(state)
-
-
-def _warm_start(training: WarmStartState) -> str:
-    """How far a warm start is, for whoever has closed its dialog."""
-    far = f": step {training.step:,} of {training.steps:,}" if training.steps and training.result is None else ""
-    return f"A warm start is under way{far}."
+    if (training := state.warm_start).under_way:
+        far = f": step {training.step:,} of {training.steps:,}" if training.steps and training.result is None else ""
+        found.append(Sentence(f"A warm start is under way{far}. {key('warm_start', 'f')} shows it.", "-note"))
+    return found + [Sentence(text, "-note") for text in _awaited(state)]
 
 
 def _recorded(state: RunState) -> list[Sentence]:
@@ -67,22 +61,11 @@ def _recorded(state: RunState) -> list[Sentence]:
     return []
 
 
-def _awaited(state: RunState) -> list[Sentence]:
-    """What was requested and is not there yet."""
-    found = []
-    if state.mode_requested not in (None, state.mode):
-        found.append(Sentence(f"{state.mode_requested} mode is requested; the trainer confirms it soon.", "-note"))
-    found += [Sentence(text, "-note") for text in _pending_texts(state)]
-    if state.prompt_requested is not None:
-        found.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", "-note"))
-    elif state.prompt_awaits_reset:
-        found.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", "-note"))
-    return found
-
-
-def _pending_texts(state: RunState) -> list[str]:
-    """What is under way apart from the run, and what waits for an answer."""
+def _awaited(state: RunState) -> list[str]:
+    """What is under way apart from the run, and what was requested and is not there yet."""
     pending, texts = state.pending, []
+    if state.mode_requested not in (None, state.mode):
+        texts.append(f"{state.mode_requested} mode is requested; the trainer confirms it soon.")
     if state.phase == "evaluating":
         texts.append(f"Evaluating: {state.detail or 'it begins'}. The run goes on afterwards.")
     elif pending.evaluation is not None:
@@ -94,6 +77,10 @@ def _pending_texts(state: RunState) -> list[str]:
         texts.append("A checkpoint is requested; the trainer writes it soon.")
     if pending.roll_back:
         texts.append("A roll back is requested; the trainer does it soon.")
+    if state.prompt_requested is not None:
+        texts.append("The new system prompt is pending: the trainer has not confirmed it yet.")
+    elif state.prompt_awaits_reset:
+        texts.append(f"Prompt v{state.prompt_version} is taken; the next episode has it.")
     return texts
 
 

@@ -41,9 +41,10 @@ class Figure(NamedTuple):
     value: str
 
 
-def ppo_figures(stats: UpdateStats) -> list[Figure]:
-    """What an update measured, the most telling first; an even number of figures."""
-    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in PPO]
+def ppo_figures(stats: UpdateStats, *, few: bool) -> list[Figure]:
+    """What an update measured, the most telling first, an even number of figures; few: the one that explains itself."""
+    fields = ("parse_failure_rate",) if few else PPO
+    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in fields]
 
 
 def recent_text(state: RunState) -> str:
@@ -54,11 +55,6 @@ def recent_text(state: RunState) -> str:
 def return_name(state: RunState) -> str:
     """The name of that mean return, with what its ± is where there is one."""
     return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
-
-
-def _few(figures: list[Figure]) -> Figure:
-    """The one of PPO's figures that needs no explanation."""
-    return next(figure for figure in figures if figure.name == "parse fail")
 
 
 class FirstSight(StateText):
@@ -92,9 +88,9 @@ class FiguresColumn(StateText):
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
-        figures = ppo_figures(state.stats)
-        if not self.screen.has_class(ALL):
-            return Content("\n").join([*rows, self._cell(_few(figures), width)])
+        figures = ppo_figures(state.stats, few=not self.screen.has_class(ALL))
+        if len(figures) == 1:
+            return Content("\n").join([*rows, self._cell(figures[0], width)])
         half = width // 2
         for left, right in zip(figures[::2], figures[1::2], strict=True):
             rows.append(self._cell(left, half) + self._cell(right, width - half))
@@ -131,8 +127,7 @@ class FiguresStrip(StateText):
         state = self.state
         figures = [Figure("dropped", f"{state.dropped:,}")] if state.dropped else []
         if state.stats is not None:
-            measured = ppo_figures(state.stats)
-            measured = measured if self.screen.has_class(ALL) else [_few(measured)]
+            measured = ppo_figures(state.stats, few=not self.screen.has_class(ALL))
             figures = [Figure("update", f"{state.updates:,}"), *figures, *measured]
         cells = [Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures]
         if state.stats is None:

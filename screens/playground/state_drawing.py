@@ -1,18 +1,13 @@
 """The drawing of the watched state, literal text cut to its place: next to the conversation or above it."""
 
-from collections.abc import Iterator
-
 from textual.content import Content
 
 from llamagym_tui.game.drawing import MAX_LINES
-from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.widgets.look import own_styles
+from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
-
-NAME = "$foreground 60%"
 
 
 class StateDrawing(StateText):
@@ -34,33 +29,28 @@ class StateDrawing(StateText):
         """The title and as many lines as there is room for."""
         lines = [_title(self.state), *_drawn_lines(self.state)]
         if len(lines) > (room := self.content_size.height):
-            lines[max(room - 1, 1) :] = [Content.styled("…", NAME)]
+            lines[max(room - 1, 1) :] = [Content.styled("…", ASIDE)]
         return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines])
 
 
 def _title(state: RunState) -> Content:
     drawn, result = state.view.drawn, state.view.result
     if drawn is None:
-        return Content.styled("state", NAME)
+        return Content.styled("state", ASIDE)
     if result is None:
-        return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", NAME)
+        return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", ASIDE)
     value = result.episode_return
     style, glyph = ("$text-success", "▲") if value > 0 else ("$text-error", "▼") if value < 0 else ("$foreground", "■")
-    title = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", NAME)
+    title = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", ASIDE)
     return title + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
 
 
-def _drawn_lines(state: RunState) -> Iterator[Content]:
+def _drawn_lines(state: RunState) -> list[Content]:
     drawn = state.view.drawn
     if drawn is None:
-        yield Content.styled("The next observation is drawn here." if state.live else "Not drawn.", NAME)
-        return
-    yield from _marked(drawn).split("\n", include_separator=False, allow_blank=True)[:MAX_LINES]
-
-
-def _marked(drawn: StateDrawn) -> Content:
+        return [Content.styled("The next observation is drawn here." if state.live else "Not drawn.", ASIDE)]
     text = Content(literal(drawn.text))
     for start, stop in drawn.marks:
         if 0 <= start < stop <= len(drawn.text):
             text = text.stylize("reverse", start, stop)
-    return text
+    return text.split("\n", include_separator=False, allow_blank=True)[:MAX_LINES]

@@ -10,16 +10,6 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, Watching, watched_text
 
 
-def watch_parts(state: RunState, back: str = "]", faster: str = "+") -> list[str]:
-    """What is watched and requested, how to go back, and the speed; `back` and `faster` are keys."""
-    watching, parts = state.watching, []
-    if watching.now != FIRST or watching.requested is not None:
-        parts.append(watched_text(watching.now, state.n_envs) + _request(watching))
-    if watching.now.kind != "env" and not watching.now.awaits_failure:
-        parts.append(f"{back} goes back to the play")
-    return [*parts, *_speed(watching, f", {faster} faster")]
-
-
 def _request(watching: Watching) -> str:
     match watching.requested:
         case None:
@@ -50,8 +40,15 @@ class WatchLine(StateText):
 
     @property
     def _parts(self) -> list[str]:
-        keys = (key_of(self.app, "watch.next", "]"), key_of(self.app, "pace.faster", "+"))
-        return watch_parts(self.state, *keys) if self.state.live else []
+        """What is watched and requested, how to go back, and the speed."""
+        watching, parts = self.state.watching, list[str]()
+        if not self.state.live:
+            return parts
+        if watching.now != FIRST or watching.requested is not None:
+            parts.append(watched_text(watching.now, self.state.n_envs) + _request(watching))
+        if watching.now.kind != "env" and not watching.now.awaits_failure:
+            parts.append(f"{key_of(self.app, 'watch.next', ']')} goes back to the play")
+        return [*parts, *_speed(watching, f", {key_of(self.app, 'pace.faster', '+')} faster")]
 
     def content_at(self, width: int) -> Content:
         parts = self._parts
