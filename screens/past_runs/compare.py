@@ -21,7 +21,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.numbers import plain
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.sizes import TooSmall
-from llamagym_tui.state.run_summary import RunSummary, differences
+from llamagym_tui.state.run_summary import differences
 
 NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
@@ -91,9 +91,8 @@ class CompareScreen(Screen[None]):
             for edge in (-1, 1) if len(side) > 1 else ():
                 found.append(Curve([(p.episode, p.mean_return + edge * p.stderr) for p in points], color, EDGES[index]))
             found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
-        summaries = _summaries(self._rows)
-        known = summaries[0].baselines  # of the same game
-        began = [summary.returns.start for summary in summaries if summary.returns.start]
+        known = self._rows[0].known.baselines  # of the same game
+        began = [start for row in self._rows if (start := row.known.returns.start)]
         drawing = Drawing(found, levels=baseline_levels(known), marks=began, fitted=[*known.values()], left=0.0)
         return drawing if any(curve.points for curve in found) else None
 
@@ -117,7 +116,7 @@ class CompareScreen(Screen[None]):
 
     def _rows_of_table(self, width: int) -> list[Content]:
         """How the runs went, and the settings that differ."""
-        first, second = _summaries(self._rows)
+        first, second = (row.known for row in self._rows)
         configs = [row.info.config for row in self._rows]
         results = {
             "": NAMES,
@@ -159,7 +158,7 @@ def curve_of(side: Sequence[RunRow]) -> list[Point]:
 
 def _at_end(side: Sequence[RunRow]) -> str:
     """Where the curve ends; of several runs with the standard error over them."""
-    unit, recent, curve = _summaries(side)[0].return_unit, _summaries(side)[0].recent, curve_of(side)
+    unit, recent, curve = side[0].known.return_unit, side[0].known.recent, curve_of(side)
     if recent is None or not curve:
         return "none"
     if len(side) == 1:
@@ -170,8 +169,8 @@ def _at_end(side: Sequence[RunRow]) -> str:
 
 def _evaluated(side: Sequence[RunRow]) -> str:
     """The last evaluation; of several runs the mean of theirs, with the standard error over them."""
-    unit = _summaries(side)[0].return_unit
-    found = [evaluated_return(each.evaluation) for each in _summaries(side) if each.evaluation is not None]
+    unit = side[0].known.return_unit
+    found = [evaluated_return(last) for row in side if (last := row.known.evaluation) is not None]
     mean = mean_return([each.mean for each in found])
     if mean is None:
         return "not evaluated"
@@ -181,11 +180,7 @@ def _evaluated(side: Sequence[RunRow]) -> str:
 
 
 def _played(side: Sequence[RunRow]) -> str:
-    played = _summaries(side)
+    played = [row.known for row in side]
     episodes, updates = sum(each.episodes for each in played), sum(each.updates for each in played)
     total = replace(played[0], episodes=episodes, updates=updates, played_s=sum(each.played_s for each in played))
     return played_text(total)
-
-
-def _summaries(side: Sequence[RunRow]) -> list[RunSummary]:
-    return [row.summary or RunSummary() for row in side]

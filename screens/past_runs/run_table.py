@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from operator import attrgetter
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
@@ -33,14 +34,19 @@ class RunRow:
         """Its folder, which no other run has."""
         return str(self.info.run_dir)
 
+    @property
+    def known(self) -> RunSummary:
+        """Its summary; one of a run that has not begun, where there is none."""
+        return self.summary or RunSummary()
+
     @cached_property
     def curve(self) -> list[Point]:
         """Mean return over episodes; empty: there is nothing to draw."""
-        return self.summary.curve if self.summary else []
+        return self.known.curve
 
     @cached_property
     def mean(self) -> float | None:
-        return self.summary.mean_return if self.summary else None
+        return self.known.mean_return
 
     @property
     def names(self) -> str:
@@ -83,19 +89,13 @@ def _prompt_text(row: RunRow) -> str:
     return words(prompt, most=26) if prompt else ""
 
 
-def _unit(row: RunRow) -> str:
-    return row.summary.return_unit if row.summary else ""
-
-
 def _counts(name: str, width: int, needs: int) -> Column[RunRow]:
     """A column of a count in the summary."""
 
-    def count(row: RunRow) -> int:
-        return int(getattr(row.summary, name, 0))
+    def text(row: RunRow) -> str:
+        return f"{getattr(row.summary, name):,}" if row.summary else ""
 
-    return Column(
-        name, width, lambda row: f"{count(row):,}" if row.summary else "", count, True, needs=needs, right=True
-    )
+    return Column(name, width, text, attrgetter(f"known.{name}"), True, needs=needs, right=True)
 
 
 COLUMNS: tuple[Column[RunRow], ...] = (
@@ -114,7 +114,7 @@ COLUMNS: tuple[Column[RunRow], ...] = (
     _counts("episodes", 9, 64),
     _counts("updates", 7, 100),
     Column("return", 7, _mean_text, lambda row: -inf if row.mean is None else row.mean, True, right=True, style="bold"),
-    Column("in", 12, _unit, _unit, needs=150, style=ASIDE),
+    Column("in", 12, attrgetter("known.return_unit"), attrgetter("known.return_unit"), needs=150, style=ASIDE),
     Column("curve", 0, lambda row: [point.mean_return for point in row.curve], style="$primary"),
     Column("ended", 11, lambda row: row.ending, lambda row: row.ending, needs=64, style=ASIDE),
 )

@@ -61,8 +61,8 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
 
 class PlaygroundActions(Screen[None]):
     _state: RunState
-    _panels: Panels | None
-    _drawing_wanted: bool | None
+    _panels: Panels | None = None
+    _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""

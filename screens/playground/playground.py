@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -22,9 +22,6 @@ from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
-
-if TYPE_CHECKING:
-    from llamagym_tui.screens.playground.panels import Panels
 
 HIGH_ENOUGH_FOR_BOTH = 44
 """Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
@@ -48,8 +45,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self._state = state
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
-        self._panels: Panels | None = None
-        self._drawing_wanted: bool | None = None
         self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
