@@ -75,7 +75,8 @@ class Leaving(App[None]):
         if self._is_leaving:
             self._leave(0.0)
         elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
-            QuitDialog(reasons).ask(self, lambda: self._leave(STOP_S))
+            dialog = QuitDialog("quit?", *reasons, yes="leave", no="stay")
+            dialog.ask(self, lambda: self._leave(STOP_S))
         else:
             self._leave(STOP_S)
 

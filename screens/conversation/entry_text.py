@@ -51,9 +51,8 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
             return [*_left_out(fact), Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
-            return [
-                Paragraph("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))
-            ]
+            speaker = "you" if by_person or fact.by_person else "agent"
+            return [Paragraph(speaker, "agent-label", (Piece(text, "agent"),))]
         case ActionsWeighed():
             return [_weighed(fact)]
         case TurnFinished():

@@ -104,14 +104,6 @@ def _what_then(game: HumanGame, key: KeyOf) -> str:
     return f"Kept: {key('table.discard', 'backspace')} discards it."
 
 
-def hint_text(game: HumanGame, policy: str) -> Content:
-    """What policy and expert would do; `policy`: the policy's choice as text, or why there is none."""
-    text = f"policy: {one_line(policy)}"
-    if game.has_expert:
-        text += f"; expert: {one_line(game.hint()) or 'no action for this state'}"
-    return Content.styled(text, "$text-accent italic")
-
-
 def score_text(game: HumanGame, state: RunState) -> Content:
     """This return, the mean so far, and how a match stands."""
     text = f"return now {number(game.score)}"
@@ -306,11 +298,14 @@ class HumanTableScreen(ChoosingScreen[None]):
         self.refresh_bindings()
 
     def _show_hint(self) -> None:
-        """Show the hint, and request the policy's answer once for each turn."""
+        """Show what policy and expert would do, and request the policy's answer once for each turn."""
         game, hint = self._game, self.query_one("#hint", Static)
         hint.display = self._hints and not game.over
         if not hint.display:
             return
         if (question := self._policy_hint.question(game, self._state)) is not None:
             self.post_message(CommandAsked(question))
-        hint.update(hint_text(game, self._policy_hint.text(game, self._state)))
+        text = f"policy: {one_line(self._policy_hint.text(game, self._state))}"
+        if game.has_expert:
+            text += f"; expert: {one_line(game.hint()) or 'no action for this state'}"
+        hint.update(Content.styled(text, "$text-accent italic"))

@@ -97,9 +97,7 @@ class Banner(Static):
 
     DEFAULT_CSS = own_styles(__file__)
 
-    def __init__(self) -> None:
-        super().__init__(id="banner", markup=False)
-        self._found: list[Sentence] = []
+    _found: list[Sentence] = []
 
     def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
         found = sentences(state, demos_path, partial(key_of, self.app))

@@ -13,9 +13,7 @@ from llamagym_tui.state.run import RunState
 class StateDrawing(StateText):
     DEFAULT_CSS = own_styles(__file__)
 
-    def __init__(self, state: RunState, *, id: str) -> None:
-        super().__init__(state, id=id)
-        self._lines = 1
+    _lines = 1
 
     def show(self, state: RunState) -> None:
         """Show another state; the place grows with the largest drawing, and never shrinks: nothing under it jumps."""

@@ -62,15 +62,12 @@ class CautiousDialog(ConfirmDialog):
 
 
 class QuitDialog(ConfirmDialog):
-    """Whether to leave; `reasons` are a sentence each on what that means."""
+    """Whether to leave; the questions are a sentence each on what that means."""
 
     BINDINGS = [
         Binding("y,enter,q", "dismiss(True)", "Leave", key_display=YES),
         Binding("n,escape", "dismiss(False)", "Stay", key_display=NO),
     ]
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("quit?", *reasons, yes="leave", no="stay")
 
 
 def _answers(yes: str, no: str) -> Content:

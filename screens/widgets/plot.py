@@ -212,16 +212,16 @@ class Plot(Vertical):
 def _kind_of_plot(library: Any) -> type[PlotWidget]:
     """The library's, which also bears to be mounted while the app closes: then it gets no parts any more."""
 
-    def on_mount(plot: PlotWidget, event: Mount) -> None:
-        if not plot.children:
-            event.prevent_default()
+    class PlotOfParts(library.PlotWidget):
+        def on_mount(self, event: Mount) -> None:
+            if not self.children:
+                event.prevent_default()
 
-    def update_margin_sizes(plot: PlotWidget) -> None:
-        if plot.children:
-            library.PlotWidget._update_margin_sizes(plot)
+        def _update_margin_sizes(self) -> None:
+            if self.children:
+                super()._update_margin_sizes()
 
-    methods = {"on_mount": on_mount, "_update_margin_sizes": update_margin_sizes}
-    return type("PlotOfParts", (library.PlotWidget,), methods)
+    return PlotOfParts
 
 
 def _set_scale(
