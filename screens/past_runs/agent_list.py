@@ -89,10 +89,22 @@ class ModelList(OptionList):
         self._draw()
 
     def _draw(self) -> None:
-        width = self.scrollable_content_region.width
         for entry in self._listed:
-            line = model_line(entry, width, chosen=entry.name == self.chosen, here=self.here.get(entry.name))
-            self.replace_option_prompt(entry.name, line)
+            self.replace_option_prompt(entry.name, self._line(entry))
+
+    def _line(self, entry: ModelEntry) -> Content:
+        """A model's name, size and place."""
+        chosen, here = entry.name == self.chosen, self.here.get(entry.name)
+        place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
+        room = max(8, self.scrollable_content_region.width - 2 - 7 - 6)
+        name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
+        cut = Content.styled(name, "bold" if chosen else "").truncate(room, ellipsis=True)
+        return Content.assemble(
+            ("● " if chosen else "  ", "bold $accent"),
+            cut.pad_right(room - cut.cell_length),
+            (f"{size_in_words(entry.parameters):>7}", ""),
+            (f"{place:>6}", "$success" if here else ASIDE),
+        )
 
 
 def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
@@ -110,17 +122,3 @@ def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
         for row, line in zip_longest(picture, text)
     ]
     return Content("\n").join([*lines, Content("")])
-
-
-def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None) -> Content:
-    """A model's name, size and place; None: not known yet."""
-    place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
-    room = max(8, width - 2 - 7 - 6)
-    name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
-    cut = Content.styled(name, "bold" if chosen else "").truncate(room, ellipsis=True)
-    return Content.assemble(
-        ("● " if chosen else "  ", "bold $accent"),
-        cut.pad_right(room - cut.cell_length),
-        (f"{size_in_words(entry.parameters):>7}", ""),
-        (f"{place:>6}", "$success" if here else ASIDE),
-    )

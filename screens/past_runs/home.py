@@ -63,8 +63,7 @@ class HomeScreen(Fitted[None]):
         self.query_one(AgentList).focus()
 
     def on_screen_resume(self) -> None:
-        if (runs := self.query_one(RunList)).loaded:
-            runs.read()
+        self.query_one(RunList).read()
 
     @on(RunList.Changed)
     def show_runs(self) -> None:

@@ -48,9 +48,6 @@ class RunList(TableList[RunRow]):
         self.loaded = False
         """Whether the runs have been looked for."""
 
-    def on_mount(self) -> None:
-        self.read()
-
     @work(exclusive=True, group="runs")
     async def read(self) -> None:
         """Look for runs once more, and read what is new of them."""

@@ -52,8 +52,7 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).focus()
 
     def on_screen_resume(self) -> None:
-        if (runs := self.query_one(RunList)).loaded:
-            runs.read()
+        self.query_one(RunList).read()
 
     @on(RunList.Changed)
     def describe(self) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.key_bar import KeyOf
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 KEY = "bold reverse"
@@ -70,6 +70,14 @@ class ChoosingScreen(Screen[ScreenResultType]):
     def update_text(self, id: str, text: Content | str) -> None:
         self.query_one(f"#{id}", Static).update(text)
 
+    def how_to_choose(self, screen: str) -> str:
+        """What a key does now; `screen`: with which the ids of its bindings begin."""
+        if self.writing:
+            return f"write why; after {key_of(self.app, f'{screen}.done', 'enter')} a key takes its action at once"
+        arrows = {name for names in ARROWS.values() for name in names} & {choice.name for choice in self.choices}
+        also = ", arrow keys too" if arrows else ""
+        return f"a key takes its action at once{also} · {key_of(self.app, f'{screen}.reason', 'tab')} says why first"
+
     def show_sentence(self) -> None:
         """Show the sentence's line while it is written or not empty."""
         sentence = self.query_one(SentenceInput)
@@ -79,15 +87,6 @@ class ChoosingScreen(Screen[ScreenResultType]):
 def reasoning_input(id: str) -> SentenceInput:
     """The line for a sentence that the reply begins with."""
     return SentenceInput(id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False)
-
-
-def how_to_choose(choices: Sequence[Choice], key: KeyOf, screen: str, *, writing: bool) -> str:
-    """What a key does now, on a screen whose bindings have ids of its name."""
-    if writing:
-        return f"write why; after {key(f'{screen}.done', 'enter')} a key takes its action at once"
-    arrows = {name for names in ARROWS.values() for name in names} & {choice.name for choice in choices}
-    also = ", arrow keys too" if arrows else ""
-    return f"a key takes its action at once{also} · {key(f'{screen}.reason', 'tab')} says why first"
 
 
 def choices_row(choices: Sequence[Choice], chosen: object) -> Content:

@@ -19,7 +19,7 @@ from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, how_to_choose, reasoning_input
+from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -80,20 +80,6 @@ def probabilities_text(weighed: ConversationWeighed) -> str:
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
         named.append(f"other replies {share(rest, 0)}")
     return ", ".join(named)
-
-
-def choices_text(game: HumanGame, key: KeyOf, *, writing: bool) -> Content:
-    """The actions on their keys, and under them what a key does now."""
-    how = how_to_choose(game.choices, key, "table", writing=writing)
-    now = _what_then(game, key) if game.over else how
-    return Content("\n").join([_actions(game, key), Content.styled(now, ASIDE)])
-
-
-def _actions(game: HumanGame, key: KeyOf) -> Content:
-    if game.over:
-        result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
-        return Content.assemble((result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode")
-    return choices_row(game.choices, None)
 
 
 def _what_then(game: HumanGame, key: KeyOf) -> str:
@@ -286,9 +272,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)
         drawing.update(Content(literal(game.drawing)))
-        key = partial(key_of, self.app)
-        choices = choices_text(game, key, writing=self.writing) if self._opened else ""
-        self.update_text("choices", choices)
+        self.update_text("choices", self._choices_text() if self._opened else "")
         self.show_sentence()
         self._show_hint()
         self.update_text("score", score_text(game, self._state))
@@ -296,6 +280,17 @@ class HumanTableScreen(ChoosingScreen[None]):
         saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.writer.fault or self._fault), "-fault")
         self.refresh_bindings()
+
+    def _choices_text(self) -> Content:
+        """The actions on their keys, and under them what a key does now."""
+        game, key = self._game, partial(key_of, self.app)
+        if not game.over:
+            actions, now = choices_row(game.choices, None), self.how_to_choose("table")
+        else:
+            result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
+            actions = Content.assemble((result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode")
+            now = _what_then(game, key)
+        return Content("\n").join([actions, Content.styled(now, ASIDE)])
 
     def _show_hint(self) -> None:
         """Show what policy and expert would do, and request the policy's answer once for each turn."""

@@ -1,7 +1,6 @@
 """The wheel: a person acts in the watched environment in the agent's place; a key acts in an awaited turn."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -11,9 +10,9 @@ from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, how_to_choose, reasoning_input
+from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -43,29 +42,6 @@ def agent_text(state: RunState) -> Content:
     reply = one_line(awaited.reply[:MOST_SHOWN]) or "(nothing)"
     reply += " …" if len(awaited.reply) > MOST_SHOWN else ""
     return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f"; its reply: {reply}", ASIDE))
-
-
-def choices_text(state: RunState, key: KeyOf, *, writing: bool) -> Content:
-    """The actions on their keys, dim while it is not the person's turn, and what a key does."""
-    wheel = state.wheel
-    row = choices_row(choices_at(wheel), wheel.acted.action if wheel.acted else None)
-    if not wheel.is_persons_turn:
-        row = row.stylize("dim")
-    return Content("\n").join([row, Content.styled(_what_now(state, key, writing), ASIDE)])
-
-
-def _what_now(state: RunState, key: KeyOf, writing: bool) -> str:
-    let_go = f"{key('wheel.let_go', 'escape')} lets go"
-    how = how_to_choose(choices_at(state.wheel), key, "wheel", writing=writing)
-    if writing:
-        return how
-    if state.phase == "paused":
-        return f"Paused: {key('wheel.resume', 'space')} resumes."
-    if state.wheel.is_persons_turn:
-        return f"{how} · {let_go}"
-    if state.wheel.acted is not None:
-        return "taken …"
-    return let_go
 
 
 def _waiting_for(state: RunState) -> str:
@@ -162,7 +138,7 @@ class WheelScreen(ChoosingScreen[None]):
         wheel, awaited = self._state.wheel, self._state.wheel.awaited
         if not wheel.is_persons_turn or awaited is None:
             return
-        action, why = choices_at(wheel)[index].action, self.query_one(SentenceInput).value
+        action, why = self.choices[index].action, self.query_one(SentenceInput).value
         self.post_message(CommandAsked(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=why)))
 
     def action_resume(self) -> None:
@@ -178,11 +154,25 @@ class WheelScreen(ChoosingScreen[None]):
         if isinstance(self._state.wheel.requested, LetGo) or not self._state.wheel.is_wanted:
             self.dismiss()
 
+    def _what_now(self) -> str:
+        """What a key does."""
+        state, how = self._state, self.how_to_choose("wheel")
+        let_go = f"{key_of(self.app, 'wheel.let_go', 'escape')} lets go"
+        if self.writing:
+            return how
+        if state.phase == "paused":
+            return f"Paused: {key_of(self.app, 'wheel.resume', 'space')} resumes."
+        if state.wheel.is_persons_turn:
+            return f"{how} · {let_go}"
+        return "taken …" if state.wheel.acted is not None else let_go
+
     def draw(self) -> None:
         state = self._state
         self.query_one(WheelHeader).show(state)
         self.update_text("agent-says", agent_text(state))
-        self.update_text("wheel-choices", choices_text(state, partial(key_of, self.app), writing=self.writing))
+        row = choices_row(self.choices, state.wheel.acted.action if state.wheel.acted else None)
+        row = row if state.wheel.is_persons_turn else row.stylize("dim")
+        self.update_text("wheel-choices", Content("\n").join([row, Content.styled(self._what_now(), ASIDE)]))
         self.show_sentence()
         fault = self.query_one("#wheel-fault", Static)
         fault.display = bool(state.wheel.fault)
