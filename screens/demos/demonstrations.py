@@ -71,7 +71,6 @@ class DemonstrationsScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(EpisodeList).focus()
         self._draw()
         self._load()
 

@@ -45,7 +45,6 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
 
     def on_mount(self) -> None:
         self._load()
-        self.query_one(DraftArea).focus()
 
     @property
     def _original(self) -> str:

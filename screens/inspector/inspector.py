@@ -72,7 +72,6 @@ class InspectorScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(TokenTable).focus()
         self.action_ask()
         self.show(self._state)
 

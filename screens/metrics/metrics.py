@@ -48,10 +48,8 @@ class MetricsScreen(Fitted[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The list has the keys; the small charts follow the first paint."""
-        figures = self.query_one(FigureList)
-        figures.focus()
-        figures.highlighted = 0
+        """The small charts follow the first paint."""
+        self.query_one(FigureList).highlighted = 0
         self._list_figures()
         self.call_after_refresh(lambda: self.show(self._state))
 

@@ -52,9 +52,6 @@ class CompareScreen(Screen[None]):
             yield Static(id="compare-table", markup=False)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        self.query_one("#compare-facts").focus()
-
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
 

@@ -48,9 +48,6 @@ class RunsScreen(Screen[None]):
         yield SentenceInput(id="runs-filter", placeholder="a part of a name; tab: the list; esc: all")
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        self.query_one(RunList).focus()
-
     def on_screen_resume(self) -> None:
         self.query_one(RunList).read()
 

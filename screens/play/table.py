@@ -162,7 +162,6 @@ class HumanTableScreen(ChoosingScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(ConversationView).focus()
         self.query_one(SentenceInput).value = self._game.reasoning
         self.draw()
         self._open()

@@ -99,7 +99,6 @@ class WheelScreen(ChoosingScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(ConversationView).focus()
         self.query_one(ConversationView).show(self._state.transcript.entries)
         self.draw()
 

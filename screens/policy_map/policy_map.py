@@ -50,7 +50,6 @@ class PolicyMapScreen(Fitted[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(PolicyGrid).focus()
         self.show(self._state)
 
     def show(self, state: RunState) -> None:

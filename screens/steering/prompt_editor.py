@@ -115,7 +115,6 @@ class PromptEditor(ModalScreen[str | None]):
     def on_mount(self) -> None:
         draft = self.query_one(DraftArea)
         draft.move_cursor(draft.document.end)
-        draft.focus()
         self.show(self._state)
         if self.query_one(VersionList).option_count:
             self.query_one(VersionList).highlighted = 0

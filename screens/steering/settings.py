@@ -59,9 +59,7 @@ class SettingsDialog(ModalScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        settings = self.query_one(SettingList)
-        settings.focus()
-        settings.highlighted = 0
+        self.query_one(SettingList).highlighted = 0
         self.query_one(ValueInput).value = self._typed.get(self._chosen, "")
         self.show(self._state)
 
