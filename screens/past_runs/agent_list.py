@@ -23,6 +23,8 @@ MIN_TEXT_WIDTH = 14
 
 
 class AgentList(OptionList):
+    BORDER_TITLE = "agents"
+    BORDER_SUBTITLE = "also: ./file.py, or a Gymnasium id"
     BINDING_GROUP_TITLE = "Agents"
     BINDINGS = [
         Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
@@ -46,6 +48,7 @@ class AgentList(OptionList):
 class ModelList(OptionList):
     """Models, the one that is played with marked."""
 
+    BORDER_TITLE = "models"
     BINDING_GROUP_TITLE = "Models"
     BINDINGS = [Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on.")]
 

@@ -43,13 +43,8 @@ class HomeScreen(Fitted[None]):
         title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
         yield Static(title, id="home-title", markup=False)
         with Horizontal(id="home-top"):
-            agents = AgentList(self._agents, id="agents")
-            agents.border_title = "agents"
-            agents.border_subtitle = "also: ./file.py, or a Gymnasium id"
-            yield agents
-            models = ModelList(id="models")
-            models.border_title = "models"
-            yield models
+            yield AgentList(self._agents, id="agents")
+            yield ModelList(id="models")
         with Vertical(id="home-runs") as frame:
             frame.border_title = "recent runs"
             runs = RunList(at_most=RECENT_RUNS, id="runs")

@@ -19,8 +19,7 @@ class StateDrawing(StateText):
         """Show another state; the place grows with the largest drawing, and never shrinks: nothing under it jumps."""
         if (drawn := state.view.drawn) is not None:
             self._lines = max(self._lines, min(1 + drawn.text.count("\n"), MAX_LINES))
-        if self.styles.height is None or self.styles.height.value != 1 + self._lines:
-            self.styles.height = 1 + self._lines
+        self.styles.height = 1 + self._lines
         super().show(state)
 
     def content_at(self, width: int) -> Content:

@@ -10,6 +10,7 @@ from rich.segment import Segment
 from textual.events import MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.style import Style
@@ -115,6 +116,9 @@ class PolicyGrid(ScrollView, can_focus=True):
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
     BINDINGS = own_keys(__file__)
 
+    optimal_instead = reactive(False)
+    """Whether the optimal strategy is drawn in place of the policy."""
+
     class Pointed(Message):
         """The cursor moved."""
 
@@ -126,8 +130,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.policy = MappedPolicy(PolicyMapLaidOut(), None)
         """What is drawn; at first a map without panels."""
         self.cursor = Spot(0, 0, 0)
-        self.optimal_instead = False
-        """Whether the optimal strategy is drawn in place of the policy."""
         self.places = places_for(self.policy.layout, 0, 0)
         """Where the cells are, and whether the optimal strategy is drawn next to the policy."""
 
@@ -151,10 +153,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
         self.post_message(self.Placed())
-
-    def swap(self) -> None:
-        self.optimal_instead = not self.optimal_instead
-        self.refresh()
 
     # The cursor
 

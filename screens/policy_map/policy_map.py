@@ -125,7 +125,8 @@ class PolicyMapScreen(Fitted[None]):
         self.show(self._state)
 
     def action_swap(self) -> None:
-        self.query_one(PolicyGrid).swap()
+        grid = self.query_one(PolicyGrid)
+        grid.optimal_instead = not grid.optimal_instead
         self._show_texts()
         self.refresh_bindings()
 
