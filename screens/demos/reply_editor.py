@@ -103,7 +103,6 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         draft = self.query_one(DraftArea)
         draft.text = read_draft(self._draft, self._original)
         draft.move_cursor(draft.document.end)
-        self._show_action()
 
     @on(TextArea.Changed)
     def _show_action(self) -> None:

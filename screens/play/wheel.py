@@ -98,12 +98,8 @@ class WheelScreen(ChoosingScreen[None]):
         yield Static(id="wheel-fault", markup=False)
         yield KeyBar()
 
-    def on_mount(self) -> None:
-        self.query_one(ConversationView).show(self._state.transcript.entries)
-        self.draw()
-
     def on_screen_resume(self) -> None:
-        """The wheel may have been let go behind another screen."""
+        """At first; and the wheel may have been let go behind another screen."""
         self.show(self._state)
 
     def show(self, state: RunState) -> None:

@@ -156,12 +156,11 @@ class PlaygroundActions(Screen[None]):
 
     def action_figures(self) -> None:
         """Show all figures, or three; so it stays in later runs."""
-        from llamagym_tui.screens.playground.figures import ALL, FiguresColumn, FiguresStrip
+        from llamagym_tui.screens.playground.figures import ALL
 
         self.toggle_class(ALL)
         self._keep(all_figures=self.has_class(ALL))
-        for figures in (*self.query(FiguresColumn), *self.query(FiguresStrip)):
-            figures.refresh(layout=True)
+        self.query("FiguresColumn, FiguresStrip").refresh(layout=True)
 
     def _keep(self, **chosen: bool) -> None:
         try:

@@ -127,8 +127,7 @@ class PolicyMapScreen(Fitted[None]):
     def action_swap(self) -> None:
         grid = self.query_one(PolicyGrid)
         grid.optimal_instead = not grid.optimal_instead
-        self._show_texts()
-        self.refresh_bindings()
+        self._fit()
 
     def action_back(self) -> None:
         if self._watched_run is not None:

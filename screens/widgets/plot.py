@@ -128,8 +128,7 @@ class Plot(Vertical):
                 self._loading = True
                 self._load()
             return
-        for wait in self.query(".plot-wait"):
-            wait.display = drawing is None
+        self.query(".plot-wait").set(display=drawing is None)
         if self._plot is not None:
             self._plot.display = drawing is not None
             fits = self._drawn is not None and self._drawn[1] == self.size
