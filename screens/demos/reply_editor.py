@@ -39,7 +39,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(id="reply-observation", markup=False)
-            yield DraftArea("", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
+            yield DraftArea(id="draft")
             yield Static(id="editor-status", markup=False)
         yield KeyBar()
 

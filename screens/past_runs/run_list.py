@@ -5,7 +5,7 @@ Lines stand at once, and are filled in as the events of each run are read in a t
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from textual import on, work
@@ -53,9 +53,9 @@ class RunList(TableList[RunRow]):
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
         known = {row.key: row.summary for row in self.rows}
-        rows = [row for info in infos if self._words in (row := RunRow(info=info)).names][: self._at_most]
+        rows = [RunRow(info=info, summary=known.get(str(info.run_dir))) for info in infos]
+        rows = [row for row in rows if self._words in row.names][: self._at_most]
         self.loaded = True
-        rows = [replace(row, summary=known.get(row.key)) for row in rows]
         self.show(rows)
         read = 0
         while read < len(rows):

@@ -104,7 +104,7 @@ class PromptEditor(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as frame:
             frame.border_title = "system prompt"
-            yield DraftArea(self._text, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
+            yield DraftArea(self._text, id="draft")
             with VerticalScroll(id="diff-pane"):
                 yield Static(id="diff", markup=False)
             yield PathInput(id="path")
