@@ -33,12 +33,14 @@ MARKUP = "38;2;1;2;3"
 """What the colour in the markup of a text would be."""
 DOWN, RIGHT, PAGE_UP, HOME, END, ESCAPE = "\x1b[B", "\x1b[C", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 WALK = (
-    *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, ("i", "REPLAY")),
+    *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, "i"),
     *(("/", "search;"), "9", "0", "\r", "n", ESCAPE, ("o", " RUNS "), " ", DOWN, ("c", "COMPARE"), DOWN),
     *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, RIGHT, RIGHT),
 )
 """Keys through every screen of a replay, some with what has to come before the next one."""
 SHORT_WALK = (END, PAGE_UP, PAGE_UP, "m", "m", ("o", " RUNS "), (ESCAPE, "REPLAY"))
+SLOW_TO_OPEN = "mgi?ods"
+"""Keys that open a screen, or leave it: the next key is for the one that is there then."""
 DEMONSTRATIONS = (("d", "DEMONSTRATIONS"), *[DOWN] * 12, (ESCAPE, "REPLAY"))
 """Only where the agent is one that ships: a stranger's is refused."""
 
@@ -63,7 +65,7 @@ def walked(app: TerminalApp, keys: Sequence[str | tuple[str, str]]) -> None:
             app.sees(awaited, since)
         if key in (ESCAPE, "o"):  # a key right after it would be a part of its sequence, or come before runs are read
             time.sleep(0.3 if key == ESCAPE else 1.0)
-        settled(app)
+        settled(app, 3.0 if key in SLOW_TO_OPEN else 0.4)
         assert app.process.poll() is None, f"the app ended after {key!r}:\n{app.text()[-3000:]}"
 
 
