@@ -124,7 +124,8 @@ def export(
 
         if agent is None or output is None:
             raise typer.BadParameter("minari needs --agent, which played, and --output, as blackjack/mine-v0.")
-        echo(f"{output}: {counted(to_set(file, str(output), catalog.find_agent(agent)()), 'episode')}")
+        played = to_set(file, str(output), catalog.find_agent(agent)(), catalog.agent_name(agent))
+        echo(f"{output}: {counted(played, 'episode')}")
         return
     path = output or file.with_suffix(".parquet" if to == "parquet" else f".{to}.jsonl")
     if to == "parquet":

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 from huggingface_hub import create_repo, upload_folder
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from transformers.utils.logging import disable_progress_bar
 
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
-from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
+from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.trainer.descriptors import quiet_libraries
 from llamagym_tui.user_files import make_folder
@@ -27,6 +30,11 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
     converter = shutil.which(CONVERTER)
     if gguf and (converter is None or not merge):
         raise UsageError(f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out.")
+    if hub_name:
+        try:
+            validate_repo_id(hub_name)
+        except HFValidationError as error:
+            raise UsageError(f"{hub_name} is no name of a model on the hub, as USER/NAME: {error}") from error
     if out.exists():
         raise UsageError(f"{out} is there already; name a new folder.")
     if not has_checkpoint(run_dir):
@@ -37,6 +45,7 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
     except OSError as error:
         raise _unwritable(out, error) from error
     quiet_libraries()
+    disable_progress_bar()
     loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
     model = loaded.model.pretrained_model
     model = model.merge_and_unload() if loaded.model.is_adapted and merge else model
@@ -64,8 +73,12 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
             why = ended.stderr.strip().rpartition("\n")[2]
             raise LlamaGymError(f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers.")
     if hub_name:
-        create_repo(hub_name, exist_ok=True)
-        upload_folder(repo_id=hub_name, folder_path=out)
+        try:
+            create_repo(hub_name, exist_ok=True)
+            upload_folder(repo_id=hub_name, folder_path=out)
+        except Exception as error:  # of the hub, of its client, or of the network
+            why = f"the hub did not take it ({described(error)}); `hf upload {hub_name} {out}` tries again"
+            raise LlamaGymError(f"{out} has the model, but {why}.") from error
         places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 

@@ -39,8 +39,8 @@ class AgentOrCommand(TyperGroup):
         except typer.Abort:
             _end("Interrupted.", FAILED)
         except TyperException as error:
-            # Click's sentence, without the usage lines above it.
-            _end(error.format_message(), error.exit_code)
+            # Click's sentence, without the usage lines above it and the name of an exception within.
+            _end(error.format_message().replace("Value error, ", ""), error.exit_code)
         except Exception as error:
             if "--debug" in words:
                 echo(traceback.format_exc(), to=sys.stderr, lines=True)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 import shlex
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -139,7 +140,9 @@ def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowe
             server.application(), host=host, port=port, print=listening, access_log=None, shutdown_timeout=END_S + 5
         )
     except OSError as error:
-        raise UsageError(f"{host}:{port} cannot be served on ({error.strerror or error}); try --port.") from error
+        other = "host" if isinstance(error, socket.gaierror) else "port"
+        why = error.strerror or error
+        raise UsageError(f"{host}:{port} cannot be served on ({why}); try another --{other}.") from error
 
 
 def _cells(count: Any) -> int:

@@ -26,7 +26,7 @@ from llamagym_tui.errors import RunStoreError, UsageError, require_library
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.returns import RECENT, signed
+from llamagym_tui.returns import RECENT, counted, signed
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config
@@ -92,6 +92,13 @@ def read_spec(path: Path) -> Spec:
     return spec
 
 
+def _has(space: Range | list[Any], value: Any) -> bool:
+    """Whether a value may be tried."""
+    if isinstance(space, list):
+        return value in space
+    return isinstance(value, int | float) and space.low <= value <= space.high
+
+
 class Sweep:
     def __init__(self, path: Path) -> None:
         """A sweep with what is known of it.
@@ -119,10 +126,11 @@ class Sweep:
         if self.study.user_attrs.get("spec", own) != own:
             raise UsageError(f"{path} was changed since its first trial: give it another name, or remove {self.file}.")
         if not self.study.trials:
-            self.study.set_user_attr("spec", own)
             given = self.spec.assignments({})
             usual = flat(run_config(agent=self.spec.agent, run_dir=None, resume=False, assignments=given))
-            self.study.enqueue_trial({name: usual[name] for name in self.spec.search}, user_attrs={"default": True})
+            self.study.set_user_attr("spec", own)
+            if all(_has(space, usual[name]) for name, space in self.spec.search.items()):
+                self.study.enqueue_trial({name: usual[name] for name in self.spec.search}, user_attrs={"default": True})
 
     def run(self, jobs: int) -> None:
         """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again."""
@@ -133,11 +141,29 @@ class Sweep:
                         self.study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
                         self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
                 if missing := self.spec.trials - len(self._done()):
-                    self.study.optimize(self._score, n_trials=missing, n_jobs=jobs, catch=(UsageError,))
+                    runs = counted(len(self.spec.seeds), "run")
+                    echo(f"{counted(missing, 'trial')} to make, each of {runs}.", to=sys.stderr)
+                    how: Any = {"n_jobs": jobs, "catch": (UsageError,), "callbacks": [self._report]}
+                    self.study.optimize(self._score, n_trials=missing, **how)
+        except KeyboardInterrupt:
+            echo("Interrupted; the same command goes on with what is missing.", to=sys.stderr)
+            raise
         except Timeout as error:
             raise RunStoreError(f"Another process runs the sweep {self.name}; --show shows what it has.") from error
         finally:
             self._over.set()
+
+    def _report(self, _: object, trial: Any) -> None:
+        """Print how a trial ended."""
+        if trial.state.name in COUNTED:
+            score, *values = self._cells(trial)
+            words = (f"{name} {value}" for name, value in zip(trial.params, values, strict=True))
+            echo(f"trial {trial.number}: {score} with {', '.join(words)}", to=sys.stderr)
+
+    def _cells(self, trial: Any) -> list[str]:
+        """The score of a trial, and the values of its settings."""
+        score = "ended early" if trial.state.name == "PRUNED" else signed(trial.value)
+        return [score, *(f"{value:.4g}" if isinstance(value, float) else str(value) for value in trial.params.values())]
 
     def _done(self) -> list[Any]:
         return [trial for trial in self.study.trials if trial.state.name in COUNTED]
@@ -210,8 +236,7 @@ class Sweep:
         best = max((each for each in done if each.state.name == "COMPLETE"), key=lambda each: each.value, default=None)
         rows = [("", "trial", "score", "", *self.spec.search, "of each seed")]
         for trial in done:
-            score = "ended early" if trial.state.name == "PRUNED" else signed(trial.value)
-            values = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in trial.params.values())
+            score, *values = self._cells(trial)
             of_each, note = " ".join(map(signed, trial.user_attrs.get("scores", ()))), trial.user_attrs.get("default")
             mark = "*" if best and trial.number == best.number else ""
             rows.append((mark, str(trial.number), score, "the defaults" if note else "", *values, of_each))

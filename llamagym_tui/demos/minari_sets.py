@@ -3,6 +3,7 @@
 Minari comes with the extra ``minari`` and is imported only then; its data sets lie where it keeps them.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -19,18 +20,24 @@ from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import observed
 
 
-def to_set(source: Path, name: str, agent: AgentBase) -> int:
+def to_set(source: Path, name: str, agent: AgentBase, agent_name: str) -> int:
     """Play the episodes of a file again, from their seeds and actions, into a new data set; returns how many.
 
     Raises:
+        UsageError: the name has no version, or an episode is of another agent.
         DemoFileError: an episode has no seed, or other rewards than when it was recorded, or Minari refuses the set.
     """
     require_library("minari", "minari")
     import minari
 
+    if re.search(r"-v\d+$", name) is None:
+        raise UsageError(f"Minari's data sets have a version in their names, as {agent_name}/mine-v0; {name} has none.")
+    demos = demo_files.read(source)
+    if others := {demo.agent for demo in demos} - {agent_name}:
+        raise UsageError(f"{source} has episodes of {', '.join(sorted(others))}, not of {agent_name}; name that agent.")
     env = agent_env(agent)
     try:
-        buffers = [_replayed(source, demo, env) for demo in demo_files.read(source)]
+        buffers = [_replayed(source, demo, env) for demo in demos]
         spaces: Any = {"observation_space": env.observation_space, "action_space": env.action_space}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it recommends to name an author, and more

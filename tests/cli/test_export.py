@@ -100,6 +100,21 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
     assert not (tmp_path / "a").exists()
 
 
+def test_a_hub_that_does_not_take_it_is_one_sentence_and_the_folder_stays(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise RuntimeError("no route")
+
+    monkeypatch.setattr(export, "create_repo", unreachable)
+    words = ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--push-to-hub"]
+    result = CliRunner().invoke(app, [*words, "me/it"])
+    assert "the hub did not take it (RuntimeError: no route" in result.stderr
+    assert f"`hf upload me/it {tmp_path / 'a'}` tries again." in result.stderr
+    assert (tmp_path / "a" / "model.safetensors").exists()
+    assert "no name of a model on the hub, as USER/NAME" in CliRunner().invoke(app, [*words, "me/it/too"]).stderr
+
+
 def test_a_converter_that_fails_is_one_sentence(
     adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

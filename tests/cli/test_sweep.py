@@ -101,6 +101,28 @@ def test_a_score_is_the_mean_over_seeds_and_the_defaults_are_the_first_trial(spe
     assert f"+{int(best['ppo.epochs']) / 10 - 0.025:.3f}" in marked
 
 
+def test_each_trial_is_printed_as_it_ends(spec: Path, optuna: Any) -> None:
+    printed = CliRunner().invoke(app, ["sweep", str(spec)]).stderr.splitlines()
+    assert printed[0] == "3 trials to make, each of 2 runs."
+    assert printed[1] == "trial 0: +0.175 with ppo.epochs 2, ppo.batch_size 1024"
+    assert [line.partition(":")[0] for line in printed[1:]] == ["trial 0", "trial 1", "trial 2"]
+
+
+@pytest.mark.parametrize("search", ['"ppo.batch_size" = [128, 256]', '"ppo.batch_size" = { low = 128, high = 256 }'])
+def test_defaults_outside_the_space_are_not_tried(spec: Path, optuna: Any, search: str) -> None:
+    spec.write_text(SPEC.format(trials=2).replace('"ppo.batch_size" = [256, 1024]', search))
+    assert not any("the defaults" in line for line in swept(str(spec)))
+    assert all(128 <= int(each["ppo.batch_size"]) <= 256 for each in Train.started)
+
+
+def test_a_file_that_was_refused_can_be_corrected(spec: Path, optuna: Any) -> None:
+    right = spec.read_text()
+    spec.write_text(right.replace("blackjack", "blackjackk"))
+    assert CliRunner().invoke(app, ["sweep", str(spec)]).exit_code == 2
+    spec.write_text(right)
+    assert len(swept(str(spec))) == 6
+
+
 def test_the_same_command_goes_on_and_show_runs_nothing(spec: Path, optuna: Any) -> None:
     first = swept(str(spec))
     assert swept(str(spec), "--show") == swept(str(spec)) == first
@@ -142,7 +164,8 @@ def test_settings_that_do_not_run_are_reported_with_their_sentence_and_the_sweep
     monkeypatch.setattr(Train, "fails_with", b"loading\nllamagym-tui: No memory for that.\n")
     result = CliRunner().invoke(app, ["sweep", str(spec)])
     sentence = "failed: llamagym-tui: No memory for that."
-    assert (result.exit_code, result.stderr) == (0, "".join(f"trial {number} {sentence}\n" for number in range(3)))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[1:] == [f"trial {number} {sentence}" for number in range(3)]
     assert len(Train.started) == 3
 
 

@@ -9,6 +9,7 @@ P prefix tokens, D hidden size, V vocabulary.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,8 @@ class Backbone:
         self.flat_is_exact = False
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
+        is_new = "cache" in inspect.signature(self.decoder.forward).parameters  # transformers 5.24
+        self._cache_name = "cache" if is_new else "past_key_values"
         if precision == "bf16" and causal_lm.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32, in what bf16 leaves
         self.head: nn.Module = causal_lm.get_output_embeddings()
@@ -136,7 +139,7 @@ class Backbone:
 
     def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
         """One forward of (B, T) ids at their positions; what is new is added to the cache."""
-        uses = {"past_key_values": cache, "use_cache": cache is not None}
+        uses = {self._cache_name: cache, "use_cache": cache is not None}
         return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
 
     def _forward(self, **arguments: Any) -> Encoded:

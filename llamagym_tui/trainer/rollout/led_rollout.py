@@ -121,7 +121,7 @@ class LedRollout(Rollout):
     def restore(self, state: Any) -> int:
         """Go on with the episodes after those of a state; the batch that was under way begins anew."""
         self._started = msgspec.convert(state, SavedRollout).started
-        self._emit(WarningRaised(message="With several ranks, the batch that was under way begins anew."))
+        self._emit(WarningRaised(message="The batch that was under way on several ranks begins anew."))
         return 0
 
     def _lead(self, *, updates: bool) -> None:
