@@ -15,6 +15,7 @@ from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
+from llamagym_tui.engine.policy import policy
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import AnyCommand
@@ -126,6 +127,7 @@ class Policy:
     trie: tuple[str, ...] = ("heads", "tails")
     can_choose: bool = True
     is_finite: bool = True
+    require_playable = policy.Policy.require_playable
 
 
 class PPO:

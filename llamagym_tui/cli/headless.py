@@ -26,6 +26,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
@@ -47,7 +48,7 @@ class Report(Protocol):
 
 def train(config: RunConfig, **options: Any) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does by its options; or follow torchrun's first one."""
-    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
+    if is_launched() and os.environ["RANK"] != "0":
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))

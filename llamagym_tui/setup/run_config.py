@@ -3,6 +3,7 @@
 What is not given comes from the model's registry entry, then the defaults; on ``--resume``, from the run's settings.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -85,12 +86,36 @@ def with_run_dir(config: RunConfig) -> RunConfig:
     """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once.
 
     Raises:
+        UsageError: it cannot have as many ranks.
         RunStoreError: it is a branch that cannot be made.
     """
+    ranks_of(config)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
     return branch.begun(config) if config.parent and not config.resume else config
+
+
+def is_launched() -> bool:
+    """Whether torchrun has started this process, and others with it."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def ranks_of(config: RunConfig) -> int:
+    """How many processes a run has; raises UsageError if it cannot have so many."""
+    size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
+    if config.n_envs < size:
+        raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
+    faults = {
+        "more than one rank; give --ranks": size == 1,
+        "fp32 products; give --set precision=fp32": config.precision != "fp32",
+        "a policy that samples itself; leave out generation.server": config.generation.server is not None,
+        "a start without a warm start; make it first, with `llamagym-tui sft`": config.sft_warm_start,
+    }
+    for need, is_missing in faults.items():
+        if config.shard and is_missing:
+            raise UsageError(f"Weights in shards (shard=true) need {need}.")
+    return size
 
 
 def warm_start(

@@ -20,8 +20,9 @@ from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.ranks import ALONE, GLOO, Ranks
-from llamagym_tui.errors import RankLost, UsageError
+from llamagym_tui.errors import RankLost
 from llamagym_tui.protocol.events import Event, WarningRaised
+from llamagym_tui.setup.run_config import is_launched, ranks_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.descriptors import quiet_libraries
 
@@ -37,21 +38,15 @@ def started(config: RunConfig) -> Iterator[Ranks]:
     """Rank 0 of a run, with the others at work until it leaves.
 
     Raises:
-        UsageError: there are more ranks than environments.
+        UsageError: the run cannot have so many.
         RankLost: the others do not come.
     """
-    is_launched = "TORCHELASTIC_RUN_ID" in os.environ
-    size = int(os.environ["WORLD_SIZE"]) if is_launched else config.ranks
-    if config.shard:
-        _require_shardable(config, size)
-    if size == 1:
+    if (size := ranks_of(config)) == 1:
         yield ALONE
         return
-    if config.n_envs < size:
-        raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
     with ExitStack() as ended:
         store = children = None
-        if not is_launched:
+        if not is_launched():
             store = distributed.TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
             children = _start_others(size, store.port)
             for process in children.processes:
@@ -76,18 +71,6 @@ def _start_others(size: int, port: int) -> Any:
         return start_processes(follow, (size, port), size - 1, join=False)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _require_shardable(config: RunConfig, size: int) -> None:
-    faults = {
-        "more than one rank; give --ranks": size == 1,
-        "fp32 products; give --set precision=fp32": config.precision != "fp32",
-        "a policy that samples itself; leave out generation.server": config.generation.server is not None,
-        "a start without a warm start; make it first, with `llamagym-tui sft`": config.sft_warm_start,
-    }
-    for need, is_missing in faults.items():
-        if is_missing:
-            raise UsageError(f"Weights in shards (shard=true) need {need}.")
 
 
 def _first_to_end(children: Any, seconds: float) -> str:

@@ -222,8 +222,7 @@ class Run:
         """The settings; raises ConfigError if they need what the run was begun without."""
         if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
             raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
-        if config.generation.policy == "score" and not self.policy.can_choose:
-            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+        self.policy.require_playable(config.generation)
         return config
 
     def _apply(self, config: RunConfig) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from llamagym_tui.cli.main import app
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
@@ -77,6 +79,13 @@ def test_a_run_in_shards_goes_on_with_shards_and_without(tmp_path):
     assert trained(run, "blackjack", *options, "--episodes", "300")["updates"] >= 2
     assert trained(run, "--resume", "--episodes", "450")["episodes"] == 450
     assert trained(run, "--resume", "--ranks", "1", "--set", "shard=false", "--episodes", "500")["episodes"] == 500
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    for words in (["--set", "shard=true"], ["--ranks", "4", "--envs", "2"]):
+        assert CliRunner().invoke(app, ["train", "blackjack", *words]).exit_code == 2
+    assert not list(tmp_path.glob("runs/*"))
 
 
 @pytest.mark.parametrize("setting", [{"ranks": 1}, {"precision": "bf16"}, {"sft_warm_start": True}])

@@ -56,10 +56,7 @@ class Policy:
         """Of the turns that have no actions of their own."""
         self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(reply_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
-        if generation.policy == "score" and not self.can_choose:
-            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
-        if generation.policy == "score" and generation.server is not None:
-            raise ConfigError("A server samples replies, and the score policy chooses them: leave one of them out.")
+        self.require_playable(generation)
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
         """Tokens that the model reads at most. None: no limit is known."""
@@ -69,6 +66,13 @@ class Policy:
         """Among which a batch of an update is divided."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
+
+    def require_playable(self, generation: GenerationConfig) -> None:
+        """Raises ConfigError if no reply can be chosen as these settings have it."""
+        if generation.policy == "score" and not self.can_choose:
+            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+        if generation.policy == "score" and generation.server is not None:
+            raise ConfigError("A server samples replies, and the score policy chooses them: leave one of them out.")
 
     def trie_of(self, actions: tuple[str, ...] | None) -> ActionTrie:
         """The admissible replies of a turn, by the names of its actions; None: it has none of its own."""
