@@ -65,6 +65,7 @@ docs: $(DOCS_STAMP) ## build/site, the pages of docs/ and those of the library f
 	rm -rf build/pages && mkdir -p build/pages
 	tar cf - $(PAGES) | tar xf - -C build/pages
 	$(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 pictures: $(DEV_STAMP) ## docs/pictures, exported from the running app
 	$(BIN)/python scripts/take_pictures.py

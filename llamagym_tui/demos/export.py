@@ -1,6 +1,7 @@
 """Demonstrations in the forms that others take: a Parquet table, or lines of JSON as TRL's trainers read them."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant
+from llamagym_tui.user_files import replace_file
 
 Form = Literal["pairs", "prompts", "dpo", "kto"]
 ADVICE = "choose another place with --output"
@@ -40,12 +42,13 @@ def to_parquet(source: Path, path: Path) -> int:
     import datasets
 
     datasets.disable_progress_bars()
-    rows = [_row(demo) for demo in demo_files.read(source)]
+    rows, table = [_row(demo) for demo in demo_files.read(source)], BytesIO()
     try:
-        with demo_files.file_errors(f"{path} cannot be written", ADVICE):
-            datasets.Dataset.from_list(rows).to_parquet(str(path))
+        datasets.Dataset.from_list(rows).to_parquet(table)
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
+    with demo_files.file_errors(f"{path} cannot be written", ADVICE):
+        replace_file(path, table.getvalue())
     return len(rows)
 
 
