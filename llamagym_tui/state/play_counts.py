@@ -36,6 +36,8 @@ class Played(NamedTuple):
     """Updates of the policy that played last."""
 
     def plus(self, other: "Played") -> "Played":
+        if self.actions and other.actions and len(self.actions) != len(other.actions):
+            return other  # a resumed run's agent has other actions than before: its count begins anew
         mine, theirs = self.returns, other.returns
         counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
         return Played(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+import pytest
+
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodesCounted,
@@ -116,6 +119,15 @@ def test_an_old_log_without_counts_of_actions_has_shares_of_none():
     state = after(EpisodesCounted(**{name: getattr(old, name) for name in old.__struct_fields__ if name != "actions"}))
     assert (state.play.train.actions, state.play.train.action_share(0)) == ((), None)
     assert after(counted([1.0], 1, 0), state=state).play.train.actions == (1, 0)
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_another_number_of_actions_begins_the_count_anew(mode):
+    state = after(*([ModeChanged(mode="inference")] if mode == "inference" else []), counted([1.0], 1, 0, mode=mode))
+    wider = msgspec.structs.replace(counted([0.0], 0, 0, mode=mode), actions=[0, 1, 4])
+    state = after(wider, wider, state=state)
+    played = state.play.train if mode == "train" else state.play.inference
+    assert (played.returns.episodes, played.actions) == (2, (0, 2, 8))
 
 
 def test_the_trainer_tells_how_often_each_action_was_named():
