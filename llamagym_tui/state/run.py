@@ -165,6 +165,11 @@ class RunState:
         return Manner(self.prompt_version, float(now["temperature"]), f"{rule}, {now['max_new_tokens']} tokens")
 
     @property
+    def map_is_present(self) -> bool:
+        """Whether the newest map is of the policy after the last update."""
+        return self.mapped is not None and self.mapped.update == self.updates
+
+    @property
     def return_unit(self) -> str:
         return self.run.return_unit if self.run else ""
 

@@ -30,7 +30,7 @@ def figure_value(stats: UpdateStats, field: str) -> str:
     value = float(getattr(stats, field))
     if not math.isfinite(value):
         return "none" if field in OF_ENDED else "no number"
-    return share(value) if field in SHARES else plain(value)
+    return share(value) if field in SHARES else plain(value, 0.0 if field == "lr" else 1e-6)
 
 
 def present_health(state: RunState, field: str) -> Health:

@@ -1,6 +1,7 @@
 """The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` explains each."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from rich.segment import Segment
@@ -28,6 +29,7 @@ PPO = (
 SHOWN: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("clip_fraction", "parse_failure_rate"), share),
     **dict.fromkeys(("tokens_per_s", "turns"), "{:,.0f}".format),
+    "lr": partial(plain, least=0.0),
 }
 """How a figure is written, where not as all others."""
 NAME = "$foreground 60%"
@@ -64,13 +66,15 @@ class FirstSight(StateText):
 
     def show(self, state: RunState) -> None:
         self.set_class(bool(state.described), "-known")
-        if (state.described, state.mapped) != (self.state.described, self.state.mapped):
+        before, self.state = self.state, state
+        if any(getattr(state, name) != getattr(before, name) for name in ("described", "mapped", "map_is_present")):
             self.refresh(layout=True)  # it may take another number of lines
-        self.state = state
 
     def content_at(self, width: int) -> Content:
         layout, mapped = self.state.map_layout, self.state.mapped
         played = MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
+        if played and mapped is not None and not self.state.map_is_present:
+            played += f" (update {mapped.update:,})"
         return Content("; ".join(filter(None, (one_line(self.state.described), played))))
 
 

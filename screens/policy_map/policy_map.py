@@ -15,11 +15,11 @@ from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
+from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
 from llamagym_tui.state.prompts import named
 from llamagym_tui.state.run import RunState
 
@@ -82,6 +82,10 @@ class PolicyMapScreen(Fitted[None]):
         lines: list[Content] = []
         if (cell := grid.pointed) is not None:
             lines = [Content.styled(one_line(cell.cell.words), "bold"), describe(grid.policy, cell)]
+            signs = Content.styled(short_legend(grid.policy.layout, grid.places.cell.width), ASIDE)
+            room = self.app.size.width - 2 - lines[0].cell_length - signs.cell_length
+            if room > 0 and self.app.size.width < WIDE and not grid.optimal_instead:
+                lines[0] = Content.assemble(lines[0], " " * room, signs)
         widget.update(Content("\n").join(lines))
         has_room = grid.size.height + widget.size.height - grid.virtual_size.height >= LONG
         is_long = any(line.cell_length > widget.content_size.width for line in lines)
@@ -91,15 +95,17 @@ class PolicyMapScreen(Fitted[None]):
         if not policy.layout.panels:
             return Content(why_no_map(self._state))
         if self.query_one(PolicyGrid).optimal_instead:
-            lines = [Content.styled(f"{BEST[policy.layout.best_is_experts][2]}; o shows the policy again", "bold")]
+            again = f"{key_of(self.app, 'map.optimal', 'o')} shows the policy again"
+            lines = [Content.styled(f"{BEST[policy.layout.best_is_experts][2]}; {again}", "bold")]
         elif policy.mapped is None:
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
             lines = agreement(policy)
         width = self.query_one("#map-count").content_size.width or self.app.size.width - 2
-        pairs = [(left, right) for left in lines for right in self._of_when(policy)]
+        of_when = self._of_when(policy)
+        pairs = [(left, right) for left in lines for right in of_when]
         fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
-        left, right = next(iter(fitting), (lines[-1], Content("")))
+        left, right = next(iter(fitting), (lines[-1], of_when[-1]))
         return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
 
     def _of_when(self, policy: MappedPolicy) -> list[Content]:
@@ -107,12 +113,16 @@ class PolicyMapScreen(Fitted[None]):
         state, mapped = self._state, policy.mapped
         if mapped is None:
             return [Content("")]
-        version = mapped.prompt_version
-        tail = f" (v{state.prompt_version} to come)" if version != state.prompt_version else ""
-        tail += " · live" if state.map_watched and state.live and not self._back else ""
-        tail += f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
-        texts = [f"update {mapped.update:,} · prompt {name}" for name in (named(state.prompts, version), f"v{version}")]
-        return [Content.styled(text + tail, ASIDE) for text in (*texts, *([] if self._back else [f"v{version}"]))]
+        version, watched = mapped.prompt_version, state.map_watched and state.live
+        short = long = f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
+        if not self._back and state.map_is_present:
+            short = long = " · live" if watched else ""
+        elif not self._back:
+            short, long = (f" (now {state.updates:,}{more})" for more in ("", ", its map is coming" if watched else ""))
+        to_come = f" (v{state.prompt_version} to come)" if version != state.prompt_version else ""
+        prompts = (f" · prompt {named(state.prompts, version)}", f" · prompt v{version}", f" · v{version}")
+        texts = [*(f"{prompt}{to_come}{long}" for prompt in prompts), f"{to_come}{short}"]
+        return [Content.styled(f"update {mapped.update:,}{text}", ASIDE) for text in texts]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
@@ -180,6 +190,13 @@ def legend(layout: PolicyMapLaidOut) -> Content:
     differs = f"{DIFFERS} differs from {BEST[layout.best_is_experts][0]}"
     parts = [f"{named}, each state as a first turn", signs, differs, one_line(axes)]
     return Content.styled(" · ".join(part for part in parts if part), ASIDE)
+
+
+def short_legend(layout: PolicyMapLaidOut, width: int) -> str:
+    """What stands in cells of some width, where there is no row for more."""
+    named = "" if layout.action is None else f"P({one_line(layout.action_names[layout.action])}) "
+    digits = f"3 {named}30–39%, " if width <= (3 if named else 5) else f"{named}in %, " * bool(named)
+    return f"{digits}{DIFFERS} differs"
 
 
 def why_no_map(state: RunState) -> str:

@@ -10,9 +10,9 @@ from llamagym_tui.state.run import RunState
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def plain(value: float) -> str:
-    """A number in at most seven characters or so."""
-    if value == 0:
+def plain(value: float, least: float = 1e-6) -> str:
+    """A number in at most seven characters or so; 0 below a magnitude."""
+    if value == 0 or abs(value) < least:
         return "0"
     if not 0.001 <= abs(value) < 10_000:
         return scientific(value)

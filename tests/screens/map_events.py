@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from llamagym_tui.agent import Agent
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
-from llamagym_tui.protocol.events import AnyEvent, PolicyMapLaidOut, PolicyMapped
+from llamagym_tui.protocol.events import AnyEvent, PolicyMapLaidOut, PolicyMapped, RunStarted
 from llamagym_tui.trainer.probes.policy_map import lay_out
 from tests import fakes
+from tests.fakes import STATS, UpdateFinished
 
 
 def layout_of(agent: Agent) -> PolicyMapLaidOut:
@@ -27,16 +30,27 @@ def hitting(threshold: float, *, update: int, prompt_version: int = 1) -> Policy
     return PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)
 
 
+def updated(threshold: float, update: int) -> list[AnyEvent]:
+    """An update, and its map."""
+    return [UpdateFinished(update=update, episodes=0, stats=STATS), hitting(threshold, update=update)]
+
+
+def opening_events(updates: int) -> list[AnyEvent]:
+    """A trainer that goes on after some updates."""
+    events = fakes.opening_events()
+    return [replace(each, updates=updates, episodes=0) if isinstance(each, RunStarted) else each for each in events]
+
+
 def blackjack(threshold: float = 14.5, update: int = 12) -> Iterator[AnyEvent]:
     """A run of Blackjack with its map."""
-    yield from fakes.opening_events()
+    yield from opening_events(update)
     yield layout_of(BlackjackAgent())
     yield hitting(threshold, update=update)
 
 
 def lake() -> Iterator[AnyEvent]:
     """A run on the lake whose policy goes down wherever it is, and to the right in the last row."""
-    yield from fakes.opening_events()
+    yield from opening_events(4)
     yield layout_of(FrozenLakeAgent())
     fields = [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
     shares = [[0.04, 0.2, 0.7, 0.06] if field > 11 else [0.05, 0.81, 0.08, 0.06] for field in fields]

@@ -13,7 +13,7 @@ from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.screens.playground.figures import FirstSight
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.map_events import blackjack, lake
+from tests.screens.map_events import blackjack, hitting, lake
 from tests.screens.steps import sees, shown, until, widget_text
 
 WORDS = "loses 6 chips in 100 hands (random 40, best 5)"
@@ -24,9 +24,9 @@ def newcomer() -> None:
     user_files.keep_preferences(Path("config"), all_figures=False)
 
 
-def described(run: Iterator[AnyEvent], words: str = WORDS) -> list[AnyEvent]:
+def described(run: Iterator[AnyEvent], words: str = WORDS, *, update: int = 12) -> list[AnyEvent]:
     counted = [replace(event, words=words) for event in fakes.learning(8) if isinstance(event, fakes.EpisodesCounted)]
-    return [*run, *counted, fakes.UpdateFinished(update=2, episodes=1024, stats=fakes.STATS)]
+    return [*run, *counted, fakes.UpdateFinished(update=update, episodes=1024, stats=fakes.STATS)]
 
 
 @SIZES
@@ -39,9 +39,24 @@ async def test_one_line_says_in_the_agents_words_how_it_plays(make_app: MakeApp,
         assert told == f"{WORDS}; plays like the book in 244 of 280 hands"
 
 
+@SIZES
+async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(make_app: MakeApp, size: tuple[int, int]):
+    newcomer()
+    client = fakes.FakeClient(described(blackjack(16.5), update=15))
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "loses 6 chips")
+        [line] = [each for each in pilot.app.screen.query(FirstSight) if each.size.height]
+        told = " ".join(widget_text(line).split())
+        assert told == f"{WORDS}; plays like the book in 244 of 280 hands (update 12)"
+        client.emit(hitting(16.5, update=15))
+        await until(pilot, lambda: "(update 12)" not in widget_text(line), "the present map")
+
+
 async def test_who_plays_best_is_named_where_the_agent_does_not(make_app: MakeApp):
     newcomer()
-    async with make_app(fakes.FakeClient(described(lake(), "reaches the goal"))).run_test(size=(80, 24)) as pilot:
+    async with make_app(fakes.FakeClient(described(lake(), "reaches the goal", update=4))).run_test(
+        size=(80, 24)
+    ) as pilot:
         await sees(pilot, "reaches the goal; plays optimally in 8 of 11 states")
 
 

@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.map_events import blackjack, hitting, lake
+from tests.screens.map_events import blackjack, lake, updated
 from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import sees
 
@@ -22,7 +22,7 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("g")
         await sees(pilot, "agrees on 224")
         await sees(pilot, "live")
-        client.emit(hitting(16.5, update=13))
+        client.emit(*updated(16.5, 13))
         await sees(pilot, "agrees on 244")
         await pilot.press(*["down"] * 5, *["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")

@@ -19,7 +19,7 @@ from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
-from tests.screens.map_events import blackjack, hitting, lake, layout_of
+from tests.screens.map_events import blackjack, hitting, lake, layout_of, updated
 from tests.screens.steps import rolling_out, sees, shown, until
 
 NARROW, WIDE = (80, 24), (120, 34)
@@ -40,7 +40,7 @@ async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(mak
         await pilot.press("g")
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
-        await sees(pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100             v1 · live")
+        await sees(pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100      update 12 · live")
 
 
 async def test_the_map_follows_the_training(make_app: MakeApp):
@@ -70,10 +70,42 @@ async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_ne
         await pilot.press("left_square_bracket", "left_square_bracket")
         await sees(pilot, "agrees on 110 of 280")
         await sees(pilot, "update 4 · prompt v1 · map 1 of 3")
-        client.emit(hitting(3.0, update=14))
+        client.emit(*updated(3.0, 14))
         await sees(pilot, "update 8 · prompt v1 · map 2 of 4")  # as many maps before the newest as it was
         await pilot.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
         await sees(pilot, "update 14 · prompt v1 · live")
+
+
+@pytest.mark.parametrize(
+    ("size", "ends"),
+    [
+        ((60, 16), ("update 12 (now 13)", "update 13 · prompt v1 · live")),
+        (NARROW, ("soft 67/100    update 12 (now 13)", "update 13 · live")),
+        ((160, 45), ("(now 13, its map is coming)", "” · live")),
+    ],
+)
+async def test_an_older_map_names_its_update_and_is_not_called_live(make_app: MakeApp, size, ends):
+    client = fakes.FakeClient(blackjack())
+    newer, its_map = updated(16.5, 13)
+    client.emit(newer)
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "update 12")
+        await sees(pilot, ends[0])
+        assert "live" not in shown(pilot)
+        client.emit(its_map)
+        await sees(pilot, "update 13")
+        await sees(pilot, ends[1])
+
+
+async def test_the_smallest_map_explains_its_digits_next_to_the_state(make_app: MakeApp):
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.    3 P(hit) 30–39%, × differs")
+        await pilot.resize_terminal(*WIDE)
+        await sees(pilot, "each state as a first turn")
+        assert "30–39%" not in shown(pilot)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
