@@ -50,7 +50,7 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
         if meaning and (enabled or dim_too) and wanted(node, binding):
-            key, same = screen.app.get_key_display(binding), rows.get((node, binding.action))
+            key, same = screen.app.get_key_display(Binding(binding.key, "", "")), rows.get((node, binding.action))
             rows[node, binding.action] = Row(f"{same.name} {key}" if same else key, meaning, binding.id or "")
     return list(rows.values())
 

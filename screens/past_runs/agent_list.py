@@ -73,7 +73,7 @@ class ModelList(OptionList):
     @on(OptionList.OptionHighlighted)
     def show_licence(self, event: OptionList.OptionHighlighted) -> None:
         """Name and licence in full, for which a line has no room."""
-        entry = self._listed[event.option_index]
+        entry = next(entry for entry in ENTRIES if entry.name == event.option_id)
         gated = ", gated" if entry.gated else ""
         self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
 

@@ -102,7 +102,7 @@ COLUMNS: tuple[Column[RunRow], ...] = (
     Column(
         "when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", lambda row: row.info.started_at, True, style=ASIDE
     ),
-    Column("agent", 13, lambda row: row.info.name or row.agent, lambda row: (row.info.name or row.agent).lower()),
+    Column("agent", 18, lambda row: ": ".join(filter(None, (row.agent, row.info.name))), lambda row: row.agent.lower()),
     Column(
         "model",
         22,

@@ -8,6 +8,8 @@ import pytest
 from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.model_registry import ENTRIES
+from llamagym_tui.screens.help.help import HelpRows
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.user_files import runs_dir
@@ -58,8 +60,24 @@ async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
         await sees(pilot, "To move a key")
         told = shown(pilot)
         assert all(text in told for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's"))
+        assert "Demonstrations of the chosen agent" in told
+        meanings = [row.meaning for help in app.screen.query(HelpRows) for row in help.rows if row.meaning]
+        assert len({*meanings}) == len(meanings)
         assert "KL" not in told
         assert "nats" not in told
+
+
+async def test_a_filter_may_shorten_the_models_before_the_cursor_on_them_is_heard_of():
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await sees(pilot, "Blackjack")
+        models = app.screen.query_one(ModelList)
+        models.highlighted = models.option_count - 1
+        last = models.highlighted_option
+        assert last is not None
+        models.filter(str(ENTRIES[0].name))  # the message about the last one is still queued
+        await pilot.pause()
+        assert models.option_count < len(ENTRIES)
 
 
 async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again():

@@ -107,7 +107,9 @@ async def test_a_run_gets_a_name_and_a_note_which_stay():
         await pilot.press("n", *"KL off: held till 800", "enter")
         await until(pilot, lambda: runs.chosen is not None and runs.chosen.info.name == "KL off")
         await sees(pilot, "KL off: held till 800 · blackjack · bundled · seed 1")
-        assert [line.split()[3:5] for line in shown(pilot).splitlines() if "1,024" in line][:1] == [["KL", "off"]]
+        assert [line.split()[3:6] for line in shown(pilot).splitlines() if "1,024" in line][:1] == [
+            ["blackjack:", "KL", "off"]
+        ]
         await pilot.press("n", *["backspace"] * 22, "enter")
         await until(pilot, lambda: runs.chosen is not None and runs.chosen.info.about == "")
     assert (runs_dir() / "late" / "about.txt").read_bytes() == b""
