@@ -24,6 +24,7 @@ PREFERENCES_FILE = "preferences.json"
 BROWSER = "LLAMAGYM_TUI_BROWSER"
 """``watch``, ``play``, or ``play SPEC`` with the agent that the server was started with; of a session's processes."""
 REFUSED = "Not available in a browser session."
+ONLY_WATCHES = "Not available to who only watches a run."
 REFUSED_ACTIONS = {
     "play": {"external", "ask('load')", "ask('save')", "save_screen"},
     "watch": {"save_screen", "human_table", "demonstrations", "runs"},

@@ -64,12 +64,13 @@ class Leaving(App[None]):
     async def action_quit(self) -> None:
         """Leave: after a question while something would be interrupted or lost, the second time at once."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
+        from llamagym_tui.screens.widgets.key_bar import key_of
 
         reasons = self._unsaved_reasons()
         if self.run_state is not None and self.run_state.training:
             training = (
-                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
-                f"--resume --run-dir {self.run_state.run_dir}"
+                f"The model is being trained. Leaving writes a checkpoint; {key_of(self, 'runs.resume', 'r')} in the "
+                f"list of runs goes on from it, or --resume --run-dir {self.run_state.run_dir}"
             )
             reasons = [training, *reasons]
         if self._is_leaving:

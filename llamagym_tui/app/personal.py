@@ -83,7 +83,8 @@ class PersonalApp(App[None]):
         """Do what a key or the palette requests, unless a browser session may not."""
         _, name, parameters = parse(action) if isinstance(action, str) else action
         if user_files.refuses(name, parameters):
-            self.notify(user_files.REFUSED, severity="warning")
+            is_watching = user_files.browser_session() == "watch"
+            self.notify(user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning")
             return True
         return await super().run_action(action, *where, **more)
 

@@ -14,7 +14,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
@@ -99,7 +99,8 @@ class EvaluationDialog(ModalScreen[None]):
         if state.pending.evaluation_cancelled:
             return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
-            return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
+            cancel = key_of(self.app, "evaluation.cancel", "e")
+            return Content.styled(f"playing: {one_line(state.detail)} · {cancel} cancels", "bold $primary")
         if state.pending.evaluation is not None:
             return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
@@ -156,6 +157,7 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
     return Content.assemble(
         (with_unit(interval(evaluated_return(found)), one_line(state.return_unit)), "bold"),
         (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
+        (" · its part of a match against you" if found.seed is not None else "", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),
     )

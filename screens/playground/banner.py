@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from textual.content import Content
@@ -28,7 +29,8 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     if state.recorded:
         return _recorded(state)
     if state.failure:
-        kept = f"Your demonstrations are safe in {demos_path()}; {key('table', 'h')} still opens the table."
+        kept = f"Your demonstrations are safe in {path}; " if Path(path := demos_path()).exists() else ""
+        kept += f"{key('table', 'h')} still opens the table."
         again = f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one."
         return [Sentence(text, "-error") for text in (state.failure, kept, again)]
     if state.finished is not None:

@@ -168,7 +168,8 @@ class Plot(Vertical):
         with self.app.batch_update():
             plot.clear()
             rows = max(2, self.size.height - FRAME)
-            low, high = _set_scale(plot, left, right, [*(y for _, y in points), *drawing.fitted], min(5, rows // 2))
+            ys, cells = [*(y for _, y in points), *drawing.fitted], self.size.width - MARGIN_LEFT - 2
+            low, high = _set_scale(plot, left, right, ys, min(5, rows // 2), cells)
             self._draw_band(plot, drawing, low, high, colors["secondary"])
             dashes = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DASH)
             across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
@@ -224,17 +225,19 @@ def _kind_of_plot(library: Any) -> type[PlotWidget]:
 
 
 def _set_scale(
-    plot: PlotWidget, left: float, right: float, values: Sequence[float], labels: int
+    plot: PlotWidget, left: float, right: float, values: Sequence[float], labels: int, cells: int
 ) -> tuple[float, float]:
-    """Set limits and labels of the axes, about so many labels up; the limits of y."""
+    """Set limits and labels of the axes, about so many labels up, and what `cells` have room for; the limits of y."""
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
     low, high = min(values) - pad, max(values) + pad
     right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
     plot.set_ylimits(low, high)
     plot.set_yticks(nice_ticks(low, high, labels))
     plot.set_xlimits(left, right)
-    # A label near the end would be cut at the border.
-    plot.set_xticks(nice_ticks(left, right - 0.06 * (right - left), 4))
+    # A label near the end would be cut at the border; neighbours have to stay apart.
+    every, unit = (nice_ticks(left, right - 0.06 * (right - left), about) for about in (4, 3, 2, 1)), right - left
+    apart = (t for t in every if len(t) < 2 or (t[1] - t[0]) * cells / unit > max(map(len, tick_labels(t))) + 0.5)
+    plot.set_xticks(next(apart, []))
     return low, high
 
 

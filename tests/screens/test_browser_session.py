@@ -65,7 +65,7 @@ async def test_who_watches_is_refused_with_a_sentence(watching: Path, key: str):
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "REPLAY")
         await pilot.press(key)
-        assert notices(app) == [user_files.REFUSED]
+        assert notices(app) == ["Not available to who only watches a run."]
         assert isinstance(app.screen, ReplayScreen)
 
 

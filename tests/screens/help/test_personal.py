@@ -15,6 +15,7 @@ from llamagym_tui import user_files
 from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
+from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
@@ -24,6 +25,7 @@ from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.screens.conftest import MakeApp
+from tests.screens.map_events import blackjack
 from tests.screens.steps import PATIENCE_S, notices, rolling_out, sees, shown, strips, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
@@ -76,6 +78,22 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         await pilot.press("enter")
         await until(pilot, lambda: notices(app), "a notice")
         assert notices(app) == ["Episodes are kept by hand, with f7."]
+
+
+async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\n"map.optimal" = "f7"\n"evaluation.cancel" = "f8"\n"runs.resume" = "f9"\n')
+    client = fakes.FakeClient(blackjack())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("g", "f7")
+        await sees(pilot, "the optimal strategy; f7 shows the policy again")
+        await pilot.press("escape")
+        await sees(pilot, "space Pause")
+        await pilot.press("q")
+        await sees(pilot, "f9")
+        await pilot.press("n", "e")
+        client.emit(PhaseChanged(phase="evaluating", detail="1 of 2 episodes"))
+        await sees(pilot, "playing: 1 of 2 episodes · f8 cancels")
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])

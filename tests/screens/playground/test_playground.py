@@ -24,7 +24,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
-from llamagym_tui.screens.playground.banner import Banner
+from llamagym_tui.screens.playground.banner import Banner, sentences
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -268,6 +268,17 @@ async def test_q_leaves_at_once_while_nothing_is_trained(make_app: MakeApp):
         await until(pilot, lambda: client.stopped)
 
 
+@pytest.mark.parametrize("played", [True, False])
+def test_demonstrations_are_called_safe_only_where_there_are_some(tmp_path: Path, played: bool):
+    demos = tmp_path / "blackjack.jsonl"
+    if played:
+        demos.write_text("{}\n")
+    state = trainer_lost(initial_state(fakes.config(tmp_path)), DEATH)
+    told = [each.text for each in sentences(state, lambda: str(demos), lambda id, usual: usual)]
+    assert (f"Your demonstrations are safe in {demos}; h still opens the table." in told) == played
+    assert ("h still opens the table." in told) != played
+
+
 @pytest.mark.parametrize("end", ["death", "failure"])
 async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_app: MakeApp, tmp_path: Path, end: str):
     client = fakes.FakeClient(fakes.demo_run())
@@ -282,7 +293,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         await until(pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split()))
         flat = " ".join(shown(pilot).split())
         assert "/runs/demo/trainer.log" in flat
-        assert "Your demonstrations are safe in" in flat
+        assert "h still opens the table" in flat
         assert "Your total" in flat, "the conversation stays readable"
         await pilot.press("space", "t")
         assert client.sent == []
