@@ -8,13 +8,11 @@ from pathlib import Path
 from huggingface_hub import create_repo, upload_folder
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-from transformers.utils.logging import disable_progress_bar
 
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import has_checkpoint, last_settings
-from llamagym_tui.trainer.descriptors import quiet_libraries
 from llamagym_tui.user_files import make_folder
 
 CONVERTER = "convert_hf_to_gguf.py"  # llama.cpp's
@@ -44,8 +42,6 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         out.rmdir()  # until there is a model to write: loading takes its time, and may fail
     except OSError as error:
         raise _unwritable(out, error) from error
-    quiet_libraries()
-    disable_progress_bar()
     loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
     model = loaded.model.pretrained_model
     model = model.merge_and_unload() if loaded.model.is_adapted and merge else model

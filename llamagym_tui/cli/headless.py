@@ -49,6 +49,7 @@ class Report(Protocol):
 def train(config: RunConfig, **options: Any) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does by its options; or follow torchrun's first one."""
     if is_launched() and os.environ["RANK"] != "0":
+        quiet_libraries()
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))

@@ -143,8 +143,9 @@ class Sweep:
                 if missing := self.spec.trials - len(self._done()):
                     runs = counted(len(self.spec.seeds), "run")
                     echo(f"{counted(missing, 'trial')} to make, each of {runs}.", to=sys.stderr)
-                    how: Any = {"n_jobs": jobs, "catch": (UsageError,), "callbacks": [self._report]}
-                    self.study.optimize(self._score, n_trials=missing, **how)
+                    self.study.optimize(
+                        self._score, n_trials=missing, n_jobs=jobs, catch=(UsageError,), callbacks=[self._report]
+                    )
         except KeyboardInterrupt:
             echo("Interrupted; the same command goes on with what is missing.", to=sys.stderr)
             raise

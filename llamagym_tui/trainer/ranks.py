@@ -24,7 +24,6 @@ from llamagym_tui.errors import RankLost
 from llamagym_tui.protocol.events import Event, WarningRaised
 from llamagym_tui.setup.run_config import is_launched, ranks_of
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.descriptors import quiet_libraries
 
 GRACE_S = 10.0
 """Seconds for another rank to end by itself."""
@@ -87,7 +86,6 @@ def _first_to_end(children: Any, seconds: float) -> str:
 
 def follow(index: int, size: int, port: int | None = None) -> None:
     """Be the rank after `index` to the run's end, by a port of this machine or, without one, by torchrun."""
-    quiet_libraries()
     _see_one_gpu(int(os.environ.get("LOCAL_RANK", index + 1)))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):

@@ -195,8 +195,9 @@ def legend(layout: PolicyMapLaidOut) -> Content:
 def short_legend(layout: PolicyMapLaidOut, width: int) -> str:
     """What stands in cells of some width, where there is no row for more."""
     named = "" if layout.action is None else f"P({one_line(layout.action_names[layout.action])}) "
-    digits = f"3 {named}30–39%, " if width <= (3 if named else 5) else f"{named}in %, " * bool(named)
-    return f"{digits}{DIFFERS} differs"
+    if width <= (3 if named else 5):
+        return f"3 {named}30–39%, {DIFFERS} differs"
+    return f"{named}in %, {DIFFERS} differs" if named else f"{DIFFERS} differs"
 
 
 def why_no_map(state: RunState) -> str:
