@@ -52,7 +52,6 @@ def report() -> int:
 
 def _trial() -> dict[str, str]:
     """Device, memory and threads, as a run with the bundled model finds them."""
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # read by transformers, too
     try:
         from llamagym_tui.config import RunConfig
         from llamagym_tui.trainer.builders import Builders

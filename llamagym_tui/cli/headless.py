@@ -28,7 +28,7 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
-from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
+from llamagym_tui.trainer.descriptors import diverted
 
 OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
 """Settings of a run in which an evaluation follows it if it plays the same agent."""
@@ -49,7 +49,6 @@ class Report(Protocol):
 def train(config: RunConfig, **options: Any) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does by its options; or follow torchrun's first one."""
     if is_launched() and os.environ["RANK"] != "0":
-        quiet_libraries()
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))
@@ -75,7 +74,6 @@ def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: boo
 @contextmanager
 def quiet_progress(debug: bool, printed: BinaryIO | None = None, **limits: Any) -> Iterator[Progress]:
     """Progress on stderr, while what libraries print goes into a log, or nowhere; to stderr too, if `debug`."""
-    quiet_libraries()
     with (
         printed or tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,

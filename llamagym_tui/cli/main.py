@@ -357,9 +357,6 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
-    from llamagym_tui.trainer.descriptors import quiet_libraries
-
-    quiet_libraries()  # before they are imported
     from llamagym_tui.cli.export import export
 
     echo(export(run_store.find_run(run), out, merge=merge, gguf=gguf, hub_name=push_to_hub))

@@ -12,11 +12,21 @@ from importlib.util import find_spec
 SPINS = "3000"
 """How often a thread of torch looks for the others before it sleeps, in GNU's OpenMP; by default 300,000 times. On a
 busy machine such a thread spends its time on looking, and the run makes a step in the time of hundreds."""
+QUIET_LIBRARIES = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+"""Read when they are imported, here or by a child: they draw no bars, warn of no forks, and do not phone home."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, by a child too
+    for name, value in QUIET_LIBRARIES.items():
+        os.environ.setdefault(name, value)
     words = list(sys.argv[1:] if args is None else args)
     is_built_in = len(words) == 1 and words[0].isidentifier() and find_spec(f"llamagym_tui.agents.{words[0]}")
     if is_built_in and words[0] != "generic" and sys.stdin.isatty() and sys.stdout.isatty():

@@ -21,7 +21,7 @@ from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
 from llamagym_tui.protocol.wire import decode_command, read_frame
-from llamagym_tui.trainer.descriptors import quiet_libraries, take_over_wire
+from llamagym_tui.trainer.descriptors import take_over_wire
 from llamagym_tui.trainer.event_pipe import EventPipe
 
 GRACE_S = 20.0
@@ -35,7 +35,6 @@ def main(arguments: list[str]) -> int:
         print("Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.", file=sys.stderr)
         return 2
     wire = take_over_wire(Path(arguments[0]))
-    quiet_libraries()
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()

@@ -79,15 +79,6 @@ def diverted(log: BinaryIO, *, stderr: bool) -> Iterator[TextIO]:
         terminal.close()
 
 
-def quiet_libraries() -> None:
-    """Keep libraries that are imported from now on from drawing bars, warning of forks, and phoning home."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-
-
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -72,3 +72,18 @@ def test_threads_of_torch_soon_sleep_unless_it_is_set_how_they_wait(
         monkeypatch.setenv("OMP_WAIT_POLICY", policy)
     ended_with(["--version"])
     assert os.environ.get("GOMP_SPINCOUNT") == spins
+
+
+def test_libraries_are_quiet_before_a_command_imports_them_unless_it_is_set_how_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for name in start.QUIET_LIBRARIES:
+        monkeypatch.setenv(name, "")  # so that it is as before at the end
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(
+        main, "app", lambda *_, **__: seen.append({name: os.environ[name] for name in start.QUIET_LIBRARIES})
+    )
+    start.main(["agents"])
+    assert seen == [start.QUIET_LIBRARIES | {"TRANSFORMERS_VERBOSITY": "info"}]
