@@ -39,9 +39,9 @@ NonNegative = Annotated[float, Meta(ge=0, le=LARGEST)]
 Positive = Annotated[float, Meta(gt=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 LARGEST_SEED = 2**62
+"""Generators take no larger ones, and an evaluation's seed is the run's and some more."""
 Count = Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
 MAX_FAILURES = 32
-"""Generators take no larger ones, and an evaluation's seed is the run's and some more."""
 History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]

@@ -315,7 +315,9 @@ def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: 
     wanted = {signal.SIGINT, signal.SIGTERM}
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         wanted.add(signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in wanted}
+    before = {number: signal.getsignal(number) for number in wanted}
+    for number in wanted:
+        signal.signal(number, stop)
     try:
         yield
     finally:

@@ -131,8 +131,6 @@ def home(
 @takes(OPTIONS.keys() - {"final_episodes", "sft_warm_start", "sft_data", "trust_agent"})
 def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    from llamagym_tui.cli.track import following
-
     if tracker := options.pop("track"):
         require_library(tracker, tracker)
     config = _config(agent, **options)
@@ -140,6 +138,10 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     from llamagym_tui.app.app import open_playground
 
     config = run_config.with_run_dir(config)
+    if tracker is None:
+        raise typer.Exit(open_playground(config))
+    from llamagym_tui.cli.track import following
+
     raise typer.Exit(open_playground(config, beside=partial(following, Path(config.run_dir), tracker)))
 
 

@@ -36,8 +36,8 @@ class Progress:
         self._began_at: float | None = None
         self._updates = 0
         self._returns: deque[float] = deque(maxlen=RECENT)
-        self._text = ""
-        """The latest figures of play."""
+        self._text = self._shown = ""
+        """The latest figures of play, and what was shown last."""
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -48,7 +48,7 @@ class Progress:
         with suppress(OSError):  # the terminal may be gone
             if self._bar:
                 self._bar.stop()
-            elif error is None and self._text:
+            elif error is None and self._text != self._shown:
                 self.show(self._text)
 
     def notify(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Progress:
             self.show(text)
 
     def show(self, text: str) -> None:
-        self._shown_at = self._clock()
+        self._shown_at, self._shown = self._clock(), text
         if self._bar:
             self._bar.update(self._bar.task_ids[0], description=one_line(text))
         else:

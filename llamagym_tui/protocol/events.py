@@ -15,7 +15,7 @@ PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
 
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
-"""The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
+"""The lifecycle of a session; `llamagym_tui.trainer.phases` owns the transition table."""
 End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""

@@ -324,17 +324,18 @@ def counted(episodes: int) -> EpisodesCounted:
     )  # fmt: skip
 
 
-def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
+@pytest.mark.parametrize(("seconds", "episodes"), [(30, (500, 1000, 1500)), (33, (500, 1000, 1500, 1650))])
+def test_without_a_terminal_progress_is_a_line_every_ten_seconds_and_the_last_figures_once(
+    seconds: int, episodes: tuple[int, ...]
+) -> None:
     stream, clock = io.StringIO(), Clock()
     with Progress(stream, episodes=1000, clock=clock) as progress:
         progress.take(PhaseChanged(phase="loading", detail="loading the model"))
-        for second in range(1, 31):
+        for second in range(1, seconds + 1):
             clock.now += 1
             progress.take(counted(second * 50))
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == "loading the model"
-    assert lines[1] == "500 episodes, mean return 0.500, 0 updates, 50/s"
-    assert len(lines) == 1 + 3 + 1
+    figures = [f"{count:,} episodes, mean return 0.500, 0 updates, 50/s" for count in episodes]
+    assert stream.getvalue().splitlines() == ["loading the model", *figures]
 
 
 def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
