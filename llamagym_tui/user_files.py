@@ -37,9 +37,9 @@ def browser_session() -> str:
 
 
 def refuses(action: str, parameters: tuple[object, ...]) -> bool:
-    """Whether an action of a key may not be done here."""
-    arguments = f"({', '.join(map(repr, parameters))})" if parameters else ""
-    return f"{action}{arguments}" in REFUSED_ACTIONS.get(browser_session(), ())
+    """Whether an action of a key may not be done here, with these parameters or with any."""
+    named = f"{action}({', '.join(map(repr, parameters))})"
+    return not {action, named}.isdisjoint(REFUSED_ACTIONS.get(browser_session(), ()))
 
 
 def may_open(spec: str) -> bool:

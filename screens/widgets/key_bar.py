@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from textual.actions import parse
 from textual.app import App
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.content import Content
@@ -18,7 +19,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.user_files import file_text
+from llamagym_tui.user_files import file_text, refuses
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
@@ -55,7 +56,7 @@ class KeyBar(Widget):
         shown: dict[str, Key] = {}
         active = list(self.screen.active_bindings.values())
         for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
-            if binding.show and binding.action not in shown:
+            if binding.show and binding.action not in shown and not refuses(*parse(binding.action)[1:]):
                 name, description = self.app.get_key_display(binding), binding.description
                 shown[binding.action] = Key(binding.key, name, description, tooltip or description, enabled)
         return list(shown.values())

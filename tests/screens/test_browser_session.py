@@ -13,6 +13,7 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.run_store import EVENTS_FILE, LOCK_FILE
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.setup import catalog, trust
 from llamagym_tui.state.replay import Player
 from tests import fakes
@@ -56,14 +57,18 @@ async def test_no_key_of_the_prompt_editor_starts_a_program_or_opens_a_file(
         await pilot.press("escape")
         await pilot.press("y")
         assert notices(app) == [user_files.REFUSED] * 4
+        await app.run_action("app.save_screen(True)")  # the film of the policy map
+        await pilot.pause()
+        assert notices(app) == [user_files.REFUSED] * 5
     assert not [*tmp_path.glob("*.svg"), *tmp_path.glob("edited")]
 
 
 @pytest.mark.parametrize("key", ["h", "d", "o", "y"])
-async def test_who_watches_is_refused_with_a_sentence(watching: Path, key: str):
+async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(watching: Path, key: str):
     app = replay_of(watching)
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "REPLAY")
+        assert key not in {shown.key for shown in app.screen.query_one(KeyBar).keys}
         await pilot.press(key)
         assert notices(app) == ["Not available to who only watches a run."]
         assert isinstance(app.screen, ReplayScreen)
