@@ -226,14 +226,14 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if begins and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    same = (event.mode, event.prompt_version) == (state.mode, state.prompt_version)
     return replace(
         state,
         agent=event.agent,
         model=event.model,
         run_dir=state.run_dir if state.recorded else event.run_dir,  # a recorded one may have been moved
         run=event,
-        recent=state.recent if same else (),
+        recent=(),  # as the trainer counts them, for they are put in words there
+        described="",
         play=state.play.switched_to_inference() if event.mode == "inference" else state.play,
         map_watched=False,
         mode=event.mode,

@@ -70,6 +70,7 @@ class Run:
         self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
+        self._episode_counter.begin_again(parts.rollout.mode, parts.rollout.prompt_version)
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
         self._monitor = CollapseMonitor()
         self._warned_at = dict(start.warned_at)
@@ -121,6 +122,11 @@ class Run:
         """Emit the episodes that ended since the last report."""
         for event in self._episode_counter.take_events(self.rollout.env_steps, self.rollout.failures.dropped):
             self._emit(event)
+
+    def _emit_mark(self, event: events.Event) -> None:
+        """Emit an event from which on the recent returns, and their words, begin again."""
+        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
+        self._emit(event)
 
     def update(self, should_stop: Callable[[], bool]) -> Verdict:
         """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
@@ -188,14 +194,14 @@ class Run:
         if mode == "train" and self.rollout.mode != "train":
             self._begin_batch()  # playing in between was not for the batch
         self.rollout.mode = mode
-        self._emit(events.ModeChanged(mode=mode))
+        self._emit_mark(events.ModeChanged(mode=mode))
 
     def set_prompt(self, prompt: str) -> None:
         """Use another system prompt from the next reset on."""
         version = self.rollout.prompt_version + 1
         self.rollout.set_system_prompt(prompt, version)
         self._monitor = CollapseMonitor()
-        self._emit(events.PromptChanged(prompt_version=version, system_prompt=prompt))
+        self._emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
 
     def change(self, requested: Mapping[str, Value]) -> None:
         """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
@@ -211,12 +217,12 @@ class Run:
             self._emitter.warn(f"Nothing was changed: {error}", refused="settings")
             return
         self._apply(config)
-        self._emit(events.SettingsChanged(changes=changes))
+        self._emit_mark(events.SettingsChanged(changes=changes))
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
         if restored := changes_since(self.given, self.config):
-            self._emit(events.SettingsChanged(changes={name: change.after for name, change in restored.items()}))
+            self._emit_mark(events.SettingsChanged(changes={name: change.after for name, change in restored.items()}))
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
@@ -252,7 +258,7 @@ class Run:
         self._begin_batch()
         self._monitor.rolled_back()
         self._warned_at.clear()
-        self._emit(events.RolledBack(update=self.ppo.updates, reason=reason))
+        self._emit_mark(events.RolledBack(update=self.ppo.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
@@ -275,7 +281,7 @@ class Run:
             progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
             should_stop=should_stop,
         )
-        self._emit(events.WarmStartFinished(method=data.method, **asdict(stats)))
+        self._emit_mark(events.WarmStartFinished(method=data.method, **asdict(stats)))
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()

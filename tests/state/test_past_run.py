@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import reduce as fold
 from pathlib import Path
 
@@ -128,12 +129,11 @@ def test_a_resumed_run_counts_on(tmp_path: Path):
     assert (state.returns.episodes, state.updates) == (12, 3)
 
 
-def test_the_recent_mean_goes_on_in_the_same_mode_and_under_the_same_prompt_only(tmp_path: Path):
-    state = recalled(tmp_path, *first_session()[:8])
-    assert reduce(state, taken_up(10, 1)).recent == (1.0, -1.0) * 3
-    assert reduce(state, taken_up(9, 1)).recent == (1.0, -1.0, 1.0, -1.0, 1.0), "one episode is lost"
-    assert reduce(state, taken_up(10, 1, prompt_version=3)).recent == ()
-    assert reduce(state, taken_up(10, 1, mode="inference")).recent == ()
+def test_the_recent_mean_and_its_words_begin_again_with_a_resumed_run(tmp_path: Path):
+    state = dataclasses.replace(recalled(tmp_path, *first_session()[:8]), described="wins half")
+    assert state.recent == (1.0, -1.0) * 3
+    on = reduce(state, taken_up(10, 1))
+    assert (on.recent, on.described) == ((), "")
 
 
 def test_returns_of_inference_are_no_recent_ones_of_training(tmp_path: Path):

@@ -292,8 +292,7 @@ UNSAVED = {
     "_reported_at", "_began_at", "_drawing", "action_probes", "policy_map", "wheel", "elapsed_s", "_since",
     # What the last updates used, for the inspector; whole words of the tokenizer, which are equal for equal texts; the
     # line of the last returns.
-    "used", "moved", "inspector", "untrained", "chat", "_verdict", "last_reply", "_described", "_described_of",
-    "_words",
+    "used", "moved", "inspector", "untrained", "chat", "_verdict", "last_reply", "_described", "_words",
     # What each session judges, and reports, once.
     "_read", "_unread", "_example", "_cuts", "_warned_of_unread", "_warned_of_left_out", "_known_fault",
     # Empty after a checkpoint: caches, gradients.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, PPOConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import event_log
@@ -26,6 +28,7 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    EpisodesCounted,
     ObservationsDistinguished,
     PhaseChanged,
     RolledBack,
@@ -35,8 +38,11 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
+from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, PPO, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
@@ -102,6 +108,32 @@ def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
 
 
 # Settings
+
+
+def test_the_returns_in_words_are_those_of_the_recent_mean_whatever_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, numbers = fake_parts.Ended, itertools.count()
+    monkeypatch.setattr(fake_parts, "Ended", lambda won, *of, **more: made(float(next(numbers) // 8), *of, **more))
+    monkeypatch.setattr(fake_parts.CoinAgent, "describe_return", lambda self, mean: f"{mean}")
+    state, described = initial_state(RunConfig(agent="coin", run_dir=str(tmp_path))), []
+    for resume in (False, True):
+        stage = Stage(tmp_path, episodes=100 * (1 + resume), resume=resume)
+        stage.script = {
+            10: [ChangeSettings(changes={"ppo.clip_range": 0.1})],
+            15: [SetMode(mode="inference"), SetMode(mode="train")],
+            20: [SetSystemPrompt(system_prompt="Tails.")],
+            30: [RollBack()],
+            35: [SetMode(mode="inference")],
+            40: [SetMode(mode="train")],
+        }
+        stage.session.run()
+        for event in stage.events:
+            state = reduce(state, event)
+            if isinstance(event, EpisodesCounted):
+                described.append(state.described)
+                assert state.described == (f"{fmean(state.recent)}" if state.recent else "")
+    assert len(set(described)) > 20
 
 
 def test_a_change_is_put_into_effect_and_confirmed_after_a_checkpoint(tmp_path: Path) -> None:

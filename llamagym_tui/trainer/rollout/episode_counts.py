@@ -90,10 +90,15 @@ class EpisodeCounter:
         self._reported_at = float("-inf")
         self._waiting: dict[Kind, list[EndedEpisode]] = {}
         self._described: deque[float] = deque(maxlen=RECENT)
-        self._described_of: Kind | None = None
+        self._present: Kind = ("train", 0)
         """Of the returns that are described."""
         self._describe, self._words = describe, ""
         self._marks = deque([(stopwatch.elapsed_s, episodes)])
+
+    def begin_again(self, mode: Mode, prompt_version: int) -> None:
+        """Put in words the returns that are reported from now on, under a mode and a version of the prompt."""
+        self._present, self._words = (mode, prompt_version), ""
+        self._described.clear()
 
     def add(self, ended: Iterable[EndedEpisode]) -> None:
         for episode in ended:
@@ -134,10 +139,9 @@ class EpisodeCounter:
         )
 
     def _new_words(self, kind: Kind, returns: list[float]) -> str:
-        """The last returns under a mode and prompt in words; empty where they are those of before."""
-        if self._described_of != kind:
-            self._described_of, self._words = kind, ""
-            self._described.clear()
+        """The last returns under the present mode and prompt in words; empty where they are those of before."""
+        if kind != self._present:
+            return ""
         self._described += returns
         mean, before = mean_return(self._described), self._words
         self._words = self._describe(mean.mean) if mean else ""

@@ -12,7 +12,12 @@ def test_the_last_returns_under_a_prompt_are_put_in_words_when_those_are_others(
         counter.add(EndedEpisode(each, 1, 0, "train", prompt) for each in returns)
         return [event.words for event in counter.take_events(0)]
 
+    counter.begin_again("train", 1)
     assert words(1.0, 0.0) == ["earns 0.5"]
     assert words(0.5) == [""]
     assert words(*[0.0] * 999) == ["earns 0.0"]  # of the last 1,000
+    counter.begin_again("train", 2)
+    assert words(1.0, prompt=1) == [""]  # under the prompt of before
+    assert words(-1.0, prompt=2) == ["earns -1.0"]
+    counter.begin_again("train", 2)  # other settings, a roll back
     assert words(-1.0, prompt=2) == ["earns -1.0"]
