@@ -154,4 +154,4 @@ class KitchenAgent(Agent):
             ]
             rows = [words.replace("chopped", "cut") for words in HANDS]
             panels.append(Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate"))
-        return PolicyMap(panels, signs="TOCPSX", best=self.first_actions)
+        return PolicyMap(panels, signs="TOCPSX", best=self.first_actions, noun="possible states at the plate")
