@@ -317,6 +317,18 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
     ]
 
 
+@pytest.mark.parametrize(
+    ("spec", "follows"), [("two.py:One", True), ("two.py:Two", False), ("two.py", False), ("moved/two.py:One", False)]
+)
+def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_trained_with(
+    tmp_path: Path, spec: str, follows: bool
+) -> None:
+    agent = f"{tmp_path / 'two.py'}:One"
+    run_store.RunStore.create(RunConfig(agent=agent, run_dir=str(tmp_path / "run"), max_turns=9)).close()
+    found = headless.evaluated_config(f"{tmp_path}/{spec}", str(tmp_path / "run"))
+    assert (found.max_turns == 9) is follows
+
+
 def counted(episodes: int) -> EpisodesCounted:
     return EpisodesCounted(
         returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0,
