@@ -26,6 +26,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
@@ -269,7 +270,7 @@ def evaluated_config(
             `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     """
     folder = Path(model).expanduser()
-    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
+    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR) or folder.name.startswith(UPDATE_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
     defaults = model_registry.with_defaults({**(own or {}), "agent": agent_spec, "run_dir": ""}, model)

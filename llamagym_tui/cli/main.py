@@ -216,7 +216,7 @@ def _evaluated(agent: str, *, model: str | None, device: str | None, **options: 
 @takes(MODEL_OPTIONS)
 def compare(
     agent: Agent,
-    b_model: Annotated[str | None, typer.Option(help="B's model or run folder. Not given: A's.")] = None,
+    b_model: Annotated[str | None, typer.Option(help="B's model, as --model. Not given: A's.")] = None,
     b_prompt_file: Annotated[Path | None, typer.Option(help="B's system prompt. Not given: A's.")] = None,
     b_temperature: Annotated[float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")] = None,
     half_width: Annotated[

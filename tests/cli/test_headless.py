@@ -283,7 +283,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
     assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 
-@pytest.mark.parametrize("named", ["", "model", "good"])
+@pytest.mark.parametrize("named", ["", "model", "good", "update-12"])
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
