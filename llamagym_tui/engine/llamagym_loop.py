@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from msgspec.structs import asdict
 
 from llamagym_tui.config import FIGURES_OF_A_RUN, GenerationConfig, PPOConfig, SFTSettings, from_dict
@@ -124,7 +125,7 @@ class LlamaGymLoop:
     ) -> None:
         generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
-        model = _with_value_head(model, tokenizer)
+        model = _with_value_head(model, tokenizer, seed)
         if device is not None and not getattr(model.causal_lm, "is_quantized", False):
             model.to(resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
@@ -296,7 +297,7 @@ def _of_step(info: Info) -> Info:
     return info.get("final_info", info)
 
 
-def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValueHead:
+def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:
     if tokenizer is None:
         raise ConfigError("An agent with a model needs its tokenizer: Agent(model, tokenizer, device).")
     if isinstance(model, AutoModelForCausalLMWithValueHead):
@@ -306,4 +307,6 @@ def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValu
             f"An agent takes a loaded causal LM, not {type(model).__name__}: "
             "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
         )
-    return AutoModelForCausalLMWithValueHead(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return AutoModelForCausalLMWithValueHead(model)

@@ -279,6 +279,30 @@ def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
     assert agent.terminate_episode()["mean_return"] == 1.0
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokenizer, is_loaded):
+    def learnt(seed: int) -> list[torch.Tensor]:
+        torch.rand(3)
+        before = torch.get_rng_state()
+        model = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False).model if is_loaded else lm
+        agent = BlackjackAgent(model, tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1}, seed=seed)
+        assert torch.equal(torch.get_rng_state(), before)
+        for hand in ((12, 5, 0), (20, 10, 0)):
+            agent.act(hand)
+            agent.assign_reward(1.0)
+            assert agent.terminate_episode()["turns"] == 1
+        return [weight.detach().clone() for weight in agent.model.parameters() if weight.requires_grad]
+
+    lm = tiny_llama(len(tokenizer))
+    start = {name: weight.clone() for name, weight in lm.state_dict().items()}
+    found = []
+    for seed in (1, 1, 2):
+        lm.load_state_dict(start)
+        found.append(learnt(seed))
+    assert all(map(torch.equal, found[0], found[1]))
+    assert not all(map(torch.equal, found[0], found[2]))
+
+
 def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
     agent = ChestAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000})
     env = ChestEnv()
