@@ -111,7 +111,7 @@ class Agent(AgentBase):
         the step returned, or a list: with a true ``invalid_action`` the reply counts as one that names no action.
 
         Raises:
-            ConfigError: there is no action that it could belong to.
+            ConfigError: there is no action that it could belong to, or it is no number.
         """
         self._with_model().assign_reward(reward, info)
 

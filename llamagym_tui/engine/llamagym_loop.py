@@ -177,9 +177,10 @@ class LlamaGymLoop:
         if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
             raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
         infos = _infos(info, len(self.slots), self._many)
-        for index, (slot, each) in enumerate(zip(self.slots, reward if self._many else [reward], strict=True)):
+        given = reward if self._many else [reward]
+        earned_by = [_number(each, at) if self.slots[at].took_turn else 0.0 for at, each in enumerate(given)]
+        for index, (slot, earned) in enumerate(zip(self.slots, earned_by, strict=True)):
             if slot.took_turn and slot.episode is not None:
-                earned = float(each)
                 info_of_step = _of_step(infos[index])
                 slot.episode.reward(earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step))
                 slot.rewards.append(earned)
@@ -280,6 +281,13 @@ class LlamaGymLoop:
         if not 0 <= int(env or 0) < len(self.slots):
             raise ConfigError(f"There is no environment {env}: act was given {len(self.slots)}, counted from 0.")
         return int(env or 0)
+
+
+def _number(reward: Any, env: int) -> float:
+    try:
+        return float(reward.item() if hasattr(reward, "item") else reward)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ConfigError(f"The reward of environment {env} is {reward!r:.60}: assign a number.") from error
 
 
 def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import peft
 import pytest
 import torch
@@ -277,6 +278,23 @@ def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
     agent.act((12, 5, 0))
     agent.assign_reward(1.0)
     assert agent.terminate_episode()["mean_return"] == 1.0
+
+
+def test_a_reward_that_is_no_number_is_refused_and_an_array_of_one_number_is_that_number(tokenizer):
+    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4})
+    agent.act((12, 5, 0))
+    for wrong in (None, "x", [1.0], np.array([1.0, 2.0]), torch.ones(2), 10**400):
+        with pytest.raises(ConfigError, match=r"^The reward of environment 0 is .+: assign a number\.$"):
+            agent.assign_reward(wrong)
+    agent.assign_reward(np.array([0.5]))
+    assert agent.current_episode_rewards == [0.5]
+    agent.terminate_episode()
+    agent.act([(12, 5, 0), None, (13, 5, 0)])
+    with pytest.raises(ConfigError, match="environment 2 is 'x'"):
+        agent.assign_reward([1.0, None, "x"])
+    assert agent.current_episode_rewards == [], "all are refused together"
+    agent.assign_reward([1.0, None, torch.tensor([2.0])])
+    assert [slot.rewards for slot in loop_of(agent).slots] == [[1.0], [], [2.0]]
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
