@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from llamagym_tui.engine.policy.policy import Policy
 
-LARGEST_RETURN = 1e30
-"""Sums and spreads of such returns are still numbers in the single precision that an update computes with."""
+LARGEST_RETURN = 1e15
+"""Squares of such returns, and of their gradients, are numbers in the single precision that an update computes with."""
 log = logging.getLogger(__name__)
 
 
