@@ -221,7 +221,7 @@ def compare(
     b_temperature: Annotated[float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")] = None,
     half_width: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
+        typer.Option(min=1e-6, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
     greedy: Greedy = True,

@@ -252,7 +252,18 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["blackjack", "--prompt-file", "nope.txt"], "prompt file nope.txt cannot be read: No such file"),
         (["blackjack", "--envs", "0"], "'--envs'"),
         (["blackjack", "--threads", "many"], "--threads takes auto or a number from 1, not 'many'"),
-        (["train", "blackjack", "--minutes", "0"], "minutes"),
+        (
+            ["train", "blackjack", "--minutes", "0"],
+            "Invalid value for '--minutes': Input should be greater than or equal to 0.001",
+        ),
+        (
+            ["train", "blackjack", "--minutes", "-5"],
+            "Invalid value for '--minutes': Input should be greater than or equal to 0.001",
+        ),
+        (
+            ["compare", "blackjack", "--half-width", "0"],
+            "Invalid value for '--half-width': Input should be greater than or equal to 0.000001",
+        ),
         (["train", "blackjack", "--mode", "dream"], "'--mode'"),
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
         (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),
