@@ -7,6 +7,7 @@ import math
 import os
 import queue
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -57,7 +58,11 @@ def train(config: RunConfig, **options: Any) -> int:
             os.rmdir(config.run_dir)
         return 0
     options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
-    return run_session(config, _Summary(), queue.SimpleQueue(), **options)
+    code = run_session(config, summary := _Summary(), queue.SimpleQueue(), **options)
+    if config.mode == "train" and not summary.figures()["updates"]:
+        few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
+        echo(f"warning: {few}; give it longer, or set a smaller ppo.batch_size.", to=sys.stderr)
+    return code
 
 
 def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:

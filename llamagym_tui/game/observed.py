@@ -38,10 +38,6 @@ def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
     text = called(agent.format_observation, observation, info=info)
     if not isinstance(text, str):
         raise TypeError(f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text")
-    return _encodable(text)
-
-
-def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
 
 
@@ -51,7 +47,7 @@ def described_return(agent: AgentBase, mean: float) -> str:
         words = " ".join(agent.describe_return(mean).split())
     except Exception:  # a user's own code
         return ""
-    return _encodable(words[:MOST_DESCRIBED])
+    return words[:MOST_DESCRIBED].encode(errors="replace").decode()  # as above
 
 
 def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:

@@ -103,8 +103,11 @@ def test_without_an_evaluation_or_an_update_the_line_says_null(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
-    figures = json.loads(capfd.readouterr().out)
+    printed = capfd.readouterr()
+    figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)
+    few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
+    assert printed.err.splitlines()[-1] == f"warning: {few}; give it longer, or set a smaller ppo.batch_size."
     assert "evaluated" not in stagehand.built[0].made
 
 
@@ -123,7 +126,8 @@ def test_without_json_it_ends_with_a_sentence(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless.train(config(tmp_path, episodes=20))
-    out = capfd.readouterr().out
+    out, err = capfd.readouterr()
+    assert "warning" not in err
     assert out.startswith(
         "20 episodes and 2 updates in 0 s. "
         "The policy now: mean return -0.250 ± 0.020 (95 %) over 200 sampled episodes on other seeds. "
