@@ -56,7 +56,8 @@ class Agent(AgentBase):
             sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
-            seed: of sampling and minibatches.
+            seed: of sampling, minibatches, and the value head of a model without one; one that
+                `load_model_and_tokenizer` gave is by ``torch.manual_seed``, as it says.
         Raises:
             ConfigError: a setting is unknown or outside its range, or the model is none.
             UsageError: there is no such file of demonstrations, or none ships for this agent.
@@ -110,7 +111,7 @@ class Agent(AgentBase):
         the step returned, or a list: with a true ``invalid_action`` the reply counts as one that names no action.
 
         Raises:
-            ConfigError: there is no action that it could belong to.
+            ConfigError: there is no action that it could belong to, or it is no number.
         """
         self._with_model().assign_reward(reward, info)
 

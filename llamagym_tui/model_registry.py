@@ -72,7 +72,10 @@ def is_here(name: str) -> bool:
         return True
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(name, "config.json")
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except ValueError:  # no hub has such a name
+        return False
     return isinstance(config, str) and _has_weights(Path(config).parent)
 
 

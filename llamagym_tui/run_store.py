@@ -157,7 +157,7 @@ class RunInfo:
     run_dir: Path
     config: RunConfig
     started_at: datetime
-    """When it was begun, or resumed last (UTC)."""
+    """When it was begun (UTC)."""
     has_checkpoint: bool
     is_running: bool = False
     """Whether a process has the folder now."""
@@ -214,7 +214,8 @@ def find_run(spec: str | None) -> Path:
         UsageError: there is none of that name.
     """
     if spec is None:
-        latest = next((run.run_dir for run in list_runs() if is_run(run.run_dir)), None)
+        folders = [run.run_dir for run in list_runs() if is_run(run.run_dir)]
+        latest = max(folders, key=lambda folder: (folder / CONFIG_FILE).stat().st_mtime, default=None)  # or resumed
         if latest is None:
             raise RunStoreError(f"There are no runs in {runs_dir()} yet; name the folder of one.")
         return latest
@@ -276,7 +277,7 @@ def list_runs() -> list[RunInfo]:
                 RunInfo(
                     run_dir=folder,
                     config=read_config(folder),
-                    started_at=_written_at(folder / CONFIG_FILE),
+                    started_at=_begun_at(folder),
                     has_checkpoint=has_checkpoint(folder),
                     is_running=is_held(folder),
                     about=about(folder),
@@ -314,9 +315,11 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def _written_at(path: Path) -> datetime:
-    """When a file was written; 1970 if there is no such date, or the file is gone."""
+def _begun_at(folder: Path) -> datetime:
+    """When a run was begun, by its folder's name, else when its settings were written; 1970 without such a date."""
+    with suppress(ValueError):
+        return datetime.strptime(f"{folder.name[:15]}+0000", "%Y%m%d-%H%M%S%z")
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)
     except (OSError, ValueError, OverflowError):
         return datetime.fromtimestamp(0, UTC)

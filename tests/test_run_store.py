@@ -261,6 +261,20 @@ def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(tmp_path: Path, mo
     assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [("dated", True), ("undated", False)]
 
 
+def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was_begun_or_resumed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    first = record(tmp_path / "runs" / "20260102-030405-one", [])
+    second = record(tmp_path / "runs" / "20260102-030406-two", [])
+    os.utime(second / "config.json", (1.8e9, 1.8e9))
+    os.utime(first / "config.json", (1.9e9, 1.9e9))
+    assert [run.started_at.isoformat() for run in list_runs()] == [
+        "2026-01-02T03:04:06+00:00", "2026-01-02T03:04:05+00:00",
+    ]  # fmt: skip
+    assert run_store.find_run(None) == first
+
+
 def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     folder = record(tmp_path / "runs" / "one", [])

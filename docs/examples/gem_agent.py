@@ -6,8 +6,7 @@ from llamagym_tui import Agent
 
 
 class GemAgent(Agent):
-    env_id = "Gem-v0"
-    env_kwargs = {"name": "game:FifteenPuzzle-v0-easy"}
+    env_id, env_kwargs = "Gem-v0", {"name": "game:FifteenPuzzle-v0-easy"}
     history, run_settings = 0, {"generation.policy": "score"}
     extract_action = format_action = str
 
@@ -29,8 +28,10 @@ class Game(gymnasium.Env):
     action_space = observation_space = gymnasium.spaces.Text(10_000)
 
     def __init__(self, name):
-        import gem
-
+        try:
+            import gem
+        except ImportError as error:
+            raise ImportError(f"{error}; pip install 'llamagym-tui[gem]' && pip install --no-deps gem-llm") from error
         self.game = gem.make(name)
 
     def reset(self, *, seed=None, options=None):

@@ -7,6 +7,7 @@ import math
 import os
 import queue
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
@@ -56,7 +58,11 @@ def train(config: RunConfig, **options: Any) -> int:
             os.rmdir(config.run_dir)
         return 0
     options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
-    return run_session(config, _Summary(), queue.SimpleQueue(), **options)
+    code = run_session(config, summary := _Summary(), queue.SimpleQueue(), **options)
+    if config.mode == "train" and not summary.figures()["updates"]:
+        few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
+        echo(f"warning: {few}; give it longer, or set a smaller ppo.batch_size.", to=sys.stderr)
+    return code
 
 
 def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
@@ -269,14 +275,14 @@ def evaluated_config(
             `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     """
     folder = Path(model).expanduser()
-    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
+    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR) or folder.name.startswith(UPDATE_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
     defaults = model_registry.with_defaults({**(own or {}), "agent": agent_spec, "run_dir": ""}, model)
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
-    is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    is_same_agent = trained.agent == catalog.absolute_spec(agent_spec)  # as a run is resumed by its own agent alone
     kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
     if is_run and kept.get("history") == "own":  # of an older version
         kept["history"] = "all"

@@ -216,12 +216,12 @@ def _evaluated(agent: str, *, model: str | None, device: str | None, **options: 
 @takes(MODEL_OPTIONS)
 def compare(
     agent: Agent,
-    b_model: Annotated[str | None, typer.Option(help="B's model or run folder. Not given: A's.")] = None,
+    b_model: Annotated[str | None, typer.Option(help="B's model, as --model. Not given: A's.")] = None,
     b_prompt_file: Annotated[Path | None, typer.Option(help="B's system prompt. Not given: A's.")] = None,
     b_temperature: Annotated[float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")] = None,
     half_width: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
+        typer.Option(min=1e-6, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
     greedy: Greedy = True,

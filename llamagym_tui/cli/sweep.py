@@ -83,7 +83,8 @@ def read_spec(path: Path) -> Spec:
     try:
         spec = msgspec.toml.decode(file_text(path), type=Spec)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no sweep ({error}); docs/GUIDE.md has an example.") from error
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} is no sweep ({why}); docs/GUIDE.md has an example.") from error
     for name, space in spec.search.items():
         if isinstance(space, Range) and (space.low > space.high or (space.log and space.low <= 0)):
             raise UsageError(f"{path} has a low of {name} that is above its high, or not above 0 with log; correct it.")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from msgspec.structs import asdict
 
 from llamagym_tui.config import FIGURES_OF_A_RUN, GenerationConfig, PPOConfig, SFTSettings, from_dict
@@ -124,7 +125,7 @@ class LlamaGymLoop:
     ) -> None:
         generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
-        model = _with_value_head(model, tokenizer)
+        model = _with_value_head(model, tokenizer, seed)
         if device is not None and not getattr(model.causal_lm, "is_quantized", False):
             model.to(resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
@@ -176,9 +177,10 @@ class LlamaGymLoop:
         if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
             raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
         infos = _infos(info, len(self.slots), self._many)
-        for index, (slot, each) in enumerate(zip(self.slots, reward if self._many else [reward], strict=True)):
+        given = reward if self._many else [reward]
+        earned_by = [_number(each, at) if self.slots[at].took_turn else 0.0 for at, each in enumerate(given)]
+        for index, (slot, earned) in enumerate(zip(self.slots, earned_by, strict=True)):
             if slot.took_turn and slot.episode is not None:
-                earned = float(each)
                 info_of_step = _of_step(infos[index])
                 slot.episode.reward(earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step))
                 slot.rewards.append(earned)
@@ -281,6 +283,13 @@ class LlamaGymLoop:
         return int(env or 0)
 
 
+def _number(reward: Any, env: int) -> float:
+    try:
+        return float(reward.item() if hasattr(reward, "item") else reward)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ConfigError(f"The reward of environment {env} is {reward!r:.60}: assign a number.") from error
+
+
 def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:
     """One for each environment, empty where none is given."""
     infos = (info or [None] * count) if many else [info]
@@ -296,7 +305,7 @@ def _of_step(info: Info) -> Info:
     return info.get("final_info", info)
 
 
-def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValueHead:
+def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:
     if tokenizer is None:
         raise ConfigError("An agent with a model needs its tokenizer: Agent(model, tokenizer, device).")
     if isinstance(model, AutoModelForCausalLMWithValueHead):
@@ -306,4 +315,6 @@ def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValu
             f"An agent takes a loaded causal LM, not {type(model).__name__}: "
             "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
         )
-    return AutoModelForCausalLMWithValueHead(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return AutoModelForCausalLMWithValueHead(model)

@@ -38,9 +38,9 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
 
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
-    except Exception as error:  # an environment's constructor may raise anything
+    except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
         reason = (str(error).strip().splitlines() or [""])[0].partition(" was raised from the environment creator")[0]
-        if not reason or isinstance(error, KeyError):
+        if not reason or isinstance(error, KeyError | SystemExit):
             reason = described(error)
         raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
 
@@ -65,7 +65,7 @@ def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
         from gymnasium.wrappers import RepeatAction
 
         return RepeatAction(env, agent.action_repeat)
-    except Exception as error:  # a user's own code
+    except (Exception, SystemExit) as error:  # a user's own code
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
 

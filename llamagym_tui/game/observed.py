@@ -29,13 +29,16 @@ class Observed(NamedTuple):
 
 
 def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
-    """A state in the agent's words. Raises TypeError: the agent names its actions by something else than texts."""
+    """A state in the agent's words. Raises TypeError: text, or names of actions, are none."""
     return Observed(observation_text(agent, observation, info), admissible_actions(agent, observation, info))
 
 
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
-    """The user message of a state."""
-    return called(agent.format_observation, observation, info=info)
+    """The user message of a state. Raises TypeError: the agent puts it by something else than a text."""
+    text = called(agent.format_observation, observation, info=info)
+    if not isinstance(text, str):
+        raise TypeError(f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text")
+    return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
 
 
 def described_return(agent: AgentBase, mean: float) -> str:
@@ -44,7 +47,7 @@ def described_return(agent: AgentBase, mean: float) -> str:
         words = " ".join(agent.describe_return(mean).split())
     except Exception:  # a user's own code
         return ""
-    return words[:MOST_DESCRIBED].encode(errors="replace").decode()  # lone surrogates are no characters
+    return words[:MOST_DESCRIBED].encode(errors="replace").decode()  # as above
 
 
 def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:

@@ -47,7 +47,7 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
         if not base.observation_ranges:
             try:
                 given["observation_ranges"] = ranges_of(env, ranges or ())
-            except Exception as error:  # an environment's reset may raise anything
+            except (Exception, SystemExit) as error:  # an environment's reset may raise anything
                 raise UsageError(f"{base.env_id} failed to reset: {described(error)}.") from error
     finally:
         env.close()

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from llamagym_tui import run_store
+from llamagym_tui import model_registry, run_store
 from llamagym_tui.config import MEASURED, RunConfig, from_dict, in_sections, setting_types
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
-from llamagym_tui.user_files import file_text
+from llamagym_tui.user_files import file_text, runs_dir
 
 
 def run_config(
@@ -181,13 +181,20 @@ def word_or_number(text: str | None, word: str, option: str, *, least: int) -> s
 
 
 def checked_model(name: str) -> str:
-    """A model's name as the trainer takes it; local paths, of folders that are there, become absolute."""
-    path = Path(name).expanduser()
-    if name == BUNDLED or (not _looks_local(name) and not path.is_dir()):
-        return name
-    if not path.is_dir():
+    """A model's name as the trainer takes it; local paths, of folders that are there, become absolute, and RUN@UPDATE
+    and the name of a run become the folder that has the model. A registry name or a hub id that is here comes first."""
+    path, (_, at, update) = Path(name).expanduser(), name.rpartition("@")
+    if name == BUNDLED or path.is_dir():
+        return BUNDLED if name == BUNDLED else str(path.absolute())
+    if at and update.isascii() and update.isdigit():  # no hub id has an @
+        run, _, update = branch.branch_point(name).rpartition("@")
+        return str(Path(run, f"{branch.UPDATE_DIR}{update}"))
+    if _looks_local(name):
         raise UsageError(f"There is no model folder {name}; check the path, or see `llamagym-tui models`.")
-    return str(path.absolute())
+    is_of_a_run = run_store.is_run(runs_dir() / name) and not (
+        model_registry.find(name) or model_registry.is_here(name)
+    )
+    return str((runs_dir() / name).absolute()) if is_of_a_run else name
 
 
 def _looks_local(name: str) -> bool:

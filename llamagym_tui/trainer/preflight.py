@@ -24,6 +24,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
 from llamagym_tui.model_registry import ModelEntry
+from llamagym_tui.trainer.rollout.failures import RAISED
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -148,7 +149,7 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
     """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it."""
     env, until, rng = agent_env(agent), time.monotonic() + SECONDS, random.Random(config.seed)
     episodes: list[list[Observed]] = []
-    with contextlib.closing(env), contextlib.suppress(Exception):
+    with contextlib.suppress(*RAISED), contextlib.closing(env):
         env.action_space.seed(config.seed)
         observation, info = env.reset(seed=config.seed)
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:

@@ -103,8 +103,11 @@ def test_without_an_evaluation_or_an_update_the_line_says_null(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
-    figures = json.loads(capfd.readouterr().out)
+    printed = capfd.readouterr()
+    figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)
+    few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
+    assert printed.err.splitlines()[-1] == f"warning: {few}; give it longer, or set a smaller ppo.batch_size."
     assert "evaluated" not in stagehand.built[0].made
 
 
@@ -123,7 +126,8 @@ def test_without_json_it_ends_with_a_sentence(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless.train(config(tmp_path, episodes=20))
-    out = capfd.readouterr().out
+    out, err = capfd.readouterr()
+    assert "warning" not in err
     assert out.startswith(
         "20 episodes and 2 updates in 0 s. "
         "The policy now: mean return -0.250 ± 0.020 (95 %) over 200 sampled episodes on other seeds. "
@@ -283,7 +287,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
     assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 
-@pytest.mark.parametrize("named", ["", "model", "good"])
+@pytest.mark.parametrize("named", ["", "model", "good", "update-12"])
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
@@ -315,6 +319,18 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
         ({"size": 4, "is_wet": True}, [(0, 2)]),
         ({"size": 4}, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "follows"), [("two.py:One", True), ("two.py:Two", False), ("two.py", False), ("moved/two.py:One", False)]
+)
+def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_trained_with(
+    tmp_path: Path, spec: str, follows: bool
+) -> None:
+    agent = f"{tmp_path / 'two.py'}:One"
+    run_store.RunStore.create(RunConfig(agent=agent, run_dir=str(tmp_path / "run"), max_turns=9)).close()
+    found = headless.evaluated_config(f"{tmp_path}/{spec}", str(tmp_path / "run"))
+    assert (found.max_turns == 9) is follows
 
 
 def counted(episodes: int) -> EpisodesCounted:

@@ -14,11 +14,12 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
+from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import MEASURED, RunConfig
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
 from tests.recorded_run import record
@@ -162,6 +163,28 @@ def test_what_may_be_a_hub_id_is_left_to_the_trainer(name: str) -> None:
     assert checked_model(name) == name
 
 
+def test_a_model_is_named_by_its_run_and_update_too(data: Path, tmp_path: Path) -> None:
+    a_run_folder(data / "runs" / "mine")
+    (data / "runs" / "mine" / "update-3").mkdir()
+    assert checked_model("mine") == str(data / "runs" / "mine")
+    assert checked_model("mine@3") == checked_model(f"{data}/runs/mine@3") == str(data / "runs" / "mine" / "update-3")
+    with pytest.raises(UsageError, match=r"keeps no checkpoint of update 4; it has 3\."):
+        checked_model("mine@4")
+
+
+def test_a_name_of_the_registry_or_of_the_hubs_cache_is_no_runs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = model_registry.ENTRIES[1].name
+    for name in (known, "gpt2", "my--run"):
+        a_run_folder(data / "runs" / name)
+    assert checked_model(known) == known
+    assert [checked_model(name) for name in ("gpt2", "my--run")] == [
+        str(data / "runs" / "gpt2"),
+        f"{data}/runs/my--run",
+    ]
+    monkeypatch.setattr(model_registry, "is_here", lambda name: name == "gpt2")
+    assert checked_model("gpt2") == "gpt2"
+
+
 def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: Headless, tmp_path: Path) -> None:
     earlier = a_run_folder(tmp_path / "run", history=3)
     assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
@@ -229,7 +252,18 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["blackjack", "--prompt-file", "nope.txt"], "prompt file nope.txt cannot be read: No such file"),
         (["blackjack", "--envs", "0"], "'--envs'"),
         (["blackjack", "--threads", "many"], "--threads takes auto or a number from 1, not 'many'"),
-        (["train", "blackjack", "--minutes", "0"], "minutes"),
+        (
+            ["train", "blackjack", "--minutes", "0"],
+            "Invalid value for '--minutes': Input should be greater than or equal to 0.001",
+        ),
+        (
+            ["train", "blackjack", "--minutes", "-5"],
+            "Invalid value for '--minutes': Input should be greater than or equal to 0.001",
+        ),
+        (
+            ["compare", "blackjack", "--half-width", "0"],
+            "Invalid value for '--half-width': Input should be greater than or equal to 0.000001",
+        ),
         (["train", "blackjack", "--mode", "dream"], "'--mode'"),
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
         (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),

@@ -213,6 +213,11 @@ def test_a_file_that_is_no_sweep_is_refused_in_a_sentence(tmp_path: Path, line: 
         sweep.read_spec(path)
 
 
+def test_a_file_that_is_not_there_is_no_sweep() -> None:
+    with pytest.raises(UsageError, match=r"^nope\.toml is no sweep \(No such file or directory\); docs"):
+        sweep.read_spec(Path("nope.toml"))
+
+
 def test_the_example_is_a_sweep() -> None:
     found = sweep.read_spec(EXAMPLE)
     assert found.search["ppo.lr"] == sweep.Range(1e-4, 3e-3, log=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import peft
 import pytest
 import torch
@@ -277,6 +278,47 @@ def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
     agent.act((12, 5, 0))
     agent.assign_reward(1.0)
     assert agent.terminate_episode()["mean_return"] == 1.0
+
+
+def test_a_reward_that_is_no_number_is_refused_and_an_array_of_one_number_is_that_number(tokenizer):
+    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4})
+    agent.act((12, 5, 0))
+    for wrong in (None, "x", [1.0], np.array([1.0, 2.0]), torch.ones(2), 10**400):
+        with pytest.raises(ConfigError, match=r"^The reward of environment 0 is .+: assign a number\.$"):
+            agent.assign_reward(wrong)
+    agent.assign_reward(np.array([0.5]))
+    assert agent.current_episode_rewards == [0.5]
+    agent.terminate_episode()
+    agent.act([(12, 5, 0), None, (13, 5, 0)])
+    with pytest.raises(ConfigError, match="environment 2 is 'x'"):
+        agent.assign_reward([1.0, None, "x"])
+    assert agent.current_episode_rewards == [], "all are refused together"
+    agent.assign_reward([1.0, None, torch.tensor([2.0])])
+    assert [slot.rewards for slot in loop_of(agent).slots] == [[1.0], [], [2.0]]
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokenizer, is_loaded):
+    def learnt(seed: int) -> list[torch.Tensor]:
+        torch.rand(3)
+        before = torch.get_rng_state()
+        model = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False).model if is_loaded else lm
+        agent = BlackjackAgent(model, tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1}, seed=seed)
+        assert torch.equal(torch.get_rng_state(), before)
+        for hand in ((12, 5, 0), (20, 10, 0)):
+            agent.act(hand)
+            agent.assign_reward(1.0)
+            assert agent.terminate_episode()["turns"] == 1
+        return [weight.detach().clone() for weight in agent.model.parameters() if weight.requires_grad]
+
+    lm = tiny_llama(len(tokenizer))
+    start = {name: weight.clone() for name, weight in lm.state_dict().items()}
+    found = []
+    for seed in (1, 1, 2):
+        lm.load_state_dict(start)
+        found.append(learnt(seed))
+    assert all(map(torch.equal, found[0], found[1]))
+    assert not all(map(torch.equal, found[0], found[2]))
 
 
 def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):

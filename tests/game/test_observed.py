@@ -45,6 +45,16 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
     assert called(agent.draw, seen[0], info=seen[1]) == "1"
 
 
+def test_an_observation_is_a_text_of_characters() -> None:
+    def worded(text: Any) -> str:
+        agent = type("Worded", (CountAgent,), {"format_observation": lambda self, observation: text})()
+        return observation_text(agent, 0, {})
+
+    assert (worded("plain"), worded("bad \ud800 é")) == ("plain", "bad ? é")
+    with pytest.raises(TypeError, match=r"^Worded\.format_observation returned int, which is no text$"):
+        worded(3)
+
+
 @pytest.mark.parametrize(
     ("info", "refused"),
     [({"invalid_action": True}, True), ({"invalid_action": np.True_}, True), ({"invalid_action": 0}, False),

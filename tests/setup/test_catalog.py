@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,6 +206,7 @@ def _broken() -> gymnasium.Env:
             r"at most 64; .*`def wrap_env\(self, env\):` and `return .*\(env, ACTIONS.__getitem__, ",
         ),
         ("Stub/Broken-v0", _broken, r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$"),
+        ("Stub/Leaving-v0", lambda: sys.exit(3), r"cannot be made: SystemExit: 3 \(.*test_catalog\.py, line \d+\)"),
     ],
 )
 def test_an_environment_that_does_not_fit_into_text_is_refused(env_id: str, entry_point: object, sentence: str) -> None:

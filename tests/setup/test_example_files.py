@@ -16,7 +16,8 @@ import gymnasium
 import pytest
 
 from llamagym_tui import run_store
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import EnvError, UsageError
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed, reply_of
 from llamagym_tui.protocol.event_log import apart
 from llamagym_tui.protocol.events import EpisodesCounted
@@ -157,6 +158,13 @@ def test_openenvs_example_names_a_server_that_is_down(monkeypatch: pytest.Monkey
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("llamagym-tui:")]
     assert f"cannot be made: Failed to connect to ws://127.0.0.1:{port}/ws: " in line
     assert "; start the server, or set OPENENV_URL to where it is (" in line
+
+
+def test_gems_example_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gem", None)
+    agent = catalog.find_agent(str(GEM))()
+    with pytest.raises(EnvError, match=r"; pip install 'llamagym-tui\[gem\]' && pip install --no-deps gem-llm \("):
+        agent_env(agent)
 
 
 @pytest.mark.slow

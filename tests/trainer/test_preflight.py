@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from llamagym_tui.trainer import preflight as module
 from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
 from tests.fake_parts import Loaded, Stage
 from tests.text_env import ROOMS, CommandAgent
-from tests.toy_env import CountAgent
+from tests.toy_env import CountAgent, FaultyEnv
 
 GIB = 2**30
 
@@ -182,3 +183,17 @@ def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_e
     config = RunConfig(agent="count", run_dir="")
     with pytest.raises(PromptTooLongError, match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096"):
         preflight(config, Verbose())
+
+
+def test_sys_exit_of_an_environment_is_left_to_the_rollout_to_report(there) -> None:
+    class Exiting(FaultyEnv):
+        def close(self) -> None:
+            sys.exit(3)
+
+    def fault(env: FaultyEnv) -> None:
+        if env.steps == 1:
+            sys.exit(3)
+
+    there(100.0)
+    agent = type("Leaving", (CountAgent,), {"wrap_env": lambda self, env: Exiting(fault)})()
+    assert preflight(RunConfig(agent="count", run_dir="", device="cpu"), agent)

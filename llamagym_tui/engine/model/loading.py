@@ -69,7 +69,8 @@ def load_model_and_tokenizer(
     """Load a causal LM with a value head, and its tokenizer.
 
     Defaults are those of the model's entry in the registry, where it has one. A token for gated models is
-    taken from HF_TOKEN, or from where ``hf auth login`` left it.
+    taken from HF_TOKEN, or from where ``hf auth login`` left it. A new value head and a new adapter begin at random by
+    the seed of the last ``torch.manual_seed``, or torch's own: the same for each model that is loaded until the next.
 
     Args:
         name: ``bundled``, a local folder (a run's ``model/`` too), or a hub id.
@@ -90,13 +91,15 @@ def load_model_and_tokenizer(
         source = str(path or name)
         options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
         arguments = entry.template_arguments if template_arguments is None else template_arguments
         bind_template_arguments(tokenizer, arguments)
-        parameters = model.causal_lm.num_parameters()
-        is_full = is_fully_trained(entry, full_finetuning, held, parameters)
-        if not (is_full or model.is_adapted):
-            model.adapt(lora or entry.lora)
+        with torch.random.fork_rng(devices=[]):  # a new head and adapter follow the seed, not what was drawn since
+            torch.default_generator.manual_seed(torch.initial_seed())
+            model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
+            parameters = model.causal_lm.num_parameters()
+            is_full = is_fully_trained(entry, full_finetuning, held, parameters)
+            if not (is_full or model.is_adapted):
+                model.adapt(lora or entry.lora)
         model.precision = precision
         model.to(where).eval()
         backbone = model.backbone

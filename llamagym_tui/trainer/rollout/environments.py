@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from llamagym_tui.engine.policy.policy import Policy
 
-LARGEST_RETURN = 1e30
-"""Sums and spreads of such returns are still numbers in the single precision that an update computes with."""
+LARGEST_RETURN = 1e15
+"""Squares of such returns, and of their gradients, are numbers in the single precision that an update computes with."""
 log = logging.getLogger(__name__)
 
 
@@ -74,14 +74,10 @@ def in_words(agent: AgentBase, policy: Policy, observation: Any, info: observed.
 
 
 def observation_text(agent: AgentBase, observation: Any, info: observed.Info) -> str:
-    name = f"{type(agent).__name__}.format_observation"
     try:
-        text = observed.observation_text(agent, observation, info)
+        return observed.observation_text(agent, observation, info)
     except RAISED as error:
-        raise EpisodeFault(f"{name} failed", error) from error
-    if not isinstance(text, str):
-        raise EpisodeFault(f"{name} returned {type(text).__name__}, which is no text")
-    return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
+        raise EpisodeFault(f"{type(agent).__name__}.format_observation failed", error) from error
 
 
 def close(env: Any, index: int) -> None:

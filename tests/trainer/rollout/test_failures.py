@@ -150,7 +150,7 @@ def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_
     assert "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5" in warnings[0]
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e31, 1e200, None, "much"])
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e16, 1e200, None, "much"])
 def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_rollout, reward):
     def fault(env: FaultyEnv):
         return (reward if reward is not None else object()) if in_episode(1, env) and env.steps == 1 else None
