@@ -72,6 +72,14 @@ async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
         assert "not a number" not in shown(pilot)
 
 
+async def test_a_figure_that_is_no_number_stays_apart_from_its_judgement(make_app: MakeApp):
+    stats = structs.replace(fakes.STATS, approx_kl=float("nan"))
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), UpdateFinished(update=1, episodes=16, stats=stats)]))
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press("m")
+        await sees(pilot, "KL          no number out")
+
+
 async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
