@@ -18,8 +18,11 @@ from llamagym_tui.protocol.events import (
     ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
+    RolledBack,
     SessionFailed,
+    SettingsChanged,
     SettingsMeasured,
+    WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
@@ -33,7 +36,7 @@ from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
@@ -135,6 +138,21 @@ async def test_space_pauses_and_goes_on(make_app: MakeApp):
         await pilot.press("space")
         await sees(pilot, "space Pause")
         assert client.sent == [Pause(), Resume()]
+
+
+@pytest.mark.parametrize("key", ["settings", "roll back"])
+async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(make_app: MakeApp, key: str):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with rolling_out(make_app(client), SMALL) as pilot:
+        collapsed = WarningRaised(message="The policy has collapsed: losses. Roll back.", collapsed=True)
+        client.emit(collapsed, WarningRaised(message="The disk is full."))
+        banner = pilot.app.screen.query_one(Banner)
+        told = "After update 0: The policy has collapsed: losses. Roll back."
+        await until(pilot, lambda: banner.display and told in widget_text(banner))
+        client.emit(
+            SettingsChanged(changes={"ppo.lr": 1e-4}) if key == "settings" else RolledBack(update=0, reason=".")
+        )
+        await until(pilot, lambda: not banner.display)
 
 
 async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):
