@@ -155,6 +155,14 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
         assert client.sent == []
 
 
+async def test_an_emptied_value_is_told_while_it_is_edited(make_app: MakeApp):
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
+        await pilot.press("s", "enter", "home", "shift+end", "backspace")
+        await sees(pilot, "learning rate takes a number above 0, not ''.")
+        await pilot.press("escape")
+        await sees(pilot, "enter edits it")
+
+
 async def test_a_value_that_was_not_requested_is_there_again(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
