@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
 from tests import fakes
@@ -138,6 +140,19 @@ async def test_space_pauses_and_goes_on(make_app: MakeApp):
         await pilot.press("space")
         await sees(pilot, "space Pause")
         assert client.sent == [Pause(), Resume()]
+
+
+def test_the_title_of_a_run_is_the_same_in_every_phase():
+    state = initial_state(fakes.config(Path("/runs/demo")))
+    for event in (*fakes.opening_events(), fakes.counted([1.0] * 128, 20_480)):
+        state = reduce(state, event)
+    for width in range(60, 121):
+        titles = set()
+        for phase in ("rolling_out", "updating"):
+            header = RunHeader(replace(state, phase=phase), id="header").content_at(width).plain
+            left, _, _ = header.partition(PHASES[phase])
+            titles.add(left.rstrip())
+        assert len(titles) == 1, titles
 
 
 @pytest.mark.parametrize("key", ["settings", "roll back"])
