@@ -22,6 +22,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
 from llamagym_tui.screens.widgets.sizes import is_too_small
@@ -117,6 +118,10 @@ class PersonalApp(App[None]):
             super().action_command_palette()
         elif not isinstance(self.screen, CommandPalette):
             self.screen.dismiss()
+
+    def action_help_quit(self) -> None:
+        """Answer a ctrl+c that copies nothing, in place of Textual's notice, which is markup."""
+        self.notify(f"{key_of(self, 'app.quit', 'ctrl+q')} leaves; ctrl+c copies what is selected.")
 
     def action_help(self) -> None:
         from llamagym_tui.screens.help.help import HelpDialog

@@ -114,8 +114,18 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
     )
 
 
-def doubts(facts: DemonstrationsRead) -> list[str]:
+def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> list[str]:
     """What speaks against training on them, a sentence each."""
+    found = _doubts_of_imitation(facts) if method == "sft" else []
+    if other := facts.episodes - facts.under_present_prompt:
+        found.append(
+            f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
+            "and teach how to play under that one."
+        )
+    return found
+
+
+def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
     found = []
     if facts.episodes < FEW and facts.turns < MANY_TURNS:
         few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
@@ -129,11 +139,6 @@ def doubts(facts: DemonstrationsRead) -> list[str]:
         found.append(
             f"{facts.free_replies:,} of {facts.turns:,} replies are more than their action, as {facts.free_reply!r}: "
             "later ones may name no action."
-        )
-    if other := facts.episodes - facts.under_present_prompt:
-        found.append(
-            f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
-            "and teach how to play under that one."
         )
     return found
 

@@ -579,6 +579,8 @@ class WarningRaised(Event, frozen=True, kw_only=True):
     message: str
     refused: Refused | None = None
     """The request that is refused, so that nobody waits for it. None: none is."""
+    collapsed: bool = False
+    """Whether it says that the policy has collapsed."""
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):

@@ -27,11 +27,11 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, has_value, text = assignment.partition("=")
         if not has_value:
-            raise UsageError(f"--set takes NAME=VALUE, as in --set ppo.lr=1e-3, not {assignment!r}.")
+            raise UsageError(f"A setting is given as NAME=VALUE, as in ppo.lr=1e-3, not as {assignment!r}.")
         if name in OPTIONS_OF:
-            raise UsageError(f"--set does not take {name}: it is given by {OPTIONS_OF[name]}.")
+            raise UsageError(f"{name} is no such setting: it is given by {OPTIONS_OF[name]}.")
         if name not in types:
-            raise UsageError(f"--set knows no {name!r}; {_near(name, list(types))}.")
+            raise UsageError(f"There is no setting {name!r}; {_near(name, list(types))}.")
         read[name] = _value(name, text, types[name])
     return in_sections(read, {})
 
@@ -48,13 +48,13 @@ def _value(name: str, text: str, kind: Any) -> Any:
         return msgspec.convert(msgspec.json.decode(text) if text.startswith("[") else word, kind, strict=False)
     except ValueError as error:
         if get_origin(kind) is Literal:
-            raise UsageError(f"--set {name} takes {' or '.join(map(str, get_args(kind)))}, not {text!r}.") from error
+            raise UsageError(f"{name} takes {' or '.join(map(str, get_args(kind)))}, not {text!r}.") from error
         wanted = str(error).removeprefix("Expected ").split(", got")[0].replace("`", "").replace("null", "none")
-        raise UsageError(f"--set {name} takes {wanted}, not {text!r}.") from error
+        raise UsageError(f"{name} takes {wanted}, not {text!r}.") from error
 
 
 def _near(name: str, names: list[str]) -> str:
     last = name.rpartition(".")[2]
     near = [known for known in names if known.rpartition(".")[2] == last]
     near += [known for known in get_close_matches(name, names, n=4, cutoff=0.5) if known not in near]
-    return f"near it: {', '.join(near)}" if near else f"there are {', '.join(names)}"
+    return f"near it: {', '.join(near)}" if near else "the config.json of every run has them all"

@@ -147,7 +147,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _marked(rolled, "rolled back", f"to update {event.update:,}; {event.reason}")
         case events.WarningRaised():
             message = clipped(event.message)
-            warned = _after(state, event, "pending", "watching", "wheel", "warm_start", warning=message)
+            found = f"After update {state.updates:,}: {message}" if event.collapsed else state.collapse
+            warned = _after(state, event, "pending", "watching", "wheel", "warm_start", collapse=found)
             return _noted(warned, f"Warning: {message}")
         case events.EventsLeftOut():
             return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
@@ -249,7 +250,7 @@ def _gone_back(state: RunState, update: int) -> RunState:
     """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
     then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
     left = _outdated(state, "before the roll back")
-    return replace(left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None)
+    return replace(left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None, collapse="")
 
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:
@@ -318,7 +319,7 @@ def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
 def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunState:
     followed = {FINAL[name] for name in event.changes if name in FINAL}  # the end of a schedule that follows its start
     label = ", ".join(f"{name} {value}" for name, value in event.changes.items() if name not in followed)
-    changed = replace(state, settings={**state.settings, **event.changes})
+    changed = replace(state, settings={**state.settings, **event.changes}, collapse="")
     return _marked(changed, label, "from now on")
 
 

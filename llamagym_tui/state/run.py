@@ -117,7 +117,8 @@ class RunState:
     saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
-    warning: str = ""
+    collapse: str = ""
+    """The last warning that the policy has collapsed, until a roll back or another setting."""
     stopping: bool = False
     """Whether the trainer is to write its checkpoint and end."""
     failure: str = ""
@@ -235,6 +236,7 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         detail="starting the trainer again",
         run=None,
         settings={},
+        collapse="",
         watched=None,
         watching=Watching(),
         wheel=Wheel(),

@@ -181,8 +181,9 @@ class Run:
         now, finding = self.ppo.updates, (verdict.level, verdict.signs)
         if verdict.level != "quiet" and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
             self._warned_at[finding] = now
-            advice = f" {event_builders.COLLAPSE_ADVICE}" if verdict.level == "collapsed" else ""
-            self._emitter.warn(event_builders.verdict_text(verdict) + advice)
+            collapsed, text = verdict.level == "collapsed", event_builders.verdict_text(verdict)
+            advice = f" {event_builders.COLLAPSE_ADVICE}" if collapsed else ""
+            self._emit(events.WarningRaised(message=text + advice, collapsed=collapsed))
         try:
             self._checkpoints.judged(good=self._monitor.is_good)
         except RunStoreError as error:

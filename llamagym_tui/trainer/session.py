@@ -403,7 +403,7 @@ class Session:
         """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
         facts = training_facts(data, run.agent, run.rollout.system_prompt)
         self._emit(facts)
-        for doubt in doubts(facts):
+        for doubt in doubts(facts, data.method):
             self._emitter.warn(doubt)
         evaluate = commands.Evaluate(episodes=episodes, greedy=False)
         measured = partial(self._evaluation, evaluate, run, WARM_START_S)

@@ -28,6 +28,7 @@ from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
+Method = Literal["sft", "dpo"]
 CURVE = 60
 """Cells of the loss curve at most."""
 
@@ -48,21 +49,19 @@ def warm_start_text(warm_start: WarmStartState, width: int, unit: str) -> Conten
     return Content("\n").join(parts)
 
 
-def question(facts: DemonstrationsRead) -> Content:
+def question(facts: DemonstrationsRead, method: Method) -> Content:
     """What training on a file means: its figures, and what speaks against it."""
-    lines = [
-        Content.assemble((f"{name:<11}", ASIDE), one_line(text))
-        for name, text in {"file": facts.path, **fact_lines(facts)}.items()
-    ]
-    against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts)]
+    figures = {"file": facts.path, "method": _method(facts, method)} | (fact_lines(facts) if method == "sft" else {})
+    lines = [Content.assemble((f"{name:<11}", ASIDE), one_line(text)) for name, text in figures.items()]
+    against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts, method)]
     return Content("\n\n").join([Content("\n").join(part) for part in (lines, against) if part])
 
 
-def _method(offer: Offer, method: str) -> str:
+def _method(facts: DemonstrationsRead | None, method: Method) -> str:
     """What is learnt, in a sentence; of preferences how many there are."""
     if method == "sft":
         return "imitate every reply (SFT)"
-    pairs = offer.facts.preferences if offer.facts else 0
+    pairs = facts.preferences if facts else 0
     if not pairs:
         return "nothing to prefer (DPO): no reply was replaced by a person; correct some with w, at the wheel"
     return f"prefer a person's reply over the model's (DPO): {counted(pairs, 'preference pair')}"
@@ -135,7 +134,7 @@ class WarmStartDialog(ModalScreen[None]):
         self._fault = ""
         self._at = 0
         self._evaluates = True
-        self._method: Literal["sft", "dpo"] = "sft"
+        self._method: Method = "sft"
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as frame:
@@ -181,7 +180,9 @@ class WarmStartDialog(ModalScreen[None]):
             return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
         parts = [_offer(offer, index == self._at) for index, offer in enumerate(self._offers)]
         how = "300 sampled episodes before and after" if self._evaluates else "no evaluation"
-        parts.append(Content.assemble(("m  ", "bold $primary"), (_method(self._offers[self._at], self._method), ASIDE)))
+        parts.append(
+            Content.assemble(("m  ", "bold $primary"), (_method(self._offers[self._at].facts, self._method), ASIDE))
+        )
         parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
         return Content("\n").join(parts)
 
@@ -220,8 +221,8 @@ class WarmStartDialog(ModalScreen[None]):
             return
         episodes = EPISODES if self._evaluates else 0
         asked = CommandAsked(WarmStart(sft_data=facts.path, method=self._method, episodes=episodes))
-        dialog = CautiousDialog if doubts(facts) else ConfirmDialog
-        dialog("warm start?", question(facts), yes="train", no="leave it").ask(
+        dialog = CautiousDialog if doubts(facts, self._method) else ConfirmDialog
+        dialog("warm start?", question(facts, self._method), yes="train", no="leave it").ask(
             self.app, partial(self.post_message, asked)
         )
 

@@ -78,5 +78,5 @@ def _line(state: RunState, field: str) -> Content:
     name = f"{FIGURES[field].short:<12}"
     if state.stats is None:
         return Content.styled(name, ASIDE)
-    value = (f"{figure_value(state.stats, field):<9}", "bold")
+    value = (f"{figure_value(state.stats, field):<10}", "bold")
     return Content.assemble((name, ASIDE), value, badge(present_health(state, field)))

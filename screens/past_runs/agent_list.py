@@ -41,6 +41,7 @@ class AgentList(OptionList):
         """Show those in whose names the words are, for the present width."""
         width, chosen = self.scrollable_content_region.width, self.highlighted_option
         found = {n: a for n, a in self._agents.items() if words.lower() in f"{n} {a.title} {a.env_id}".lower()}
+        self.border_title = Content("agents" if found else "agents: none matches")
         self.set_options([Option(agent_card(name, agent, width), id=name) for name, agent in found.items()])
         self.highlighted = list(found).index(chosen.id) if chosen and chosen.id in found else 0 if found else None
 

@@ -39,6 +39,9 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
 
     def action_branch(self) -> None:
         update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
+        if update not in self._kept:
+            self.notify(f"After update takes {' or '.join(self._kept)}, not {update!r}.", severity="error")
+            return
         spec = f"{self._run_dir}@{update}"
         given: dict[str, Any] = {"branch_of": spec, "assignments": settings.split(), "system_prompt": prompt or None}
         try:

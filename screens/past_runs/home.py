@@ -66,7 +66,8 @@ class HomeScreen(Fitted[None]):
         empty.display = not runs.rows
         runs.display = runs.heading.display = bool(runs.rows)
         if runs.loaded and not runs.rows:
-            empty.update("None yet: enter on an agent begins the first.")
+            is_filtered = self.query_one(SentenceInput).value.strip()
+            empty.update("None matches." if is_filtered else "None yet: enter on an agent begins the first.")
 
     def action_filter(self, begun: str | None) -> None:
         """Let more be typed after what is; None: no filter any more."""

@@ -38,7 +38,8 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
         return [Sentence(f"The trainer writes its checkpoint and ends. {again}", "-note")]
-    found = [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
+    found = [Sentence(state.collapse, "-error")] if state.collapse else []
+    found += [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":
         train = f"{key('mode', 't')} trains again."
         found.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", "-warning"))

@@ -52,8 +52,8 @@ def rows(state: RunState) -> list[Row]:
         *([Row(UNIT, one_line(state.return_unit), "")] if state.return_unit else []),
         Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
-        Row("temperature", *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides)),
         *action_rows(state),
+        Row("temperature", *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides)),
         Row("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
         Row("prompt", *_prompts(state, sides)),
     ]
@@ -91,7 +91,8 @@ class ComparisonColumn(StateText):
 
 
 class ComparisonStrip(StateText):
-    """The same table for a narrow terminal, a column each figure for which there is room; a return's unit before it."""
+    """The same table for a narrow terminal, a column each figure until there is no more room, which "…" says; a
+    return's unit before it."""
 
     def content_at(self, width: int) -> Content:
         heads = (one_line(self.state.return_unit), NAME), *HEADS
@@ -100,8 +101,11 @@ class ComparisonStrip(StateText):
         for row in rows(self.state)[1:]:
             cells = [Content.styled(text, style) for text, style in zip(row, (NAME, VALUE, VALUE), strict=True)]
             wide = max(cell.cell_length for cell in cells)
-            if row.name != UNIT and lines[0].cell_length + wide <= width:
-                lines = [
-                    line + cell.pad_right(wide - cell.cell_length + 2) for line, cell in zip(lines, cells, strict=True)
-                ]
+            if row.name == UNIT:
+                continue
+            if lines[0].cell_length + wide >= width:
+                lines[0] = lines[0][: width - 1] + Content.styled("…", NAME)
+                break
+            pairs = zip(lines, cells, strict=True)
+            lines = [line + cell.pad_right(wide - cell.cell_length + 2) for line, cell in pairs]
         return Content("\n").join(lines)

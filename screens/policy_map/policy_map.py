@@ -152,7 +152,8 @@ def agreement(policy: MappedPolicy) -> list[Content]:
     """How far the policy agrees with the optimal strategy, the longest text first."""
     count, layout = policy.count, policy.layout
     if not count.states:
-        return [Content("no best action is known")]
+        is_broken = not any(cell.shares for cell in policy.cells.values())
+        return [Content("the policy's probabilities are no numbers" if is_broken else "no best action is known")]
     pairs = zip(layout.panels, policy.counts, strict=True)
     panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
     agreeing = Content.styled(f"agrees on {count.agreeing:,} of {count.states:,} states", "bold")

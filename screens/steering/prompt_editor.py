@@ -130,7 +130,8 @@ class PromptEditor(ModalScreen[str | None]):
         discard = key_of(self.app, "prompt.revert", "ctrl+r")
         restored = f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
         status = status_text(self._state, key_of(self.app, "prompt.apply", "ctrl+s"))
-        weighed = weighed_text(self._state.prompt_weighed, self.query_one(DraftArea).text)
+        draft = self.query_one(DraftArea).text
+        weighed = "" if draft == self._original else weighed_text(self._state.prompt_weighed, draft)
         line = Content.assemble((f"{text} " if text else "", "bold"), (weighed, "$warning"), restored + literal(status))
         self.query_one("#editor-status", Static).update(line)
 

@@ -118,7 +118,7 @@ class SettingsDialog(ModalScreen[None]):
     def _fault(self) -> str:
         text = self.query_one(ValueInput).value
         try:
-            if text.strip():
+            if text.strip() or self._editing:
                 read(self._config, self._chosen, text)
         except ConfigError as error:
             return str(error)

@@ -22,7 +22,7 @@ def plain(value: float, least: float = 1e-6) -> str:
 
 def share(value: float, decimals: int = 1) -> str:
     """A fraction as a percentage."""
-    return f"{value:.{decimals}%}"
+    return f"{value:.{decimals}%}" if math.isfinite(value) else "no number"
 
 
 def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> str:

@@ -20,7 +20,8 @@ class RunHeader(StateText):
         """Names on the left, the less important left out first when room is short; progress on the right."""
         mode = self._mode()
         right = self._progress()
-        room = width - mode.cell_length - right.cell_length - 3
+        longer = max(map(len, PHASES.values())) - len(PHASES[self.state.phase])  # so that names stay at each phase
+        room = width - mode.cell_length - right.cell_length - 3 - longer
         left = Content("")
         for names in self._names():
             left = Content.assemble((names[0], "bold"), *[(f" · {name}", ASIDE) for name in names[1:]])

@@ -199,9 +199,9 @@ def test_a_sweep_that_was_changed_or_runs_elsewhere_is_refused(spec: Path, optun
     [
         ("episodes = 100", "", "it needs either minutes or episodes of a run, and"),
         ("trials =", "tries =", "tries"),
-        ("ppo.epochs", "ppo.epoch", "--set knows no 'ppo.epoch'; near it: ppo.epochs, "),
-        ("[256, 1024]", "[0, 1024]", "--set ppo.batch_size takes"),
-        ("threads = 1", 'threads = "x"', "--set threads takes"),
+        ("ppo.epochs", "ppo.epoch", "There is no setting 'ppo.epoch'; near it: ppo.epochs, "),
+        ("[256, 1024]", "[0, 1024]", "ppo.batch_size takes"),
+        ("threads = 1", 'threads = "x"', "threads takes"),
         ("[256, 1024]", "{low = 1024, high = 256}", "has a low of ppo.batch_size that is above its high"),
         ("[256, 1024]", "{low = 0, high = 256, log = true}", "or not above 0 with log"),
     ],

@@ -33,17 +33,17 @@ def test_of_two_assignments_of_a_name_the_later_counts() -> None:
 @pytest.mark.parametrize(
     ("assignment", "sentence"),
     [
-        ("ppo.lr", "--set takes NAME=VALUE"),
-        ("ppo.lr=fast", "--set ppo.lr takes float, not 'fast'"),
-        ("ppo.lr=0", "--set ppo.lr takes float > 0.0, not '0'"),
-        ("ppo.epochs=2.5", "--set ppo.epochs takes int, not '2.5'"),
-        ("ppo.target_kl=soon", "--set ppo.target_kl takes float | none, not 'soon'"),
-        ("ppo.credit=word", "--set ppo.credit takes turn or token, not 'word'"),
-        ("lora.target_modules=[1", "--set lora.target_modules takes"),
-        ("clip_range=1", "knows no 'clip_range'; near it: ppo.clip_range"),
+        ("ppo.lr", "A setting is given as NAME=VALUE"),
+        ("ppo.lr=fast", "ppo.lr takes float, not 'fast'"),
+        ("ppo.lr=0", "ppo.lr takes float > 0.0, not '0'"),
+        ("ppo.epochs=2.5", "ppo.epochs takes int, not '2.5'"),
+        ("ppo.target_kl=soon", "ppo.target_kl takes float | none, not 'soon'"),
+        ("ppo.credit=word", "ppo.credit takes turn or token, not 'word'"),
+        ("lora.target_modules=[1", "lora.target_modules takes"),
+        ("clip_range=1", "There is no setting 'clip_range'; near it: ppo.clip_range"),
         ("ppo.entropy_coeff=0", "near it: ppo.entropy_coef, "),
-        ("ppo=1", "knows no 'ppo'"),
-        ("zzzz=1", "knows no 'zzzz'; there are "),
+        ("ppo=1", "no setting 'ppo'"),
+        ("zzzz=1", "no setting 'zzzz'; the config.json of every run has them all."),
         ("run_dir=x", "by --run-dir"),
     ],
 )
@@ -51,6 +51,7 @@ def test_a_mistake_gets_a_sentence_that_names_it(assignment: str, sentence: str)
     with pytest.raises(UsageError) as error:
         settings([assignment])
     assert sentence in str(error.value)
+    assert "--set" not in str(error.value), "it may have been typed in a dialog"
 
 
 def test_what_is_above_counts_section_by_section() -> None:

@@ -119,7 +119,7 @@ def test_a_check_reads_as_a_sentence() -> None:
     [
         ('"entropy"', '"enthalpy"', "'enthalpy' is no figure of an update"),
         ('"below"', '"beneath"', "Invalid enum value 'beneath'"),
-        ("ppo.lr", "ppo.l", "--set knows no 'ppo.l'"),
+        ("ppo.lr", "ppo.l", "There is no setting 'ppo.l'"),
         ("minutes = 1", 'minutes = "1"', "Expected `float`, got `str`"),
         ("look =", "looks =", "unknown field `looks`"),
         ('title = "T"', "title = ", "Invalid value"),

@@ -23,6 +23,7 @@ from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.replay import Moment, Player, Recording, clock_text
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import Notice
 from tests import fakes
 from tests.recorded_run import record
 
@@ -58,6 +59,11 @@ def warnings(count: int) -> list[AnyEvent]:
     return stamped(*[WarningRaised(message=str(index)) for index in range(count)])
 
 
+def last_warning(state: RunState) -> str:
+    notices = [entry.fact.text for entry in state.transcript.entries if isinstance(entry.fact, Notice)]
+    return notices[-1].removeprefix("Warning: ") if notices else ""
+
+
 def test_time_goes_on_over_a_resumed_session_and_a_long_silence_is_cut_short():
     moment = Moment()
     for at_s, expected in [(2.0, 2.0), (2.5, 2.5), (3600.0, 7.5), (0.0, 7.5), (4.0, 11.5)]:
@@ -70,7 +76,7 @@ def test_a_replay_begins_where_something_is_said_and_its_beginning_can_be_gone_t
     said = ObservationShown(episode=0, turn=0, text="Your total: 14.")
     playing, _ = player(record(tmp_path, stamped(*warnings(3), started, said, *warnings(9))))
     playing.tick()
-    assert (playing.at_s, playing.state.warning, len(playing.state.transcript.entries)) == (4.0, "2", 5)
+    assert (playing.at_s, last_warning(playing.state), len(playing.state.transcript.entries)) == (4.0, "2", 5)
     playing.jump(0.0)
     playing.tick()
     assert playing.at_s == 0.0
@@ -79,10 +85,10 @@ def test_a_replay_begins_where_something_is_said_and_its_beginning_can_be_gone_t
 def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):
     playing, clock = player(record(tmp_path, warnings(5)))
     playing.tick()
-    assert playing.state.warning == "0"
+    assert last_warning(playing.state) == "0"
     clock.now += 2.5
     playing.tick()
-    assert (playing.state.warning, playing.at_s) == ("2", 2.5)
+    assert (last_warning(playing.state), playing.at_s) == ("2", 2.5)
 
 
 def test_speed_counts_from_the_moment_on_which_it_is_changed(tmp_path: Path):
@@ -92,7 +98,7 @@ def test_speed_counts_from_the_moment_on_which_it_is_changed(tmp_path: Path):
     playing.change_speed(+2)
     clock.now += 3.0
     playing.tick()
-    assert (playing.speed, playing.at_s, playing.state.warning) == (4.0, 14.0, "14")
+    assert (playing.speed, playing.at_s, last_warning(playing.state)) == (4.0, 14.0, "14")
 
 
 def test_speed_stays_within_its_bounds(tmp_path: Path):
@@ -112,16 +118,16 @@ def test_nothing_plays_while_paused_and_no_time_is_made_up_for_afterwards(tmp_pa
     playing.toggle()
     clock.now += 1.0
     playing.tick()
-    assert playing.state.warning == "1"
+    assert last_warning(playing.state) == "1"
 
 
 def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
     playing, clock = player(record(tmp_path, warnings(4)))
     clock.now += 60.0
     playing.tick()
-    assert (playing.playing, playing.at_end, playing.state.warning) == (False, True, "3")
+    assert (playing.playing, playing.at_end, last_warning(playing.state)) == (False, True, "3")
     playing.toggle()
-    assert (playing.playing, playing.at_s, playing.state.warning) == (True, 0.0, "0")
+    assert (playing.playing, playing.at_s, last_warning(playing.state)) == (True, 0.0, "0")
 
 
 def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -143,12 +149,12 @@ def test_a_long_jump_is_played_in_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     playing, _ = player(record(tmp_path, warnings(40)))
     playing.toggle()
     playing.jump(25.0)
-    assert (playing.state.warning, playing.at_s) == ("9", 25.0)
+    assert (last_warning(playing.state), playing.at_s) == ("9", 25.0)
     for expected in ("19", "25", "25"):
         playing.tick()
-        assert (playing.state.warning, playing.at_s, playing.playing) == (expected, 25.0, False)
+        assert (last_warning(playing.state), playing.at_s, playing.playing) == (expected, 25.0, False)
     playing.jump(38.0)
-    assert playing.state.warning == "35"
+    assert last_warning(playing.state) == "35"
 
 
 def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -175,12 +181,12 @@ def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pyt
     playing = Player(recording, clock=clock)
     clock.now += 60.0
     playing.tick()
-    assert (playing.at_s, playing.playing, playing.state.warning) == (2.0, True, "2")
+    assert (playing.at_s, playing.playing, last_warning(playing.state)) == (2.0, True, "2")
     while not recording.complete:
         recording.read_on()
     clock.now += 2.0
     playing.tick()
-    assert (playing.at_s, playing.state.warning) == (4.0, "4")
+    assert (playing.at_s, last_warning(playing.state)) == (4.0, "4")
 
 
 def test_turning_points_are_known_by_their_time(tmp_path: Path):
@@ -211,7 +217,7 @@ def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: 
         file.write("nonsense\n")
     playing, _ = player(run_dir)
     playing.jump(9.0)
-    assert (playing.state.warning, playing.at_end) == ("1", True)
+    assert (last_warning(playing.state), playing.at_end) == ("1", True)
     assert "Line 3 of" in playing.recording.fault
 
 

@@ -351,6 +351,7 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
     assert [message.split(":")[0] for message in warnings(stage)] == [
         "The policy may be about to collapse", "The policy has collapsed",
     ]  # fmt: skip
+    assert [warning.collapsed for warning in stage.of(WarningRaised)] == [False, True]
     assert stage.of(RolledBack) == []
 
 

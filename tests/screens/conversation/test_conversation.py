@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -383,6 +384,8 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
         ([], [0.25, 0.7], "policy  hit 70% ███████  stick 25% ██▌  other replies 5%"),
         ([0.5, 0.5], [0.25, 0.75], "updated hit 50% → 75% ███████▌  stick 50% → 25% ██▌"),
         ([], [0.999, 0.0], "policy  stick 100% ██████████  hit 0%"),
+        ([], [math.nan, math.nan], "policy  stick no number   hit no number"),
+        ([0.5, 0.5], [math.nan, math.nan], "updated stick 50% → no number   hit 50% → no number"),
     ],
 )
 async def test_the_policys_view_of_the_actions_stands_in_digits_and_bars(

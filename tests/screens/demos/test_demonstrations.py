@@ -394,7 +394,10 @@ async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(m
         await sees(pilot, "recorded by you: 4 episodes")
         await pilot.press("m")
         await sees(pilot, "over the model's (DPO): 1 preference pair")
-        await pilot.press("v", "enter", "y")
+        await pilot.press("v", "enter")
+        await sees(pilot, "method     prefer a person's reply over the model's (DPO): 1 preference pair")
+        assert "learnt by heart" not in shown(pilot), "the doubts are those of an imitation"
+        await pilot.press("y")
         await until(pilot, lambda: client.sent)
         assert client.sent == [WarmStart(sft_data=str(path), method="dpo", episodes=0)]
 

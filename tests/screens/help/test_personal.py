@@ -418,3 +418,12 @@ async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monke
         app.copy_to_clipboard("hit")
         await sees(pilot, "copied 3 characters")
     assert app.clipboard == "hit"
+
+
+async def test_ctrl_c_where_nothing_is_selected_names_the_key_that_leaves(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\n"app.quit" = "f10"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: notices(app), "a notice")
+        assert notices(app) == ["f10 leaves; ctrl+c copies what is selected."]

@@ -93,8 +93,12 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         assert {option.id for option in agents.options} == {"frozen_lake", "frozen_lake_8x8", "frozen_lake_slippery"}
         await pilot.press(*["backspace"] * 4, *"tiny")
         await until(pilot, lambda: agents.option_count == 0 and len(runs.rows) == 1)
+        await pilot.press(*"zzz")
+        await sees(pilot, "agents: none matches")
+        await sees(pilot, "│ None matches.")
         await pilot.press("escape")
         await until(pilot, lambda: agents.option_count == every and len(runs.rows) == 2)
+        assert "matches" not in shown(pilot)
         assert app.screen.focused is agents
 
 

@@ -172,6 +172,17 @@ async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
         await sees(pilot, "action  up")
 
 
+async def test_a_question_mark_is_help_unless_a_sentence_is_written(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("question_mark")
+        await sees(pilot, "Add a sentence that the reply begins with.")
+        await pilot.press("escape", "tab", "question_mark")
+        await until(pilot, lambda: app.screen.query_one(SentenceInput).value == "?")
+
+
 async def test_actions_are_taken_by_clicks(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:

@@ -184,6 +184,13 @@ async def test_an_action_is_clicked(make_app: MakeApp):
         assert client.sent[-1] == Act(episode=7, turn=0, action=0)
 
 
+async def test_a_question_mark_is_help_at_the_wheel(make_app: MakeApp):
+    async with make_app(Trainer()).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Write a sentence that your reply begins with.")
+
+
 async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app: MakeApp):
     client = Trainer()
     client.silent = (TakeWheel,)

@@ -99,7 +99,7 @@ async def test_a_high_terminal_keeps_the_comparison_under_the_figures_after_infe
         await sees(pilot, "hit         25.0%          80.0%")
 
 
-@pytest.mark.parametrize(("width", "more"), [(60, "  stick"), (80, "  temperature  stick  hit")])
+@pytest.mark.parametrize(("width", "more"), [(60, "  stick"), (80, "  stick  hit    temperature")])
 async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: MakeApp, width: int, more: str):
     client = fakes.FakeClient(in_inference())
     async with make_app(client).run_test(size=(width, 24)) as pilot:
@@ -107,6 +107,17 @@ async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: M
         await sees(pilot, "train     \N{MINUS SIGN}0.500 ± 0.980  4         0.0%")
         await sees(pilot, "inference +0.500 ± 0.980  4         0.0%")
         assert "KL" not in shown(pilot)
+
+
+@pytest.mark.parametrize(("width", "more"), [(60, "left   …"), (80, "left   down   right  up     …")])
+async def test_a_small_terminal_compares_actions_before_other_figures_and_marks_missing_ones(
+    make_app: MakeApp, width: int, more: str
+):
+    names, counts = ["left", "down", "right", "up"], [10, 200, 100, 40]
+    opening = [replace(each, action_names=names) if isinstance(each, RunStarted) else each for each in in_inference()]
+    client = fakes.FakeClient([*opening, fakes.counted([1.0], 9, actions=counts, mode="inference")])
+    async with make_app(client).run_test(size=(width, 24)) as pilot:
+        await sees(pilot, f"parse fail  {more}")
 
 
 async def test_names_of_actions_are_literal_and_cut(make_app: MakeApp):
@@ -119,4 +130,4 @@ async def test_names_of_actions_are_literal_and_cut(make_app: MakeApp):
         await sees(pilot, "very long … 25.0%")
         assert "\x1b" not in shown(pilot)
         await pilot.resize_terminal(80, 24)
-        await sees(pilot, "temperature  [@click=ap…")
+        await sees(pilot, "parse fail  [@click=ap…  very long …  …")

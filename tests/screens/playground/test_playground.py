@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,11 @@ from llamagym_tui.protocol.events import (
     ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
+    RolledBack,
     SessionFailed,
+    SettingsChanged,
     SettingsMeasured,
+    WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
@@ -29,11 +33,12 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
@@ -135,6 +140,34 @@ async def test_space_pauses_and_goes_on(make_app: MakeApp):
         await pilot.press("space")
         await sees(pilot, "space Pause")
         assert client.sent == [Pause(), Resume()]
+
+
+def test_the_title_of_a_run_is_the_same_in_every_phase():
+    state = initial_state(fakes.config(Path("/runs/demo")))
+    for event in (*fakes.opening_events(), fakes.counted([1.0] * 128, 20_480)):
+        state = reduce(state, event)
+    for width in range(60, 121):
+        titles = set()
+        for phase in ("rolling_out", "updating"):
+            header = RunHeader(replace(state, phase=phase), id="header").content_at(width).plain
+            left, _, _ = header.partition(PHASES[phase])
+            titles.add(left.rstrip())
+        assert len(titles) == 1, titles
+
+
+@pytest.mark.parametrize("key", ["settings", "roll back"])
+async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(make_app: MakeApp, key: str):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with rolling_out(make_app(client), SMALL) as pilot:
+        collapsed = WarningRaised(message="The policy has collapsed: losses. Roll back.", collapsed=True)
+        client.emit(collapsed, WarningRaised(message="The disk is full."))
+        banner = pilot.app.screen.query_one(Banner)
+        told = "After update 0: The policy has collapsed: losses. Roll back."
+        await until(pilot, lambda: banner.display and told in widget_text(banner))
+        client.emit(
+            SettingsChanged(changes={"ppo.lr": 1e-4}) if key == "settings" else RolledBack(update=0, reason=".")
+        )
+        await until(pilot, lambda: not banner.display)
 
 
 async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,13 @@ async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(mak
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
         await sees(pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100      update 12 · live")
+
+
+async def test_a_policy_whose_probabilities_are_no_numbers_is_told(make_app: MakeApp):
+    broken = replace(hitting(14.5, update=13), shares=[[math.nan, math.nan]] * 280)
+    async with rolling_out(make_app(fakes.FakeClient(chain(blackjack(), [broken]))), NARROW) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "the policy's probabilities are no numbers")
 
 
 async def test_the_map_follows_the_training(make_app: MakeApp):

@@ -341,6 +341,16 @@ async def test_a_wording_that_hardly_moves_the_actions_is_marked(make_app: MakeA
         await until(pilot, lambda: "This wording" not in shown(pilot))
 
 
+async def test_of_the_active_prompt_nothing_is_said_about_how_far_it_moves_the_actions(make_app: MakeApp):
+    client = fakes.FakeClient([*EVENTS, PromptWeighed(system_prompt="Hit below 13.", moved=0.07)])
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        editor = await open_editor(pilot, app)
+        assert editor.text == "Hit below 13."
+        await sees(pilot, "v2 is active")
+        assert "This wording" not in shown(pilot)
+
+
 async def test_of_another_model_no_wording_is_marked(make_app: MakeApp):
     client = fakes.FakeClient(EVENTS)
     app = make_app(client, model="someone/other")

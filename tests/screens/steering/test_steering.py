@@ -72,6 +72,14 @@ async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
         assert "not a number" not in shown(pilot)
 
 
+async def test_a_figure_that_is_no_number_stays_apart_from_its_judgement(make_app: MakeApp):
+    stats = structs.replace(fakes.STATS, approx_kl=float("nan"))
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), UpdateFinished(update=1, episodes=16, stats=stats)]))
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press("m")
+        await sees(pilot, "KL          no number out")
+
+
 async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
@@ -145,6 +153,14 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         assert client.sent == []
+
+
+async def test_an_emptied_value_is_told_while_it_is_edited(make_app: MakeApp):
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
+        await pilot.press("s", "enter", "home", "shift+end", "backspace")
+        await sees(pilot, "learning rate takes a number above 0, not ''.")
+        await pilot.press("escape")
+        await sees(pilot, "enter edits it")
 
 
 async def test_a_value_that_was_not_requested_is_there_again(make_app: MakeApp):
