@@ -282,7 +282,7 @@ def evaluated_config(
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
-    is_same_agent = trained.agent == catalog.absolute_spec(agent_spec)  # as a run is resumed by its own agent alone
+    is_same_agent = catalog.is_same_agent(trained.agent, agent_spec)
     kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
     if is_run and kept.get("history") == "own":  # of an older version
         kept["history"] = "all"

@@ -96,6 +96,15 @@ def absolute_spec(spec: str) -> str:
     return f"{file.path}:{file.class_name}" if file.class_name else str(file.path)
 
 
+def is_same_agent(spec: str, other: str) -> bool:
+    """Whether two specs name the same agent; one that names a file alone is of the only agent there."""
+    file, second = agent_file(spec), agent_file(other)
+    if file is None or second is None:
+        return absolute_spec(spec) == absolute_spec(other)
+    is_same_class = file.class_name == second.class_name or None in (file.class_name, second.class_name)
+    return file.path == second.path and is_same_class
+
+
 def agent_name(spec: str) -> str:
     """A short name for files and headers: ``blackjack``, ``cliff`` for ``./cliff.py``, ``CartPole-v1``."""
     file = agent_file(spec)

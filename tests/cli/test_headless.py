@@ -322,7 +322,7 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
 
 
 @pytest.mark.parametrize(
-    ("spec", "follows"), [("two.py:One", True), ("two.py:Two", False), ("two.py", False), ("moved/two.py:One", False)]
+    ("spec", "follows"), [("two.py:One", True), ("two.py:Two", False), ("two.py", True), ("moved/two.py:One", False)]
 )
 def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_trained_with(
     tmp_path: Path, spec: str, follows: bool

@@ -87,6 +87,22 @@ def test_a_relative_path_is_found_and_can_be_made_absolute(write: Write, monkeyp
     assert catalog.absolute_spec("CartPole-v1") == "CartPole-v1"
 
 
+@pytest.mark.parametrize(
+    ("spec", "other", "is_same"),
+    [
+        ("/a/two.py:One", "/a/two.py:One", True),
+        ("/a/two.py:One", "/a/two.py:Two", False),
+        ("/a/two.py", "/a/two.py:One", True),
+        ("/a/two.py:One", "/b/two.py:One", False),
+        ("/a/blackjack.py", "blackjack", False),
+        ("frozen-lake", "frozen_lake", True),
+        ("CartPole-v1", "CartPole-v1", True),
+    ],
+)
+def test_an_agent_of_a_file_is_its_path_and_class(spec: str, other: str, is_same: bool) -> None:
+    assert catalog.is_same_agent(spec, other) == catalog.is_same_agent(other, spec) == is_same
+
+
 def test_of_several_agents_in_a_file_one_is_named(write: Write) -> None:
     path = write(CLIFF + '\nclass Other(CliffAgent):\n    env_id = "Taxi-v4"\n')
     assert catalog.find_agent(f"{path}:Other").env_id == "Taxi-v4"

@@ -133,6 +133,8 @@ async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows
 
 @pytest.mark.usefixtures("three_runs")
 async def test_a_run_is_deleted_once_confirmed():
+    with FileLock(runs_dir() / "middle" / ".lock"), pytest.raises(OSError, match="another process has the run"):
+        discard_run(runs_dir() / "middle")  # before the list looks, which calls a locked run running
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
@@ -141,8 +143,6 @@ async def test_a_run_is_deleted_once_confirmed():
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
         assert (runs_dir() / "middle").exists(), "enter keeps it"
-        with FileLock(runs_dir() / "middle" / ".lock"), pytest.raises(OSError, match="another process has the run"):
-            discard_run(runs_dir() / "middle")
         await pilot.press("x")
         await sees(pilot, "delete this run?")
         await pilot.press("y")
