@@ -56,8 +56,8 @@ class Agent(AgentBase):
             sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
-            seed: of sampling, minibatches, and the value head of a model without one; one that
-                `load_model_and_tokenizer` gave is by ``torch.manual_seed``, as it says.
+            seed: of sampling and minibatches, and of the value head if the model comes without one; a head that
+                `load_model_and_tokenizer` has made follows ``torch.manual_seed``.
         Raises:
             ConfigError: a setting is unknown or outside its range, or the model is none.
             UsageError: there is no such file of demonstrations, or none ships for this agent.

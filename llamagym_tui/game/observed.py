@@ -29,12 +29,12 @@ class Observed(NamedTuple):
 
 
 def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
-    """A state in the agent's words. Raises TypeError: text, or names of actions, are none."""
+    """A state in the agent's words. Raises TypeError: its text, or the name of an action, is no text."""
     return Observed(observation_text(agent, observation, info), admissible_actions(agent, observation, info))
 
 
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
-    """The user message of a state. Raises TypeError: the agent puts it by something else than a text."""
+    """The user message of a state. Raises TypeError: the agent returns no text."""
     text = called(agent.format_observation, observation, info=info)
     if not isinstance(text, str):
         raise TypeError(f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text")

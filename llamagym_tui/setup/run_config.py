@@ -183,9 +183,11 @@ def word_or_number(text: str | None, word: str, option: str, *, least: int) -> s
 def checked_model(name: str) -> str:
     """A model's name as the trainer takes it; local paths, of folders that are there, become absolute, and RUN@UPDATE
     and the name of a run become the folder that has the model. A registry name or a hub id that is here comes first."""
-    path, (_, at, update) = Path(name).expanduser(), name.rpartition("@")
-    if name == BUNDLED or path.is_dir():
-        return BUNDLED if name == BUNDLED else str(path.absolute())
+    if name == BUNDLED:
+        return name
+    if (path := Path(name).expanduser()).is_dir():
+        return str(path.absolute())
+    _, at, update = name.rpartition("@")
     if at and update.isascii() and update.isdigit():  # no hub id has an @
         run, _, update = branch.branch_point(name).rpartition("@")
         return str(Path(run, f"{branch.UPDATE_DIR}{update}"))

@@ -257,13 +257,12 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
     if event.episodes is None or event.updates is None:
         return state  # the next event with counts has them
-    if (lost := state.episodes - event.episodes) <= 0:
+    if state.episodes <= event.episodes:
         return replace(state, episodes=event.episodes, updates=event.updates)
     return replace(
         state,
         episodes=event.episodes,
         returns=state.returns.until(event.episodes),
-        recent=state.recent[: max(0, len(state.recent) - lost)],
         play=state.saved.play,
         marks=_marks_until(state, event.episodes),
         updates=event.updates,

@@ -236,7 +236,7 @@ def _clip(decision: Decision, clip_range: float) -> str:
 
 
 def _share(probability: float) -> str:
-    return share(probability) if probability >= 0.0005 else "<0.1%"
+    return "<0.1%" if probability < 0.0005 else share(probability)
 
 
 def _logprob(logprob: float) -> str:

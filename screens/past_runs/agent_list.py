@@ -32,13 +32,14 @@ class AgentList(OptionList):
 
     def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
         super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
-        self._agents = agents
+        self._agents, self._words = agents, ""
 
     def on_resize(self) -> None:
-        self.filter()
+        self.filter(self._words)
 
-    def filter(self, words: str = "") -> None:
+    def filter(self, words: str) -> None:
         """Show those in whose names the words are, for the present width."""
+        self._words = words
         width, chosen = self.scrollable_content_region.width, self.highlighted_option
         found = {n: a for n, a in self._agents.items() if words.lower() in f"{n} {a.title} {a.env_id}".lower()}
         self.border_title = Content("agents" if found else "agents: none matches")

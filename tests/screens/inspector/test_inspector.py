@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen, TokenTable
+from llamagym_tui.screens.inspector.texts import _share
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from tests import fakes
 from tests.recorded_run import record
@@ -42,6 +44,10 @@ async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_i
         [action] = [line for line in lines if "·1" in line and "70.0%" in line and "1.400" in line]
         assert action.split()[:7] == ["●", "·1", "70.0%", "−0.693", "−0.357", "1.400", "clipped"]
         assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], "prompt and template"
+
+
+def test_a_probability_that_is_no_number_is_called_so_and_not_small() -> None:
+    assert [_share(each) for each in (math.nan, 0.0004, 0.0, 0.5)] == ["no number", "<0.1%", "<0.1%", "50.0%"]
 
 
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):

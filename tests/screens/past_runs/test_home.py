@@ -96,6 +96,12 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         await pilot.press(*"zzz")
         await sees(pilot, "agents: none matches")
         await sees(pilot, "│ None matches.")
+        before = agents.size
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: agents.size != before)
+        await pilot.pause()
+        await sees(pilot, "agents: none matches")
+        assert agents.option_count == 0, "what was typed still holds"
         await pilot.press("escape")
         await until(pilot, lambda: agents.option_count == every and len(runs.rows) == 2)
         assert "matches" not in shown(pilot)
