@@ -33,7 +33,10 @@ class Grid(NamedTuple):
         return self.rows[field.row][field.column] if inside else ""
 
     def around(self, field: Field) -> list[Field]:
-        return [Field(field.row + MOVES[name][0], field.column + MOVES[name][1]) for name in self.actions]
+        return [
+            Field(field.row + MOVES[name][0], field.column + MOVES[name][1])
+            for name in self.actions
+        ]
 
 
 class GridAgent(Agent):
@@ -75,20 +78,29 @@ class GridAgent(Agent):
         return best_actions(self.grid).get(self._field(observation), [])
 
     def policy_map(self) -> PolicyMap:
-        marks, width = {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"}, len(self.grid.rows[0])
+        marks, width = (
+            {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"},
+            len(self.grid.rows[0]),
+        )
         states = [
             [marks.get(kind, row * width + column) for column, kind in enumerate(line)]
             for row, line in enumerate(self.grid.rows)
         ]
         rows, columns = ([str(number) for number in range(size)] for size in (len(states), width))
         panel = Panel(self.place, rows, columns, states, "row", "column")
-        return PolicyMap([panel], signs="".join(SIGNS[name] for name in self.action_names), best=self.first_actions)
+        return PolicyMap(
+            [panel],
+            signs="".join(SIGNS[name] for name in self.action_names),
+            best=self.first_actions,
+        )
 
 
 @cache
 def best_actions(grid: Grid) -> dict[Field, list[int]]:
     """The best actions on every field from which the goal can be reached, by value iteration."""
-    places = [Field(row, column) for row, line in enumerate(grid.rows) for column in range(len(line))]
+    places = [
+        Field(row, column) for row, line in enumerate(grid.rows) for column in range(len(line))
+    ]
     ground = [place for place in places if grid.kind(place) in "SF"]
     values = {place: float(grid.kind(place) == "G") for place in places}
 
@@ -97,14 +109,17 @@ def best_actions(grid: Grid) -> dict[Field, list[int]]:
         ends = [values.get(to, values[here]) for to in grid.around(here)]
         side = (1 - grid.sure) / 2
         return [
-            DISCOUNT * (grid.sure * ends[action] + side * (ends[action - 1] + ends[(action + 1) % 4]))
+            DISCOUNT
+            * (grid.sure * ends[action] + side * (ends[action - 1] + ends[(action + 1) % 4]))
             for action in range(4)
         ]
 
     for _ in range(SWEEPS):
         values |= {here: max(worth(here)) for here in ground}
     return {
-        here: [action for action, value in enumerate(worth(here)) if value > max(worth(here)) - 1e-9]
+        here: [
+            action for action, value in enumerate(worth(here)) if value > max(worth(here)) - 1e-9
+        ]
         for here in ground
         if values[here] > 0
     }

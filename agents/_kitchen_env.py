@@ -16,11 +16,17 @@ class Kitchen(gymnasium.Env[Any, Any]):
 
     def __init__(self) -> None:
         self.every = states()
-        self.observation_space, self.action_space = spaces.Discrete(len(self.every)), spaces.Discrete(len(PLACES))
+        self.observation_space, self.action_space = (
+            spaces.Discrete(len(self.every)),
+            spaces.Discrete(len(PLACES)),
+        )
         self.P = {
-            state.number: {action: [self._way(state, action)] for action in range(len(PLACES))} for state in self.every
+            state.number: {action: [self._way(state, action)] for action in range(len(PLACES))}
+            for state in self.every
         }
-        starts = np.array([state.order > 0 and not (state.hands or state.plate) for state in self.every], float)
+        starts = np.array(
+            [state.order > 0 and not (state.hands or state.plate) for state in self.every], float
+        )
         self.initial_state_distrib = starts / starts.sum()
         self.state = self.every[0]
 
@@ -28,9 +34,13 @@ class Kitchen(gymnasium.Env[Any, Any]):
         to, _, reward, is_over = errand(state, action)
         return 1.0, to.number, reward, is_over
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
-        self.state = self.every[self.np_random.choice(len(self.every), p=self.initial_state_distrib)]
+        self.state = self.every[
+            self.np_random.choice(len(self.every), p=self.initial_state_distrib)
+        ]
         return self.state.number, self._info(True, 1)
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:

@@ -50,7 +50,9 @@ class AcrobotAgent(Agent):
             right = math.sin(first) * out + math.sin(first + second) * beyond
             down = math.cos(first) * out + math.cos(first + second) * beyond
             glyph = {0: "+", 4: "o", 8: "O"}.get(step, "*")
-            lines[round((down + 2) / 4 * (HEIGHT - 1))][round((right + 2) / 4 * (WIDTH - 1))] = glyph
+            lines[round((down + 2) / 4 * (HEIGHT - 1))][round((right + 2) / 4 * (WIDTH - 1))] = (
+                glyph
+            )
         return "\n".join("".join(line) for line in lines)
 
     def expert(self, observation: Any) -> int:
@@ -61,7 +63,9 @@ class AcrobotAgent(Agent):
     def policy_map(self) -> PolicyMap:
         """The first link's spin against the joint's, both links straight down."""
         spins, joint_spins = range(5, -6, -1), range(-10, 11, 2)
-        states = [[(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins]
+        states = [
+            [(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins
+        ]
         rows, columns = ([f"{number:+}" for number in axis] for axis in (spins, joint_spins))
         panel = Panel("straight", rows, columns, states, "spin", "joint spin")
         return PolicyMap([panel], signs="↻·↺")

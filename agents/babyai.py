@@ -6,7 +6,19 @@ from typing import Any, ClassVar, NamedTuple
 
 from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
 
-OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
+OBJECTS = (
+    "unseen",
+    "empty",
+    "wall",
+    "floor",
+    "door",
+    "key",
+    "ball",
+    "box",
+    "goal",
+    "lava",
+    "agent",
+)
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
 DOORS = ("open", "closed", "locked")
 """What the three numbers of a tile count."""
@@ -49,7 +61,9 @@ class View(NamedTuple):
             return Tile("unseen")
         kind, colour, state = (int(number) for number in self.image[column][size - 1 - ahead])
         has_colour, is_door = OBJECTS[kind] in ("door", *THINGS), OBJECTS[kind] == "door"
-        return Tile(OBJECTS[kind], COLOURS[colour] if has_colour else "", DOORS[state] if is_door else "")
+        return Tile(
+            OBJECTS[kind], COLOURS[colour] if has_colour else "", DOORS[state] if is_door else ""
+        )
 
     @property
     def carried(self) -> Tile | None:
@@ -68,7 +82,9 @@ class View(NamedTuple):
         size = len(self.image)
         places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
         found = []
-        for ahead, right in sorted(set(places) - {(0, 0)}, key=lambda place: (place[0] + abs(place[1]), place)):
+        for ahead, right in sorted(
+            set(places) - {(0, 0)}, key=lambda place: (place[0] + abs(place[1]), place)
+        ):
             if (tile := self.tile(ahead, right)).kind not in ("unseen", "empty", "wall", "floor"):
                 side = "right" if right > 0 else "left"
                 way = [f"{ahead} ahead"] * (ahead > 0) + [f"{abs(right)} {side}"] * (right != 0)
@@ -84,7 +100,9 @@ class BabyAIAgent(Agent):
     more_ids = "BabyAI-|MiniGrid-"
     extra = "minigrid"
     title = "BabyAI"
-    description = "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
+    description = (
+        "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
+    )
     picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
     action_names: ClassVar[tuple[str, ...]] = NAMES
     action_keys = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
@@ -99,7 +117,9 @@ class BabyAIAgent(Agent):
             cls.action_names = NAMES[: FORWARD + 1]
 
     def get_system_prompt(self) -> str:
-        actions = [f'{{"action": {index}}} to {name}' for index, name in enumerate(self.action_names)]
+        actions = [
+            f'{{"action": {index}}} to {name}' for index, name in enumerate(self.action_names)
+        ]
         return (
             "You are in a world of rooms. Do what the mission says. "
             f"Reply with {', '.join(actions[:-1])} or {actions[-1]}."
@@ -108,7 +128,9 @@ class BabyAIAgent(Agent):
     def format_observation(self, observation: Any) -> str:
         view = View(observation["image"])
         things = view.seen()
-        seen = ", ".join([*things[:MOST_SEEN], *["and more"] * (len(things) > MOST_SEEN)]) or "nothing"
+        seen = (
+            ", ".join([*things[:MOST_SEEN], *["and more"] * (len(things) > MOST_SEEN)]) or "nothing"
+        )
         carried = f" You carry a {view.carried.words}." if view.carried else ""
         return (
             f"Mission: {observation['mission']}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, "
@@ -126,7 +148,9 @@ class BabyAIAgent(Agent):
             front.is_free or front.kind == "lava",
             front.kind in THINGS and not carried,
             front.kind == "empty" and bool(carried),
-            front.kind == "box" or front.door in ("open", "closed") or (front.door, carried) == ("locked", key),
+            front.kind == "box"
+            or front.door in ("open", "closed")
+            or (front.door, carried) == ("locked", key),
             "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
         )
         return [name for name, can in zip(self.action_names, could, strict=False) if can]
@@ -139,7 +163,9 @@ class BabyAIAgent(Agent):
         words = [*mission, carried, *view.seen(), *[""] * size]
         lines = []
         for row in range(size):
-            tiles = [view.tile(size - 1 - row, right) for right in range(-(size // 2), size // 2 + 1)]
+            tiles = [
+                view.tile(size - 1 - row, right) for right in range(-(size // 2), size // 2 + 1)
+            ]
             signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
             if row == size - 1:
                 signs[size // 2] = "^"
@@ -178,9 +204,14 @@ class BabyAIAgent(Agent):
             return None
         rows, sides = range(6, -1, -1), range(-3, 4)
         states = [[_red_ball(ahead, right) for right in sides] for ahead in rows]
-        states[-1][3], states[-2][3] = Landmark("^", "you"), None  # next to it is where one wants to be
+        states[-1][3], states[-2][3] = (
+            Landmark("^", "you"),
+            None,
+        )  # next to it is where one wants to be
         columns = ["3l", "2l", "1l", "0", "1r", "2r", "3r"]
-        panel = Panel("the red ball", [str(row) for row in rows], columns, states, "ahead", "left or right")
+        panel = Panel(
+            "the red ball", [str(row) for row in rows], columns, states, "ahead", "left or right"
+        )
         return PolicyMap([panel], signs="↰↱↑pxo.", best=_to_red_ball)
 
 

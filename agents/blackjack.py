@@ -34,7 +34,11 @@ class BlackjackAgent(Agent):
     def describe_return(self, mean: float) -> str:
         """Chips in 100 hands; the baselines are losses."""
         chips, known = round(100 * mean), self.baselines
-        of = f" (random {-100 * known['random']:.0f}, best {-100 * known['optimal']:.0f})" if known else ""
+        of = (
+            f" (random {-100 * known['random']:.0f}, best {-100 * known['optimal']:.0f})"
+            if known
+            else ""
+        )
         return f"{'wins' if chips > 0 else 'loses'} {abs(chips)} chip{'s' * (abs(chips) != 1)} in 100 hands{of}"
 
     def draw(self, observation: Any) -> str:
@@ -76,7 +80,16 @@ class BlackjackAgent(Agent):
         for title, lowest, ace in (("hard", 4, 0), ("soft", 12, 1)):
             totals = range(21, lowest - 1, -1)
             hands = [[(total, card, ace) for card in dealer] for total in totals]
-            panels.append(Panel(title, [str(total) for total in totals], cards, hands, "your total", "dealer shows"))
+            panels.append(
+                Panel(
+                    title,
+                    [str(total) for total in totals],
+                    cards,
+                    hands,
+                    "your total",
+                    "dealer shows",
+                )
+            )
         return PolicyMap(panels, action=1, like="the book", noun="hands")
 
 

@@ -48,9 +48,13 @@ class CartPoleAgent(Agent):
         middle = round((position / 4.8 + 0.5) * (TRACK - 7)) + 3
         lean = math.tan(max(-1.2, min(angle * STEEPER, 1.2)))
         glyph = "│" if abs(lean) < 0.2 else "╱" if lean > 0 else "╲"
-        pole = [" " * max(0, middle + round(lean * height)) + glyph for height in range(POLE, 0, -1)]
+        pole = [
+            " " * max(0, middle + round(lean * height)) + glyph for height in range(POLE, 0, -1)
+        ]
         wheels = "─" * (middle - 3) + "┴o───o┴"
-        return "\n".join([*pole, " " * (middle - 3) + "┌──┴──┐", wheels + "─" * (TRACK - len(wheels))])
+        return "\n".join(
+            [*pole, " " * (middle - 3) + "┌──┴──┐", wheels + "─" * (TRACK - len(wheels))]
+        )
 
     def expert(self, observation: Any) -> int:
         """A linear controller, which keeps the pole up for all 500 steps."""
@@ -62,5 +66,11 @@ class CartPoleAgent(Agent):
         angles = [step * 0.04 for step in range(-5, 6)]
         spins = [step * 0.5 for step in range(-5, 6)]
         states = [[(0.0, 0.0, angle, spin) for spin in spins] for angle in angles]
-        rows, columns = [f"{math.degrees(angle):+.0f}°" for angle in angles], [f"{10 * spin:+.0f}" for spin in spins]
-        return PolicyMap([Panel("cart at rest", rows, columns, states, "angle", "spin in tenths of rad/s")], action=1)
+        rows, columns = (
+            [f"{math.degrees(angle):+.0f}°" for angle in angles],
+            [f"{10 * spin:+.0f}" for spin in spins],
+        )
+        return PolicyMap(
+            [Panel("cart at rest", rows, columns, states, "angle", "spin in tenths of rad/s")],
+            action=1,
+        )

@@ -7,7 +7,16 @@ from llamagym_tui.agents._grid import Grid, GridAgent
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
-    "8x8": ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+    "8x8": (
+        "SFFFFFFF",
+        "FFFFFFFF",
+        "FFFHFFFF",
+        "FFFFFHFF",
+        "FFFHFFFF",
+        "FHHFFFHF",
+        "FHFFHFHF",
+        "FFFHFFFG",
+    ),
 }
 """Gymnasium's, row by row: start, frozen, hole, goal."""
 
@@ -33,7 +42,9 @@ class FrozenLakeAgent(GridAgent):
         given = self.env_kwargs
         slips = given.get("is_slippery", True)
         rows = given.get("desc") or MAPS[given.get("map_name", "4x4")]
-        return Grid(tuple(rows), self.action_names, given.get("success_rate", 1 / 3) if slips else 1.0)
+        return Grid(
+            tuple(rows), self.action_names, given.get("success_rate", 1 / 3) if slips else 1.0
+        )
 
     def get_system_prompt(self) -> str:
         slips = "The ice is slippery: a step may go sideways. " if self.grid.sure < 1 else ""
@@ -46,4 +57,6 @@ class FrozenLakeAgent(GridAgent):
     def describe_return(self, mean: float) -> str:
         """Every hundredth that is returned is an episode in a hundred."""
         known = ", ".join(f"{name} {100 * value:.0f}" for name, value in self.baselines.items())
-        return f"reaches the goal in {100 * mean:.0f} of 100 episodes{f' ({known})' if known else ''}"
+        return (
+            f"reaches the goal in {100 * mean:.0f} of 100 episodes{f' ({known})' if known else ''}"
+        )

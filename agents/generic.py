@@ -29,17 +29,29 @@ class GenericAgent(Agent):
     """The action space, where actions are texts."""
 
     def get_system_prompt(self) -> str:
-        beginning = f"You are playing {self.title or self.env_id}. Each message tells an observation. "
+        beginning = (
+            f"You are playing {self.title or self.env_id}. Each message tells an observation. "
+        )
         if self.text_space:
-            return f"{beginning}Reply with a text of at most {self.text_space.max_length} characters."
-        actions = ", ".join(f'{{"action": {index}}} ({name})' for index, name in enumerate(self.action_names))
+            return (
+                f"{beginning}Reply with a text of at most {self.text_space.max_length} characters."
+            )
+        actions = ", ".join(
+            f'{{"action": {index}}} ({name})' for index, name in enumerate(self.action_names)
+        )
         return f"{beginning}Reply with one of these actions: {actions}."
 
     def format_observation(self, observation: Any) -> str:
         if self.observation_sizes:
-            named = zip(self.observation_names, fields(int(observation), self.observation_sizes), strict=True)
+            named = zip(
+                self.observation_names,
+                fields(int(observation), self.observation_sizes),
+                strict=True,
+            )
             values = self.observation_values
-            words = ", ".join(f"{name} {values[name][n] if name in values else n}" for name, n in named)
+            words = ", ".join(
+                f"{name} {values[name][n] if name in values else n}" for name, n in named
+            )
         else:
             names, ranges = iter(self.observation_names), iter(self.observation_ranges)
             words = in_words(self.observation_space, observation, names, ranges)

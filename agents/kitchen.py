@@ -15,7 +15,14 @@ from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
 MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
 """Tomatoes, onions, bin, board, plate and hatch."""
-STANDS = {"tomatoes": (1, 1), "onions": (1, 3), "board": (2, 3), "plate": (3, 1), "hatch": (3, 2), "bin": (2, 1)}
+STANDS = {
+    "tomatoes": (1, 1),
+    "onions": (1, 3),
+    "board": (2, 3),
+    "plate": (3, 1),
+    "hatch": (3, 2),
+    "bin": (2, 1),
+}
 """Row and column from which each is in reach, in the order of the actions that lead there."""
 WORK = (1, 1, 3, 1, 1, 1)
 """Steps that each action takes where it leads."""
@@ -39,7 +46,9 @@ class State(NamedTuple):
 
     @property
     def number(self) -> int:
-        return ((self.order * len(PLACES) + self.place) * len(HANDS) + self.hands) * len(ON_PLATE) + self.plate
+        return ((self.order * len(PLACES) + self.place) * len(HANDS) + self.hands) * len(
+            ON_PLATE
+        ) + self.plate
 
     @property
     def possible(self) -> tuple[bool, ...]:
@@ -69,13 +78,18 @@ def errand(state: State, action: int) -> Errand:
     steps += distance(place, action)
     new = state.hands - 2 if action == PLATE else 0
     hands = (1, 2, state.hands + 2, 0, 0, 0)[action]
-    earned = PLATED * bool(new & state.order & ~state.plate) + SERVED * (action == SERVE and state.plate == state.order)
+    earned = PLATED * bool(new & state.order & ~state.plate) + SERVED * (
+        action == SERVE and state.plate == state.order
+    )
     after = State(state.order, action, hands, state.plate | new)
     return Errand(after, steps, earned - STEP_COST * steps, action == SERVE)
 
 
 def distance(place: int, other: int) -> int:
-    return sum(abs(here - there) for here, there in zip(STANDS[PLACES[place]], STANDS[PLACES[other]], strict=True))
+    return sum(
+        abs(here - there)
+        for here, there in zip(STANDS[PLACES[place]], STANDS[PLACES[other]], strict=True)
+    )
 
 
 def states() -> list[State]:
@@ -86,7 +100,10 @@ def states() -> list[State]:
 def steps_left(state: State, least: Mapping[State, float]) -> list[float]:
     """By first action, the steps until the right dish is served; infinite where it cannot be any more."""
     ways = [errand(state, action) for action in range(len(PLACES))]
-    return [way.steps + (least[way.state] if not way.is_over else 0 if way.reward > 0 else math.inf) for way in ways]
+    return [
+        way.steps + (least[way.state] if not way.is_over else 0 if way.reward > 0 else math.inf)
+        for way in ways
+    ]
 
 
 @cache
@@ -132,8 +149,16 @@ class KitchenAgent(Agent):
         lines = [list(line) for line in MAP]
         row, column = STANDS[PLACES[place]]
         lines[row][column] = "@"
-        words = ("", f"order: {ON_PLATE[order]}", f"plate: {ON_PLATE[plate]}", f"hands: {HANDS[hands]}", "")
-        return "\n".join(f"{' '.join(line)}   {word}".rstrip() for line, word in zip(lines, words, strict=True))
+        words = (
+            "",
+            f"order: {ON_PLATE[order]}",
+            f"plate: {ON_PLATE[plate]}",
+            f"hands: {HANDS[hands]}",
+            "",
+        )
+        return "\n".join(
+            f"{' '.join(line)}   {word}".rstrip() for line, word in zip(lines, words, strict=True)
+        )
 
     def expert(self, observation: Any) -> int | None:
         """The first action of a quickest way to the right dish; None where there is none any more."""
@@ -150,8 +175,13 @@ class KitchenAgent(Agent):
         panels = []
         for order in range(1, len(ON_PLATE)):
             cells = [
-                [State(order, PLATE, hands, on).number for on in range(len(ON_PLATE))] for hands in range(len(HANDS))
+                [State(order, PLATE, hands, on).number for on in range(len(ON_PLATE))]
+                for hands in range(len(HANDS))
             ]
             rows = [words.replace("chopped", "cut") for words in HANDS]
-            panels.append(Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate"))
-        return PolicyMap(panels, signs="TOCPSX", best=self.first_actions, noun="possible states at the plate")
+            panels.append(
+                Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate")
+            )
+        return PolicyMap(
+            panels, signs="TOCPSX", best=self.first_actions, noun="possible states at the plate"
+        )

@@ -54,7 +54,10 @@ class MountainCarAgent(Agent):
         positions = [-1.2 + 0.2 * step for step in range(10)]
         speeds = [0.01 * step for step in range(5, -6, -1)]
         states = [[(position, speed) for position in positions] for speed in speeds]
-        rows, columns = [f"{100 * speed:+.0f}" for speed in speeds], [f"{10 * position:+.0f}" for position in positions]
+        rows, columns = (
+            [f"{100 * speed:+.0f}" for speed in speeds],
+            [f"{10 * position:+.0f}" for position in positions],
+        )
         panel = Panel("car", rows, columns, states, "speed in hundredths", "position in tenths")
         return PolicyMap([panel], signs="←·→")
 

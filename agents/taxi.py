@@ -55,7 +55,9 @@ class TaxiAgent(Agent):
             f"{name} {'road' if to != (row, column) else 'wall'}"
             for name, to in zip(self.action_names, ways_from((row, column)), strict=False)
         ]
-        who = "Passenger in the taxi" if passenger == IN_TAXI else f"Passenger at {_stand(passenger)}"
+        who = (
+            "Passenger in the taxi" if passenger == IN_TAXI else f"Passenger at {_stand(passenger)}"
+        )
         return f"Taxi at row {row}, column {column}: {', '.join(ways)}. {who}. Destination {_stand(destination)}."
 
     def draw(self, observation: Any) -> str:
@@ -84,11 +86,17 @@ class TaxiAgent(Agent):
         numbers = [str(number) for number in range(5)]
         panels = []
         for stand in range(4):
-            for title, passenger, destination in (("fetch", stand, (stand + 1) % 4), ("to", IN_TAXI, stand)):
+            for title, passenger, destination in (
+                ("fetch", stand, (stand + 1) % 4),
+                ("to", IN_TAXI, stand),
+            ):
                 states = [
-                    [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)] for row in range(5)
+                    [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)]
+                    for row in range(5)
                 ]
-                panels.append(Panel(f"{title} {NAMES[stand]}", numbers, numbers, states, "row", "column"))
+                panels.append(
+                    Panel(f"{title} {NAMES[stand]}", numbers, numbers, states, "row", "column")
+                )
         return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions)
 
 

@@ -33,23 +33,39 @@ class TextWorldAgent(Agent):
         return "You are playing a text game. Reply with one of the commands that are listed, and nothing else."
 
     def format_observation(self, observation: str, info: Mapping[str, Any]) -> str:
-        place, commands = _lines(info.get("description") or observation), self.actions(observation, info)
+        place, commands = (
+            _lines(info.get("description") or observation),
+            self.actions(observation, info),
+        )
         # What was done in the game that ships can be seen in the place; elsewhere it may be what a book says.
         is_told = self.env_id != TextWorldAgent.env_id or info.get("invalid_action")
-        told = observation if is_told and observation not in place and place not in observation else ""
+        told = (
+            observation if is_told and observation not in place and place not in observation else ""
+        )
         listed = f"Commands: {', '.join(commands)}." if commands else ""
-        parts = (_lines(info.get("objective", "")), told, place, _lines(info.get("inventory", "")), listed)
+        parts = (
+            _lines(info.get("objective", "")),
+            told,
+            place,
+            _lines(info.get("inventory", "")),
+            listed,
+        )
         return "\n".join(part for part in parts if part)
 
     def actions(self, observation: str, info: Mapping[str, Any]) -> Sequence[str] | None:
         """The admissible commands but for those that show what is shown; in the game that ships, to look at things."""
         idle = (*TELL_NOTHING, "examine") if self.env_id == TextWorldAgent.env_id else TELL_NOTHING
-        return [command for command in info.get("admissible_commands", ()) if not command.startswith(idle)] or None
+        return [
+            command
+            for command in info.get("admissible_commands", ())
+            if not command.startswith(idle)
+        ] or None
 
     def draw(self, observation: str, info: Mapping[str, Any]) -> str:
         """The place and its exits, what is carried, the score."""
         ways = {
-            word: f"go {word}" in info.get("admissible_commands", ()) for word in ("north", "west", "east", "south")
+            word: f"go {word}" in info.get("admissible_commands", ())
+            for word in ("north", "west", "east", "south")
         }
         name = f"[ {_lines(info.get('description', '')).split(chr(10))[0].strip('-= ') or '?'} ]"
         west, east = "west -- " if ways["west"] else " " * 8, " -- east" if ways["east"] else ""

@@ -34,23 +34,35 @@ Env = dict[str, str]
 def main(
     other: Annotated[Path, typer.Argument(help="Folder of the other checkout.")],
     rounds: Annotated[int, typer.Option(help="Of each measurement of time.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Of training, each round; loading is not counted.")] = 30.0,
-    episodes: Annotated[int, typer.Option(help="Of the run whose mean return is compared.")] = 5_000,
+    seconds: Annotated[
+        float, typer.Option(help="Of training, each round; loading is not counted.")
+    ] = 30.0,
+    episodes: Annotated[
+        int, typer.Option(help="Of the run whose mean return is compared.")
+    ] = 5_000,
     seed: Annotated[int, typer.Option(help="Of every run.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="End with all figures in one line of JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with all figures in one line of JSON.")
+    ] = False,
 ) -> None:
     sides = {"this": HERE, "other": other.resolve()}
     print(machine())
     with environment() as env:
-        variables = {name: env | ONE_THREAD | {"PYTHONPATH": str(folder)} for name, folder in sides.items()}
+        variables = {
+            name: env | ONE_THREAD | {"PYTHONPATH": str(folder)} for name, folder in sides.items()
+        }
         for name, folder in sides.items():
             require_code_of(folder, variables[name])
         speed, frame, learning = (
             {name: partial(measure, folder, variables[name]) for name, folder in sides.items()}
             for measure in (
-                lambda folder, env: trained(folder, env, "--minutes", seconds / 60, "--seed", seed)["episodes_per_s"],
+                lambda folder, env: trained(folder, env, "--minutes", seconds / 60, "--seed", seed)[
+                    "episodes_per_s"
+                ],
                 lambda folder, env: frame_s(PLAYGROUND, PAINTED, env, folder),
-                lambda folder, env: played(trained(folder, env, "--episodes", episodes, "--seed", seed)),
+                lambda folder, env: played(
+                    trained(folder, env, "--episodes", episodes, "--seed", seed)
+                ),
             )
         )
         found = {
@@ -67,7 +79,9 @@ def main(
 def require_code_of(folder: Path, env: Env) -> None:
     """End the program unless Python imports the package from a folder."""
     command = [sys.executable, "-c", "import llamagym_tui; print(llamagym_tui.__file__)"]
-    found = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
     if not Path(found).resolve().is_relative_to(folder):
         raise SystemExit(f"{folder} is no checkout: there, llamagym_tui is imported from {found}")
 
@@ -82,7 +96,9 @@ def printed_by_code_of(folder: Path, env: Env, script: Path, *options: object) -
     variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
     require_code_of(folder, variables)
     command = [sys.executable, str(script), *map(str, options)]
-    return subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def played(figures: dict[str, Any]) -> float:
@@ -114,10 +130,15 @@ def compared(
     title: str, sides: dict[str, Callable[[], float]], rounds: int, form: str, *, warm_up: int = 0
 ) -> dict[str, list[Measured]]:
     """Measurements of both sides, round by round; printed with their ratio."""
-    found = alternate({name: partial(measured, run) for name, run in sides.items()}, rounds, warm_up=warm_up)
+    found = alternate(
+        {name: partial(measured, run) for name, run in sides.items()}, rounds, warm_up=warm_up
+    )
     figures = {name: [one.figure for one in made] for name, made in found.items()}
     seconds = {name: [one.processor_s for one in made] for name, made in found.items()}
-    print(f"{title}: " + ", ".join(f"{name} {spread(values):{form}}" for name, values in figures.items()))
+    print(
+        f"{title}: "
+        + ", ".join(f"{name} {spread(values):{form}}" for name, values in figures.items())
+    )
     print(f"  ratio {ratios(figures['this'], figures['other']):.3f},", end=" ")
     print(f"of processor seconds {ratios(seconds['this'], seconds['other']):.3f}", flush=True)
     return found

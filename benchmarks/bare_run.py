@@ -37,7 +37,9 @@ class BareRun:
         self.policy = builders.policy(self.agent, self.loaded)
         use_threads(self.policy, threads)
         self.ppo = builders.ppo(self.policy)
-        self.rollout = builders.rollout(self.agent, self.policy, seed=config.seed, emit=lambda event: None)
+        self.rollout = builders.rollout(
+            self.agent, self.policy, seed=config.seed, emit=lambda event: None
+        )
 
     def play(self) -> None:
         """Fill a batch."""
@@ -51,7 +53,9 @@ class BareRun:
 
 
 def run_session(
-    config: RunConfig, on_event: Callable[[Event, queue.SimpleQueue[AnyCommand]], None], **options: Any
+    config: RunConfig,
+    on_event: Callable[[Event, queue.SimpleQueue[AnyCommand]], None],
+    **options: Any,
 ) -> None:
     """A whole session in this process.
 

@@ -63,7 +63,9 @@ MODEL = {
 }
 """Sections of each phase in which the model computes."""
 ATTENTION = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: (
+        sdpa_flop_count(q, k, v)
+    ),
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
         lambda gradient, q, k, v, *_, **__: sdpa_backward_flop_count(gradient, q, k, v)
     ),
@@ -89,8 +91,13 @@ class Tokens:
             self._forwards.append((phase(self._watch), ids))
             return encode(backbone, ids, *args, **kwargs)
 
-        def watched_flat(backbone: Backbone, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
-            self._forwards += [(phase(self._watch), torch.tensor([prefix])), (phase(self._watch), trees.ids)]
+        def watched_flat(
+            backbone: Backbone, prefix: Sequence[int], trees: TreeRows, read: Tensor
+        ) -> Encoded:
+            self._forwards += [
+                (phase(self._watch), torch.tensor([prefix])),
+                (phase(self._watch), trees.ids),
+            ]
             return encode_flat(backbone, prefix, trees, read)
 
         Backbone.encode, Backbone.encode_flat = watched, watched_flat
@@ -105,11 +112,19 @@ class Tokens:
 
 def main(
     agent: Annotated[str, typer.Option(help="Agent to train.")] = "blackjack",
-    size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}. (the bundled model)")] = None,
-    prompt_tokens: Annotated[int, typer.Option(help="Of the system prompt, at least, by more sentences.")] = 0,
-    updates: Annotated[int, typer.Option(help="Updates to time, after two that do not count.")] = 10,
+    size: Annotated[
+        str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}. (the bundled model)")
+    ] = None,
+    prompt_tokens: Annotated[
+        int, typer.Option(help="Of the system prompt, at least, by more sentences.")
+    ] = 0,
+    updates: Annotated[
+        int, typer.Option(help="Updates to time, after two that do not count.")
+    ] = 10,
     threads: Annotated[int, typer.Option(help="Of torch.")] = 1,
-    change: Annotated[list[str] | None, typer.Option("--set", help="A setting, as in ppo.epochs=3.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, as in ppo.epochs=3.")
+    ] = None,
 ) -> None:
     print(f"{machine()}, {threads} threads", flush=True)
     with TemporaryDirectory() as folder:
@@ -137,8 +152,13 @@ def main(
     print_time(watch, episodes)
     print_tokens(tokens)
     print_rates(watch, updates, flops, clock)
-    computed, distinct = tokens.computed["rollout"], sum(distinct_tokens(run.policy, batch) for batch in batches)
-    print(f"rollout: {computed:,} tokens computed, {distinct:,} distinct: {computed / distinct:.2f} times as many")
+    computed, distinct = (
+        tokens.computed["rollout"],
+        sum(distinct_tokens(run.policy, batch) for batch in batches),
+    )
+    print(
+        f"rollout: {computed:,} tokens computed, {distinct:,} distinct: {computed / distinct:.2f} times as many"
+    )
     if pairs.forwards:
         print_needed(run, watch, updates, flops, pairs, clock)
 
@@ -177,7 +197,12 @@ class Pairs:
 
 
 def print_needed(
-    run: BareRun, watch: Stopwatch, updates: int, flops: Stopwatch, pairs: Pairs, clock: Callable[[], float]
+    run: BareRun,
+    watch: Stopwatch,
+    updates: int,
+    flops: Stopwatch,
+    pairs: Pairs,
+    clock: Callable[[], float],
 ) -> None:
     shape = shape_of(run.policy.model.causal_lm.config)
     computed, seen = (
@@ -197,24 +222,38 @@ def print_needed(
         f" which are {12 * seen / COUNTED / needed:.0%} of the needed {needed / 1e9:.1f} GFLOP in {all_s:.2f} s;"
         f" products of its shapes {rate / 1e9:.1f} GFLOP/s"
     )
-    print(f"needed FLOP/s over it: {needed / model_s / rate:.2f} in the model, {needed / all_s / rate:.2f} in all")
+    print(
+        f"needed FLOP/s over it: {needed / model_s / rate:.2f} in the model, {needed / all_s / rate:.2f} in all"
+    )
 
 
 def products_rate(run: BareRun, tokens: int, read: int, clock: Callable[[], float]) -> float:
     """FLOP/s of the products of all linear layers, forward and both of backward, each at its best."""
-    layers = [module for module in run.policy.model.causal_lm.modules() if isinstance(module, torch.nn.Linear)]
+    layers = [
+        module
+        for module in run.policy.model.causal_lm.modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
     head = run.policy.model.backbone.head
-    shapes = Counter((read if layer is head else tokens, *reversed(layer.weight.shape)) for layer in layers)
+    shapes = Counter(
+        (read if layer is head else tokens, *reversed(layer.weight.shape)) for layer in layers
+    )
     needed = elapsed_s = 0.0
     for (rows, inputs, outputs), count in shapes.items():
-        x, weight, gradient = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
+        x, weight, gradient = (
+            torch.randn(rows, inputs),
+            torch.randn(outputs, inputs),
+            torch.randn(rows, outputs),
+        )
         for left, right in ((x, weight.T), (gradient, weight), (gradient.T, x)):
             elapsed_s += count * best_s(left, right, clock)
             needed += count * 2 * rows * inputs * outputs
     return needed / elapsed_s
 
 
-def best_s(left: Tensor, right: Tensor, clock: Callable[[], float], trials: int = 5, seconds: float = 0.05) -> float:
+def best_s(
+    left: Tensor, right: Tensor, clock: Callable[[], float], trials: int = 5, seconds: float = 0.05
+) -> float:
     """Of a product; the best of some trials."""
     out, best = torch.mm(left, right), float("inf")
     for _ in range(trials):
@@ -246,7 +285,11 @@ def trained(run: BareRun, updates: int, watch: Stopwatch) -> int:
 
     parts: list[tuple[Any, str, str | Callable[[], str]]] = [
         (run.rollout, "step", "rollout"),
-        *((wrapper, method, "environment") for wrapper in (TimeLimit, OrderEnforcing) for method in ("step", "reset")),
+        *(
+            (wrapper, method, "environment")
+            for wrapper in (TimeLimit, OrderEnforcing)
+            for method in ("step", "reset")
+        ),
         (run.ppo, "update", "update"),
         (Reference, "logprobs", "reference"),
         (Tensor, "backward", "backward"),
@@ -280,12 +323,15 @@ def print_time(watch: Stopwatch, episodes: int) -> None:
 def print_tokens(tokens: Tokens) -> None:
     for name in (*PHASES, "all"):
         computed, padding = (
-            by_phase.total() if name == "all" else by_phase[name] for by_phase in (tokens.computed, tokens.padding)
+            by_phase.total() if name == "all" else by_phase[name]
+            for by_phase in (tokens.computed, tokens.padding)
         )
         print(f"tokens computed, {name}: {computed:,}, padding {padding / max(computed, 1):.1%}")
 
 
-def print_rates(watch: Stopwatch, updates: int, flops: Stopwatch, clock: Callable[[], float]) -> None:
+def print_rates(
+    watch: Stopwatch, updates: int, flops: Stopwatch, clock: Callable[[], float]
+) -> None:
     """FLOP/s of each phase, and the update's over that of plain matrix products.
 
     Args:

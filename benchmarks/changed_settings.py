@@ -31,11 +31,17 @@ class Update(NamedTuple):
 
 
 def main(
-    changes: Annotated[list[str], typer.Argument(help="Settings of the second run, as ppo.epochs=4.")],
+    changes: Annotated[
+        list[str], typer.Argument(help="Settings of the second run, as ppo.epochs=4.")
+    ],
     agent: Annotated[str, typer.Option(help="As of train.")] = "blackjack",
-    model: Annotated[str, typer.Option(help=f"As of train; or random weights: {', '.join(SHAPES)}.")] = "bundled",
+    model: Annotated[
+        str, typer.Option(help=f"As of train; or random weights: {', '.join(SHAPES)}.")
+    ] = "bundled",
     both: Annotated[list[str] | None, typer.Option(help="A setting of both runs.")] = None,
-    updates: Annotated[int, typer.Option(help="Of each run; the time of the first does not count.")] = 5,
+    updates: Annotated[
+        int, typer.Option(help="Of each run; the time of the first does not count.")
+    ] = 5,
     seeds: Annotated[int, typer.Option(help="Pairs of runs.")] = 1,
     first_seed: Annotated[int, typer.Option(help="Seed of the first pair.")] = 11,
 ) -> None:
@@ -50,7 +56,11 @@ def main(
             name: BareRun(settings(agent, [*common, *own], model=model), threads=1)
             for name, own in (("defaults", []), ("changed", changes))
         }
-        found = alternate({name: lambda run=run: one_update(run) for name, run in runs.items()}, updates, warm_up=0)
+        found = alternate(
+            {name: lambda run=run: one_update(run) for name, run in runs.items()},
+            updates,
+            warm_up=0,
+        )
         for name, made in found.items():
             last = made[-1].stats
             print(
@@ -61,7 +71,9 @@ def main(
                 f"first ratio {last.first_ratio:.5f}"
             )
         for part in ("rollout_s", "update_s"):
-            of_turns = {name: [getattr(update, part) for update in made[1:]] for name, made in found.items()}
+            of_turns = {
+                name: [getattr(update, part) for update in made[1:]] for name, made in found.items()
+            }
             ratio = ratios(of_turns["changed"], of_turns["defaults"])
             print(f"seed {seed}: a turn's {part[:-2]} takes {ratio:.2f} times as long", flush=True)
 
@@ -71,7 +83,9 @@ def one_update(run: BareRun) -> Update:
     run.play()
     played = time.process_time()
     stats = run.ppo.update(run.rollout.take_batch())
-    return Update((played - began) / stats.turns, (time.process_time() - played) / stats.turns, stats)
+    return Update(
+        (played - began) / stats.turns, (time.process_time() - played) / stats.turns, stats
+    )
 
 
 if __name__ == "__main__":

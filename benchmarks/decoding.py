@@ -37,11 +37,17 @@ PROMPTS, BATCHES = 16, 4
 
 
 def main(
-    size: Annotated[list[str] | None, typer.Option(help=f"Some of {', '.join(SHAPES)}. (5M and 32M)")] = None,
-    envs: Annotated[list[int] | None, typer.Option(help="Environments of a rollout. (16 and 128)")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help=f"Some of {', '.join(SHAPES)}. (5M and 32M)")
+    ] = None,
+    envs: Annotated[
+        list[int] | None, typer.Option(help="Environments of a rollout. (16 and 128)")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="That count, after a first one that does not.")] = 3,
     turns: Annotated[int, typer.Option(help="Of a batch, at least; a round is one batch.")] = 512,
-    other: Annotated[Path | None, typer.Option(help="Folder of another checkout; its rollouts, too.")] = None,
+    other: Annotated[
+        Path | None, typer.Option(help="Folder of another checkout; its rollouts, too.")
+    ] = None,
     rows: Annotated[bool, typer.Option(help="Count the rows of decoding steps instead.")] = False,
     rate_of: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -61,34 +67,55 @@ def main(
             if rows:
                 print_rows(name, bare_run(model, counts[-1], turns), counts[-1])
                 continue
-            runs = {count: bare_run(model, count, turns) for count in (counts if other is None else counts[:1])}
-            sides: dict[str, Callable[[], float]] = {"generate()": partial(generate_rate, next(iter(runs.values())))}
+            runs = {
+                count: bare_run(model, count, turns)
+                for count in (counts if other is None else counts[:1])
+            }
+            sides: dict[str, Callable[[], float]] = {
+                "generate()": partial(generate_rate, next(iter(runs.values())))
+            }
             if other is None:
-                sides |= {f"{count} environments": partial(rollout_rate, run) for count, run in runs.items()}
+                sides |= {
+                    f"{count} environments": partial(rollout_rate, run)
+                    for count, run in runs.items()
+                }
             else:
                 # Here alone: under `--rate-of`, this file imports the other checkout's benchmarks, which may lack it.
                 from benchmarks.against import HERE, figure_by_code_of
 
-                for count, (side, code) in product(counts, {"this": HERE, "other": other.resolve()}.items()):
+                for count, (side, code) in product(
+                    counts, {"this": HERE, "other": other.resolve()}.items()
+                ):
                     words = (Path(__file__), "--rate-of", model, "--envs", count, "--turns", turns)
                     sides[f"{count} {side}"] = partial(figure_by_code_of, code, env, *words)
             compare(name, alternate(sides, rounds, warm_up=other is None), counts if other else [])
 
 
 def compare(name: str, rates: dict[str, list[float]], counts: list[int]) -> None:
-    print(f"{name}, turns a second: " + ", ".join(f"{side} {spread(found):.1f}" for side, found in rates.items()))
+    print(
+        f"{name}, turns a second: "
+        + ", ".join(f"{side} {spread(found):.1f}" for side, found in rates.items())
+    )
     for count in counts:
-        print(f"  {count} environments, this over other: {ratios(rates[f'{count} this'], rates[f'{count} other']):.2f}")
+        print(
+            f"  {count} environments, this over other: {ratios(rates[f'{count} this'], rates[f'{count} other']):.2f}"
+        )
     base = rates.pop("generate()")
     over = [f"{side} {ratios(found, base):.2f}" for side, found in rates.items()]
     print("  over generate(): " + ", ".join(over), flush=True)
 
 
-def build_model(shape: tuple[int, int, int, int], folder: Path, tokenizer_of: Path | None = None) -> None:
+def build_model(
+    shape: tuple[int, int, int, int], folder: Path, tokenizer_of: Path | None = None
+) -> None:
     """A Llama of random weights with a model's tokenizer. (the bundled one's)"""
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_of or bundled_model_path(), local_files_only=True)
-    sizes = dict(zip(names, shape, strict=True), vocab_size=len(tokenizer), max_position_embeddings=4096)
+    tokenizer = AutoTokenizer.from_pretrained(
+        tokenizer_of or bundled_model_path(), local_files_only=True
+    )
+    sizes = dict(
+        zip(names, shape, strict=True), vocab_size=len(tokenizer), max_position_embeddings=4096
+    )
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -123,8 +150,14 @@ def print_rows(name: str, run: BareRun, envs: int) -> None:
     run.play()
     elapsed_s = time.process_time() - began
     Backbone.encode_next = encode_next
-    turns, live = sum(part.own_turns for part in run.rollout.take_batch()), sum(count for count, _ in steps)
-    print(f"{name}: {turns} turns, {len(steps)} steps of decoding with {live} rows, all of replies that go on", end="")
+    turns, live = (
+        sum(part.own_turns for part in run.rollout.take_batch()),
+        sum(count for count, _ in steps),
+    )
+    print(
+        f"{name}: {turns} turns, {len(steps)} steps of decoding with {live} rows, all of replies that go on",
+        end="",
+    )
     if not steps:
         print()
         return
@@ -140,8 +173,13 @@ def print_rows(name: str, run: BareRun, envs: int) -> None:
 
 def generate_rate(run: BareRun) -> float:
     chat, model, agent = run.policy.chat, run.policy.model.causal_lm, run.agent
-    texts = [agent.format_observation((total, 1 + total % 10, 0)) for total in range(4, 4 + PROMPTS)]
-    rows = [[*prefix, *rest] for prefix, rest in (chat.opening(agent.get_system_prompt(), text) for text in texts)]
+    texts = [
+        agent.format_observation((total, 1 + total % 10, 0)) for total in range(4, 4 + PROMPTS)
+    ]
+    rows = [
+        [*prefix, *rest]
+        for prefix, rest in (chat.opening(agent.get_system_prompt(), text) for text in texts)
+    ]
     width = max(map(len, rows))
     ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
     seen = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])

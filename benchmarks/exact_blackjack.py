@@ -63,7 +63,9 @@ def hit_values(policy: HitProbability) -> dict[State, float]:
             hit[state] = 0.0
             for card, weight in CARDS.items():
                 new_total, new_ace = draw(total, ace, card)
-                hit[state] += weight * (-1.0 if new_total > 21 else value((new_total, dealer, new_ace)))
+                hit[state] += weight * (
+                    -1.0 if new_total > 21 else value((new_total, dealer, new_ace))
+                )
         return hit[state]
 
     for state in STATES:
@@ -86,7 +88,8 @@ def expected_return(policy: HitProbability) -> float:
     """Exact mean return a hand."""
     hit = hit_values(policy)
     return sum(
-        weight * (policy(state) * hit[state] + (1 - policy(state)) * stick_value(state[0], state[1]))
+        weight
+        * (policy(state) * hit[state] + (1 - policy(state)) * stick_value(state[0], state[1]))
         for state, weight in start_weights().items()
     )
 
@@ -116,7 +119,9 @@ def soft_policy(temperature: float, sweeps: int = 200) -> dict[State, float]:
     for _ in range(sweeps):
         hit = hit_values(soft.__getitem__)
         for state in STATES:
-            soft[state] = 1 / (1 + math.exp((stick_value(state[0], state[1]) - hit[state]) / temperature))
+            soft[state] = 1 / (
+                1 + math.exp((stick_value(state[0], state[1]) - hit[state]) / temperature)
+            )
     return soft
 
 
@@ -124,7 +129,9 @@ def main() -> None:
     best = optimal_policy()
     print(f"optimal          {expected_return(greedy(best)):+.5f}")
     for limit in (12, 15, 16, 17):
-        print(f"hit below {limit}     {expected_return(lambda s, limit=limit: float(s[0] < limit)):+.5f}")  # type: ignore[misc]
+        print(
+            f"hit below {limit}     {expected_return(lambda s, limit=limit: float(s[0] < limit)):+.5f}"
+        )  # type: ignore[misc]
     for p in (0.0, 0.4, 0.45, 0.5, 1.0):
         print(f"hit with {p:4.0%}    {expected_return(lambda s, p=p: p):+.5f}")  # type: ignore[misc]
 

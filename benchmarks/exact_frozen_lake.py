@@ -33,7 +33,9 @@ class Outcome(NamedTuple):
     """Mean length."""
 
 
-def transitions(env_kwargs: Mapping[str, Any]) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:
+def transitions(
+    env_kwargs: Mapping[str, Any],
+) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:
     """Gymnasium's table: by field and action, (probability, next field, reward, terminated)."""
     env = gymnasium.make(FrozenLakeAgent.env_id, **env_kwargs)
     table = env.unwrapped.P  # type: ignore[attr-defined]
@@ -41,7 +43,9 @@ def transitions(env_kwargs: Mapping[str, Any]) -> dict[int, dict[int, list[tuple
     return table
 
 
-def outcome(policy: Probabilities, env_kwargs: Mapping[str, Any], steps: int = TIME_LIMIT) -> Outcome:
+def outcome(
+    policy: Probabilities, env_kwargs: Mapping[str, Any], steps: int = TIME_LIMIT
+) -> Outcome:
     """Exact outcome of a policy, from the start."""
     table = transitions(env_kwargs)
     under_way, success, length = {START: 1.0}, 0.0, 0.0
@@ -66,7 +70,10 @@ def best_success(env_kwargs: Mapping[str, Any], steps: int = TIME_LIMIT) -> floa
     for _ in range(steps):
         value = {
             field: max(
-                sum(p * (reward + (0.0 if terminated else value[to])) for p, to, reward, terminated in moves)
+                sum(
+                    p * (reward + (0.0 if terminated else value[to]))
+                    for p, to, reward, terminated in moves
+                )
                 for moves in by_action.values()
             )
             for field, by_action in table.items()
@@ -76,7 +83,9 @@ def best_success(env_kwargs: Mapping[str, Any], steps: int = TIME_LIMIT) -> floa
 
 def main() -> None:
     uniform = outcome(lambda field: (0.25,) * 4, FrozenLakeAgent.env_kwargs)
-    print(f"random           {uniform.success:.5f}, {uniform.steps:.2f} steps, truncated {uniform.truncated:.1e}")
+    print(
+        f"random           {uniform.success:.5f}, {uniform.steps:.2f} steps, truncated {uniform.truncated:.1e}"
+    )
     print(f"optimal          {best_success(FrozenLakeAgent.env_kwargs):.5f}")
 
 

@@ -31,7 +31,9 @@ PAINTED = b"Play yourself"
 """In the last lines that the playground paints."""
 
 
-def main(runs: Annotated[int, typer.Option(help="Starts of each, after one that does not count.")] = 7) -> None:
+def main(
+    runs: Annotated[int, typer.Option(help="Starts of each, after one that does not count.")] = 7,
+) -> None:
     with environment() as env:
         subjects = {
             "empty": lambda: frame_s(["-c", EMPTY], b"first-frame", env),
@@ -39,7 +41,9 @@ def main(runs: Annotated[int, typer.Option(help="Starts of each, after one that 
         }
         times = alternate(subjects, runs)
     for name, values in times.items():
-        print(f"{name:<11} median {spread(values).median:.3f} s   all {' '.join(f'{value:.3f}' for value in values)}")
+        print(
+            f"{name:<11} median {spread(values).median:.3f} s   all {' '.join(f'{value:.3f}' for value in values)}"
+        )
     print(f"ratio {ratios(times['playground'], times['empty']):.2f}")
 
 
@@ -52,7 +56,9 @@ def environment() -> Iterator[dict[str, str]]:
         yield env
 
 
-def frame_s(arguments: list[str], needle: bytes, env: dict[str, str], cwd: Path | None = None) -> float:
+def frame_s(
+    arguments: list[str], needle: bytes, env: dict[str, str], cwd: Path | None = None
+) -> float:
     """Seconds from the start of Python until its terminal shows a text.
 
     Args:

@@ -46,7 +46,9 @@ def main(
         returns.append(earned)
         if earned <= 0:
             circles[circle(turns)] += 1
-    print(f"greedy return {sum(returns) / episodes:.3f}; {circles.total()} of {episodes} episodes earn nothing")
+    print(
+        f"greedy return {sum(returns) / episodes:.3f}; {circles.total()} of {episodes} episodes earn nothing"
+    )
     for kind, count in circles.most_common():
         print(f"{count} {kind}")
 

@@ -22,8 +22,12 @@ def load_policy(path: Path) -> Policy:
     return Policy(loaded.model, loaded.tokenizer, GenerationConfig(), REPLIES)
 
 
-def hit_probabilities(policy: Policy, system_prompt: str, states: Sequence[State] = STATES) -> dict[State, float]:
+def hit_probabilities(
+    policy: Policy, system_prompt: str, states: Sequence[State] = STATES
+) -> dict[State, float]:
     """P(hit) on the first turn in each state, over the two canonical replies."""
-    prompts = [policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states]
+    prompts = [
+        policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states
+    ]
     shares = probabilities_of_actions(policy, prompts)
     return {state: hit / (stick + hit) for state, (stick, hit) in zip(states, shares, strict=True)}

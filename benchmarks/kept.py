@@ -97,14 +97,18 @@ def main(
 
 
 def count(model: Path) -> None:
-    run = BareRun(settings("blackjack", CHANGES, model=str(model), full_finetuning=False), threads=1)
+    run = BareRun(
+        settings("blackjack", CHANGES, model=str(model), full_finetuning=False), threads=1
+    )
     run.play()
     batch, forwards = run.rollout.take_batch(), ppo.forwards
 
     def watched(*args: Any, **options: Any) -> Iterator[Any]:
         for part in forwards(*args, **options):
             sizes = [len(tree) for tree in part.trees.trees]
-            print(f"  forward: prefix {len(part.prefix)}, trees {sizes}, places of logits {len(part.place_rows)}")
+            print(
+                f"  forward: prefix {len(part.prefix)}, trees {sizes}, places of logits {len(part.place_rows)}"
+            )
             yield part
 
     ppo.forwards = watched
@@ -114,7 +118,10 @@ def count(model: Path) -> None:
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in known and storage.nbytes() >= SMALLEST:
-            kept.setdefault((storage.data_ptr(), storage.nbytes()), (storage.nbytes(), ("kept", tuple(tensor.shape))))
+            kept.setdefault(
+                (storage.data_ptr(), storage.nbytes()),
+                (storage.nbytes(), ("kept", tuple(tensor.shape))),
+            )
         return tensor
 
     live = Live()

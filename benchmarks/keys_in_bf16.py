@@ -32,11 +32,17 @@ def compare(name: str, *calls: Callable[[], object]) -> None:
         call()
     rounds = [[seconds_of(call) for call in calls] for _ in range(ROUNDS)]
     exact, rounded, stored = map(statistics.median, zip(*rounds, strict=True))
-    print(f"{name}: fp32 {1e3 * exact:.2f} ms, bf16 x{rounded / exact:.2f}, stored x{stored / exact:.2f}", flush=True)
+    print(
+        f"{name}: fp32 {1e3 * exact:.2f} ms, bf16 x{rounded / exact:.2f}, stored x{stored / exact:.2f}",
+        flush=True,
+    )
 
 
 def decoding(rows: int, size: int, heads: int, group: int, width: int) -> None:
-    query, key, value = torch.randn(rows, heads, group, size), *torch.randn(2, rows, heads, width, size)
+    query, key, value = (
+        torch.randn(rows, heads, group, size),
+        *torch.randn(2, rows, heads, width, size),
+    )
     keys, values = key.bfloat16(), value.bfloat16()
     with torch.inference_mode():
         compare(
@@ -55,7 +61,9 @@ def update(rows: int, size: int, heads: int, group: int, width: int) -> None:
 
     def attend(compute: torch.dtype, store: torch.dtype) -> None:
         keys, values = (each.to(store).to(compute) for each in (key, value))
-        mixed: Tensor = F.scaled_dot_product_attention(query.to(compute), keys, values, attn_mask=mask.to(compute))
+        mixed: Tensor = F.scaled_dot_product_attention(
+            query.to(compute), keys, values, attn_mask=mask.to(compute)
+        )
         mixed.float().sum().backward()
 
     compare(

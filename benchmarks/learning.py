@@ -33,13 +33,24 @@ def main(
     minutes: Annotated[float, typer.Option(help="Of playing and training, each run.")] = 10.0,
     episodes: Annotated[int, typer.Option(help="Of each evaluation.")] = 20_000,
     threads: Annotated[str, typer.Option(help="As of train.")] = "auto",
-    reach: Annotated[float | None, typer.Option(help="Report when a batch first had this mean return.")] = None,
+    reach: Annotated[
+        float | None, typer.Option(help="Report when a batch first had this mean return.")
+    ] = None,
 ) -> None:
     found = []
     for seed in range(first_seed, first_seed + seeds):
         with tempfile.TemporaryDirectory() as folder:
             run_dir = Path(folder) / "run"
-            limits = ("--seed", seed, "--minutes", minutes, "--threads", threads, "--run-dir", run_dir)
+            limits = (
+                "--seed",
+                seed,
+                "--minutes",
+                minutes,
+                "--threads",
+                threads,
+                "--run-dir",
+                run_dir,
+            )
             trained = summary("train", agent, *limits)
             played = evaluated(agent, run_dir, episodes, threads)
             updates = updates_of(run_dir)

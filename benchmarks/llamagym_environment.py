@@ -76,8 +76,15 @@ def convert(source: Path, target: Path) -> None:
 
 def old_config(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a Llama by their names of 2024."""
-    kept = {name: value for name, value in config.items() if name not in ("rope_parameters", "dtype", "head_dim")}
-    renamed = {"rope_theta": config["rope_parameters"]["rope_theta"], "torch_dtype": config["dtype"]}
+    kept = {
+        name: value
+        for name, value in config.items()
+        if name not in ("rope_parameters", "dtype", "head_dim")
+    }
+    renamed = {
+        "rope_theta": config["rope_parameters"]["rope_theta"],
+        "torch_dtype": config["dtype"],
+    }
     return {**kept, **renamed, "max_position_embeddings": POSITIONS}
 
 

@@ -65,7 +65,9 @@ def play(agent, env, until):
 
 
 def weights(model):
-    return torch.cat([parameter.detach().flatten() for parameter in model.pretrained_model.parameters()])
+    return torch.cat(
+        [parameter.detach().flatten() for parameter in model.pretrained_model.parameters()]
+    )
 
 
 def main():
@@ -75,7 +77,10 @@ def main():
     os.dup2(2, 1)  # what libraries print goes to stderr
     torch.set_num_threads(setup["threads"])
     torch.manual_seed(setup["seed"])
-    BlackjackAgent.system_prompt, BlackjackAgent.observations = setup["system_prompt"], setup["observations"]
+    BlackjackAgent.system_prompt, BlackjackAgent.observations = (
+        setup["system_prompt"],
+        setup["observations"],
+    )
     tokenizer = AutoTokenizer.from_pretrained(setup["model"])
     model = AutoModelForCausalLMWithValueHead.from_pretrained(setup["model"])
     reply_tokens = []

@@ -32,22 +32,38 @@ TURNS, AROUND, ENVS = 400, 20, 4
 
 
 def main(
-    agents: Annotated[list[str] | None, typer.Argument(help="Of the second table; CliffWalking and CartPole.")] = None,
-    updates: Annotated[int, typer.Option(help="Of each history or checkout; the first one does not count.")] = 3,
-    other: Annotated[Path | None, typer.Option(help="Folder of another checkout; the second table alone.")] = None,
+    agents: Annotated[
+        list[str] | None, typer.Argument(help="Of the second table; CliffWalking and CartPole.")
+    ] = None,
+    updates: Annotated[
+        int, typer.Option(help="Of each history or checkout; the first one does not count.")
+    ] = 3,
+    other: Annotated[
+        Path | None, typer.Option(help="Folder of another checkout; the second table alone.")
+    ] = None,
 ) -> None:
     print(machine())
     if other is None:
         late_turns(updates)
     for agent in agents or ["CliffWalking-v1", "CartPole-v1", "blackjack"]:
         if other is None:
-            runs = {h: BareRun(settings(agent, ["seed=11", f"history={h}"]), threads=1) for h in ("0", "all")}
-            compare(agent, {f"history {h}": partial(turns_a_second, run) for h, run in runs.items()}, updates - 1)
+            runs = {
+                h: BareRun(settings(agent, ["seed=11", f"history={h}"]), threads=1)
+                for h in ("0", "all")
+            }
+            compare(
+                agent,
+                {f"history {h}": partial(turns_a_second, run) for h, run in runs.items()},
+                updates - 1,
+            )
         else:
             with environment() as env:
                 sides = {"this": HERE, "other": other.resolve()}
                 words = (Path(turns.__file__), agent, "--updates", 1)
-                rates = {name: partial(figure_by_code_of, code, env, *words) for name, code in sides.items()}
+                rates = {
+                    name: partial(figure_by_code_of, code, env, *words)
+                    for name, code in sides.items()
+                }
                 compare(agent, rates, updates - 1)
 
 
@@ -57,7 +73,10 @@ def late_turns(updates: int) -> None:
     for name, held in (("with", room), ("without", (0, 0))):
         known_tokens.REMEMBERED, known_tokens.HELD = held
         found = [late_over_early(run) for _ in range(updates)]
-        print(f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4", flush=True)
+        print(
+            f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4",
+            flush=True,
+        )
     known_tokens.REMEMBERED, known_tokens.HELD = room
 
 

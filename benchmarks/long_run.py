@@ -35,7 +35,9 @@ ONCE = (Hello, RunStarted, PolicyMapLaidOut, RunFinished)
 def main(
     hours: Annotated[float, typer.Option(help="Length of the long run.")] = 24.0,
     runs: Annotated[int, typer.Option(help="Number of the short ones.")] = 300,
-    recorded: Annotated[Path | None, typer.Option(help="A recorded run. None: one is recorded.")] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(help="A recorded run. None: one is recorded.")
+    ] = None,
 ) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
@@ -57,7 +59,16 @@ def main(
 
 
 def a_recorded_run(folder: Path) -> Path:
-    command = [sys.executable, "-m", "llamagym_tui", "train", "blackjack", "--minutes", "3", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "llamagym_tui",
+        "train",
+        "blackjack",
+        "--minutes",
+        "3",
+        "--json",
+    ]
     subprocess.run([*command, "--run-dir", str(folder)], check=True, stdout=subprocess.DEVNULL)
     return folder
 
@@ -76,13 +87,22 @@ def lengthen(source: Path, folder: Path, hours: float) -> None:
 def repeated(events: list[AnyEvent]) -> Iterator[AnyEvent]:
     """The events again and again."""
     shifts: dict[str, Any] = {"episodes": 0, "episode": 0, "env_steps": 0, "update": 0}
-    lasts = {name: max((getattr(event, name, None) or 0 for event in events), default=0) for name in shifts}
+    lasts = {
+        name: max((getattr(event, name, None) or 0 for event in events), default=0)
+        for name in shifts
+    }
     yield from (event for event in events if isinstance(event, ONCE[:-1]))
     for lap in itertools.count():
         for event in events:
             if not isinstance(event, ONCE):
-                grown = {name: getattr(event, name) + lap * lasts[name] for name in shifts if hasattr(event, name)}
-                yield msgspec.structs.replace(event, at_s=event.at_s + lap * events[-1].at_s, **grown)
+                grown = {
+                    name: getattr(event, name) + lap * lasts[name]
+                    for name in shifts
+                    if hasattr(event, name)
+                }
+                yield msgspec.structs.replace(
+                    event, at_s=event.at_s + lap * events[-1].at_s, **grown
+                )
 
 
 def opened(name: str) -> float:

@@ -40,7 +40,13 @@ class Setting:
     """Adam's moments come with the first step, so full fine-tuning is at its peak in the second update."""
 
 
-SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+SHAPE = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+)
 
 
 def shape(*sizes: int, vocabulary: int) -> dict[str, int]:
@@ -60,7 +66,9 @@ SETTINGS = {
 
 
 def main(
-    setting: Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}, or all.")] = "0.5B-adapter",
+    setting: Annotated[
+        str, typer.Option(help=f"One of {', '.join(SETTINGS)}, or all.")
+    ] = "0.5B-adapter",
     build: Annotated[Path | None, typer.Option(hidden=True)] = None,
     train: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -71,7 +79,9 @@ def main(
     else:
         ratios = [measured(name) for name in (SETTINGS if setting == "all" else [setting])]
         farthest = max(ratios, key=lambda ratio: abs(math.log(ratio)))
-        print(f"measured over predicted {'' if len(ratios) == 1 else 'where farthest from 1 '}{farthest:.2f}")
+        print(
+            f"measured over predicted {'' if len(ratios) == 1 else 'where farthest from 1 '}{farthest:.2f}"
+        )
 
 
 def measured(name: str) -> float:
@@ -106,7 +116,9 @@ def build_model(shape: dict[str, int], folder: Path) -> None:
 
     torch.manual_seed(0)
     Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(
+        folder
+    )
 
 
 def trained(setting: Setting, folder: Path) -> dict[str, Any]:
@@ -127,7 +139,12 @@ def trained(setting: Setting, folder: Path) -> dict[str, Any]:
         threads=1,
         full_finetuning=setting.full,
         generation=GenerationConfig(max_new_tokens=16),
-        ppo=PPOConfig(batch_size=setting.turns, mini_batch_size=setting.turns, epochs=1, critic_warmup_updates=0),
+        ppo=PPOConfig(
+            batch_size=setting.turns,
+            mini_batch_size=setting.turns,
+            epochs=1,
+            critic_warmup_updates=0,
+        ),
     )
     predicted = preflight(config, Builders(config).agent())
     assert predicted is not None, "the configuration has just been written"

@@ -18,7 +18,9 @@ def default_folder(name: str) -> Path:
     return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False)) / name
 
 
-def interpreter(folder: Path, python: str, requirements: Path, without_dependencies: Sequence[str] = ()) -> Path:
+def interpreter(
+    folder: Path, python: str, requirements: Path, without_dependencies: Sequence[str] = ()
+) -> Path:
     """The Python of an environment, made first if it is not there.
 
     Args:
@@ -34,7 +36,10 @@ def interpreter(folder: Path, python: str, requirements: Path, without_dependenc
     if (folder / MADE).is_file() and (folder / MADE).read_text(encoding="utf-8") == made_from:
         return found
     print(f"Making an environment in {folder}, from {requirements.name}:")
-    print("  " + ", ".join(line for line in made_from.splitlines() if not line.startswith("#")), flush=True)
+    print(
+        "  " + ", ".join(line for line in made_from.splitlines() if not line.startswith("#")),
+        flush=True,
+    )
     subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
     pip = [str(found), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--requirement", str(requirements)], check=True)

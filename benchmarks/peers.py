@@ -46,8 +46,12 @@ SLICE_S = 5.0
 
 def main(
     worlds: Annotated[list[str] | None, typer.Option(help="blackjack, frozen_lake. (both)")] = None,
-    peers: Annotated[list[str] | None, typer.Option(help="Of ours, trl, llamagym, agilerl. (all)")] = None,
-    minutes: Annotated[list[float] | None, typer.Option(help="Marks; again for each. (1, 2, 5 and 10)")] = None,
+    peers: Annotated[
+        list[str] | None, typer.Option(help="Of ours, trl, llamagym, agilerl. (all)")
+    ] = None,
+    minutes: Annotated[
+        list[float] | None, typer.Option(help="Marks; again for each. (1, 2, 5 and 10)")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 1,
     folder: Annotated[Path, typer.Option(help="Of results and runs.")] = Path("runs/peers"),
 ) -> None:
@@ -64,7 +68,9 @@ def main(
     print(table(records, marks))
 
 
-def run(records: Records, world: str, peer: str, seed: int, marks: Sequence[float], folder: Path) -> None:
+def run(
+    records: Records, world: str, peer: str, seed: int, marks: Sequence[float], folder: Path
+) -> None:
     """Train a peer to each mark and evaluate it there; a run that was cut off begins again."""
     where = {"world": world, "peer": peer, "seed": seed}
     known = {each["minutes"] for each in records.of(**where)}
@@ -80,7 +86,9 @@ def run(records: Records, world: str, peer: str, seed: int, marks: Sequence[floa
         words = ("--model", model, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
         found = {way: summary("eval", world, *words, f"--{way}") for way in ("greedy", "sampled")}
         returns = {way: each["mean_return"] for way, each in found.items()}
-        records.add(**where, minutes=minutes, **returns, stderr=found["sampled"]["return_stderr"], **more)
+        records.add(
+            **where, minutes=minutes, **returns, stderr=found["sampled"]["return_stderr"], **more
+        )
         print(f"{world}, {peer}, seed {seed}, {minutes:g} min: {returns}", flush=True)
 
 
@@ -97,11 +105,19 @@ def ours(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
 
 def trl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
     place.mkdir()
-    setup = {"agent": world, "model": str(BUNDLED), "folder": str(place), "seed": seed, "minutes": list(marks)}
+    setup = {
+        "agent": world,
+        "model": str(BUNDLED),
+        "folder": str(place),
+        "seed": seed,
+        "minutes": list(marks),
+    }
     words = json.dumps({**setup, "max_turns": MAX_TURNS, "lr": LR[world], "threads": 1})
     command = [sys.executable, str(Path(__file__).with_name("peers_trl.py")), words]
     with (place / "log").open("w") as log:
-        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=True).stdout
+        made = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, check=True
+        ).stdout
     for line in made.splitlines():
         if line.startswith('{"minutes"'):
             found = json.loads(line)
@@ -128,7 +144,12 @@ def llamagym(world: str, seed: int, marks: Sequence[float], place: Path) -> Mark
 
 def as_trained(folder: Path) -> None:
     """Give a model that LlamaGym has trained today's files, and the chat template that it was trained with."""
-    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+    for name in (
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ):
         shutil.copy(BUNDLED / name, folder)
     (folder / "chat_template.jinja").write_text(llamagym_environment.TEMPLATE, encoding="utf-8")
 
@@ -140,11 +161,17 @@ def agilerl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks
     setup |= {"model": str(BUNDLED), "folder": str(place), "seed": seed, "minutes": list(marks)}
     words = json.dumps({**setup, "max_turns": MAX_TURNS, "lr": AGILERL_LR, "threads": 1})
     command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py")), words]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
     environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with (
         (place / "log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+        ) as process,
     ):
         assert process.stdout is not None
         for line in process.stdout:
@@ -154,7 +181,9 @@ def agilerl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks
                 shutil.copy(BUNDLED / name, model)
             yield found.pop("minutes"), model, found
     if process.returncode:
-        raise RuntimeError(f"AgileRL's process ended with {process.returncode}; its error is in {place / 'log'}.")
+        raise RuntimeError(
+            f"AgileRL's process ended with {process.returncode}; its error is in {place / 'log'}."
+        )
 
 
 def agilerl_python() -> Path:
@@ -162,7 +191,9 @@ def agilerl_python() -> Path:
     if exists := os.environ.get("AGILERL_ENVIRONMENT"):
         return Path(exists) / "bin/python"
     requirements = Path(__file__).with_name("agilerl_requirements.txt")
-    return own_environment.interpreter(own_environment.default_folder("agilerl-2.58.0"), sys.executable, requirements)
+    return own_environment.interpreter(
+        own_environment.default_folder("agilerl-2.58.0"), sys.executable, requirements
+    )
 
 
 def texts(world: str) -> dict[str, Any]:
@@ -190,13 +221,18 @@ def table(records: Records, marks: Sequence[float]) -> str:
     for world, peer in dict.fromkeys((each["world"], each["peer"]) for each in records.all):
         runs = {mark: records.of(world=world, peer=peer, minutes=mark) for mark in marks}
         both = [
-            " / ".join(f"{median(each[way] for each in runs[mark]):+.3f}" for way in ("greedy", "sampled"))
+            " / ".join(
+                f"{median(each[way] for each in runs[mark]):+.3f}" for way in ("greedy", "sampled")
+            )
             if runs[mark]
             else ""
             for mark in marks
         ]
         last = runs[marks[-1]]
-        counts = [f"{median(each[name] for each in last):,.0f}" if last else "" for name in ("turns", "updates")]
+        counts = [
+            f"{median(each[name] for each in last):,.0f}" if last else ""
+            for name in ("turns", "updates")
+        ]
         lines.append([world, peer, *both, *counts])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

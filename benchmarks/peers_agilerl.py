@@ -77,7 +77,11 @@ class Marks:
             mark = self._left.pop(0)
             target = self._folder / f"{mark:g}"
             save(self._agent, target)
-            print(json.dumps({"minutes": mark, "model": str(target), **self._known}), file=self._answers, flush=True)
+            print(
+                json.dumps({"minutes": mark, "model": str(target), **self._known}),
+                file=self._answers,
+                flush=True,
+            )
             if not self._left:
                 sys.exit()
             self._began += time.process_time() - now
@@ -90,7 +94,19 @@ def save(agent, folder):
     policy.merge_and_unload(adapter_names=["actor"]).save_pretrained(folder)
 
 
-def main(env_id, env_kwargs, system_prompt, observations, model, folder, seed, minutes, max_turns, lr, threads):
+def main(
+    env_id,
+    env_kwargs,
+    system_prompt,
+    observations,
+    model,
+    folder,
+    seed,
+    minutes,
+    max_turns,
+    lr,
+    threads,
+):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to stderr
     torch.set_num_threads(threads)
@@ -107,10 +123,14 @@ def main(env_id, env_kwargs, system_prompt, observations, model, folder, seed, m
     )  # fmt: skip
 
     def harness():
-        return RolloutHarness.local(TextWorld(env_id, env_kwargs, observations), tokenizer, max_turns)
+        return RolloutHarness.local(
+            TextWorld(env_id, env_kwargs, observations), tokenizer, max_turns
+        )
 
     agent.learn = Marks(agent, minutes, folder, answers)
-    train_llm_rollout([agent], max_turns, harness, max_steps=10**9, evaluation_interval=10**9, verbose=False)
+    train_llm_rollout(
+        [agent], max_turns, harness, max_steps=10**9, evaluation_interval=10**9, verbose=False
+    )
 
 
 if __name__ == "__main__":

@@ -44,10 +44,15 @@ class Episodes:
     def prompt(self, seed: int) -> list[dict[str, Any]]:
         """Of the episode with a seed, which the message carries along."""
         seen, _ = self._envs[0].reset(seed=seed)
-        messages = (("system", self._agent.get_system_prompt()), ("user", self._agent.format_observation(seen)))
+        messages = (
+            ("system", self._agent.get_system_prompt()),
+            ("user", self._agent.format_observation(seen)),
+        )
         return [{"role": role, "content": words, "seed": seed} for role, words in messages]
 
-    def __call__(self, prompts: list[list[dict[str, Any]]], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+    def __call__(
+        self, prompts: list[list[dict[str, Any]]], trainer: GRPOTrainer
+    ) -> dict[str, list[Any]]:
         begun = [self._ids(messages, first=True) for messages in prompts]
         replies: list[list[int]] = [[] for _ in prompts]
         masks: list[list[int]] = [[] for _ in prompts]
@@ -63,7 +68,9 @@ class Episodes:
                 replies[row] += ids
                 masks[row] += [1] * len(ids)
                 log_probs[row] += scores
-                over, words, reward = self._step(row, self._tokenizer.decode(ids, skip_special_tokens=True))
+                over, words, reward = self._step(
+                    row, self._tokenizer.decode(ids, skip_special_tokens=True)
+                )
                 returns[row] += reward
                 if not over and turn + 1 < self._max_turns:
                     more = self._ids([{"role": "user", "content": words}], first=False)
@@ -81,14 +88,22 @@ class Episodes:
 
     def _ids(self, messages: list[dict[str, Any]], *, first: bool) -> list[int]:
         """Of messages, up to where the reply begins; those of the bundled model's template can be put together."""
-        words = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        words = self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
         ids: list[int] = self._tokenizer(words, add_special_tokens=first)["input_ids"]
         return ids
 
     @torch.no_grad()
-    def _sample(self, trainer: GRPOTrainer, contexts: Sequence[list[int]]) -> list[tuple[list[int], list[float]]]:
+    def _sample(
+        self, trainer: GRPOTrainer, contexts: Sequence[list[int]]
+    ) -> list[tuple[list[int], list[float]]]:
         """A reply to each context, and its tokens' log-probabilities."""
-        width, pad, end = max(map(len, contexts)), self._tokenizer.pad_token_id, self._tokenizer.eos_token_id
+        width, pad, end = (
+            max(map(len, contexts)),
+            self._tokenizer.pad_token_id,
+            self._tokenizer.eos_token_id,
+        )
         ids = torch.tensor([[pad] * (width - len(each)) + each for each in contexts])
         mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in contexts])
         made = trainer.accelerator.unwrap_model(trainer.model).generate(
@@ -96,7 +111,12 @@ class Episodes:
             max_new_tokens=REPLY, pad_token_id=pad, eos_token_id=end, output_logits=True, return_dict_in_generate=True,
         )  # fmt: skip
         new = made.sequences[:, width:]
-        scores = torch.stack(made.logits, dim=1).log_softmax(-1).gather(-1, new.unsqueeze(-1)).squeeze(-1)
+        scores = (
+            torch.stack(made.logits, dim=1)
+            .log_softmax(-1)
+            .gather(-1, new.unsqueeze(-1))
+            .squeeze(-1)
+        )
         replies = []
         for row, of_row in zip(new.tolist(), scores.tolist(), strict=True):
             length = row.index(end) + 1 if end in row else len(row)
@@ -115,8 +135,15 @@ class Episodes:
 class Marks(TrainerCallback):
     """Saves the model at each mark; ends the training after the last one."""
 
-    def __init__(self, folder: Path, minutes: Sequence[float], episodes: Episodes, tokenizer: Any) -> None:
-        self._folder, self._left, self._episodes, self._tokenizer = folder, list(minutes), episodes, tokenizer
+    def __init__(
+        self, folder: Path, minutes: Sequence[float], episodes: Episodes, tokenizer: Any
+    ) -> None:
+        self._folder, self._left, self._episodes, self._tokenizer = (
+            folder,
+            list(minutes),
+            episodes,
+            tokenizer,
+        )
         self._began = time.process_time()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -128,13 +155,25 @@ class Marks(TrainerCallback):
         more["model"].save_pretrained(target)
         self._tokenizer.save_pretrained(target)
         found = {"minutes": mark, "model": str(target), "updates": state.global_step}
-        print(json.dumps(found | {"turns": self._episodes.turns, "episodes": self._episodes.episodes}), flush=True)
+        print(
+            json.dumps(
+                found | {"turns": self._episodes.turns, "episodes": self._episodes.episodes}
+            ),
+            flush=True,
+        )
         control.should_training_stop = not self._left
         self._began += time.process_time() - now
 
 
 def main(
-    agent: str, model: str, folder: str, seed: int, minutes: Sequence[float], max_turns: int, lr: float, threads: int
+    agent: str,
+    model: str,
+    folder: str,
+    seed: int,
+    minutes: Sequence[float],
+    max_turns: int,
+    lr: float,
+    threads: int,
 ) -> None:
     torch.set_num_threads(threads)
     tokenizer = AutoTokenizer.from_pretrained(model)

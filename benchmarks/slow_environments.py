@@ -32,7 +32,9 @@ class Slow(gymnasium.Env[int, int]):
         self.observation_space, self.action_space = spaces.Discrete(2), spaces.Discrete(2)
         self.step_s, self.computes = step_s, computes
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         return 0, {}
 
@@ -68,11 +70,19 @@ def main(
     for computes in (False, True):
         kwargs, starts = {"step_s": step_s, "computes": computes}, []
 
-        def played(when: Any, kwargs: dict[str, Any] = kwargs, starts: list[float] = starts) -> float:
+        def played(
+            when: Any, kwargs: dict[str, Any] = kwargs, starts: list[float] = starts
+        ) -> float:
             began = time.perf_counter()
             here = EnvMaker(SlowAgent(), lambda *ignored: Slow(**kwargs))
             make_env = ParallelMaker(here, partial(made, kwargs), when)
-            options = {"n_envs": envs, "max_turns": TURNS + 1, "batch_turns": 10**6, "seed": 1, "make_env": make_env}
+            options = {
+                "n_envs": envs,
+                "max_turns": TURNS + 1,
+                "batch_turns": 10**6,
+                "seed": 1,
+                "make_env": make_env,
+            }
             with closing(Rollout(SlowAgent(), run.policy, **options)) as rollout:
                 rollout.begin_episodes()
                 if when == "on":
@@ -82,7 +92,9 @@ def main(
                     rollout.step()
                 return time.perf_counter() - began
 
-        found = alternate({"off": lambda p=played: p("off"), "on": lambda p=played: p("on")}, rounds)
+        found = alternate(
+            {"off": lambda p=played: p("off"), "on": lambda p=played: p("on")}, rounds
+        )
         print(
             f"{envs} environments that {'compute' if computes else 'wait'}, {step_s} s a step, {TURNS} turns: "
             f"{spread(found['off']):.1f} s in a row, {spread(found['on']):.1f} s at the same time, "

@@ -54,10 +54,16 @@ class Sample(NamedTuple):
 def main(
     paths: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     minutes: Annotated[float, typer.Option(help="Of the real trainer.")] = 120.0,
-    scripted: Annotated[int, typer.Option("--events", help="Scripted events, in place of the real trainer.")] = 0,
+    scripted: Annotated[
+        int, typer.Option("--events", help="Scripted events, in place of the real trainer.")
+    ] = 0,
     agent: Annotated[str, typer.Option(help="That plays.")] = "blackjack",
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Settings of the run, NAME=VALUE.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where the run is kept; None: nowhere.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Settings of the run, NAME=VALUE.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the run is kept; None: nowhere.")
+    ] = None,
     role: Annotated[str, typer.Option(hidden=True)] = "person",
 ) -> None:
     match role:
@@ -68,7 +74,11 @@ def main(
         case _:
             with tempfile.TemporaryDirectory() as temporary:
                 home = folder or Path(temporary)
-                faults = script_soak(home, scripted) if scripted else real_soak(home, minutes, agent, settings or [])
+                faults = (
+                    script_soak(home, scripted)
+                    if scripted
+                    else real_soak(home, minutes, agent, settings or [])
+                )
             for fault in faults:
                 print(f"over the limit: {fault}")
             raise typer.Exit(1 if faults else 0)
@@ -79,7 +89,16 @@ def main(
 
 def real_soak(home: Path, minutes: float, agent: str, settings: list[str]) -> list[str]:
     """Two processes as a person starts them; what is over its limit."""
-    command = [sys.executable, "-m", "llamagym_tui", agent, "--run-dir", str(home / "run"), "--seed", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "llamagym_tui",
+        agent,
+        "--run-dir",
+        str(home / "run"),
+        "--seed",
+        "1",
+    ]
     command += [word for setting in settings for word in ("--set", setting)]
     samples: list[Sample] = []
     with terminal_of(command, home) as terminal:
@@ -120,13 +139,18 @@ def script_soak(home: Path, count: int) -> list[str]:
                 terminal.watch(0.2)
             terminal.watch(2.0)
             sizes.append(memory(terminal.process.pid))
-            print(f"{tenth * count // 10:>10,} {sizes[-1]:>10.1f}   {time.monotonic() - began:6.0f} s", flush=True)
+            print(
+                f"{tenth * count // 10:>10,} {sizes[-1]:>10.1f}   {time.monotonic() - began:6.0f} s",
+                flush=True,
+            )
             if tenth in (1, 9):
                 keys.append(key_to_paint(terminal))
         quit_app(terminal)
     grown = sizes[-1] - sizes[4]
     print(f"ui: {grown:+.2f} MiB over the second half of {count:,} events")
-    faults = [f"the app grew by {grown:.2f} MiB, limit {SCRIPTED_MIB}"] if grown > SCRIPTED_MIB else []
+    faults = (
+        [f"the app grew by {grown:.2f} MiB, limit {SCRIPTED_MIB}"] if grown > SCRIPTED_MIB else []
+    )
     return faults + slower(*keys)
 
 
@@ -161,7 +185,9 @@ def sample(terminal: Terminal, home: Path, at_s: float, seconds: float) -> Sampl
         ui.append(memory(terminal.process.pid))
         trainer.append(memory(child))
     log = home / "run" / "events.jsonl"
-    return Sample(at_s, min(ui), min(trainer), max(trainer), log.stat().st_size / MIB if log.exists() else 0.0)
+    return Sample(
+        at_s, min(ui), min(trainer), max(trainer), log.stat().st_size / MIB if log.exists() else 0.0
+    )
 
 
 def print_sample(found: Sample) -> None:
@@ -175,20 +201,28 @@ def memory(pid: int) -> float:
     """MiB of a process that are resident."""
     if (statm := Path(f"/proc/{pid}/statm")).exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
-    found = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], stdout=subprocess.PIPE, text=True).stdout
+    found = subprocess.run(
+        ["ps", "-o", "rss=", "-p", str(pid)], stdout=subprocess.PIPE, text=True
+    ).stdout
     return int(found or 0) / 1024
 
 
 def children(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, text=True).stdout
-    return [int(child) for child, parent in map(str.split, found.splitlines()) if int(parent) == pid]
+    found = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, text=True
+    ).stdout
+    return [
+        int(child) for child, parent in map(str.split, found.splitlines()) if int(parent) == pid
+    ]
 
 
 # The person's part
 
 
 def terminal_of(command: list[str], home: Path) -> Terminal:
-    return Terminal(command, {**os.environ, "LLAMAGYM_TUI_DATA": str(home), "LLAMAGYM_TUI_CONFIG": str(home)})
+    return Terminal(
+        command, {**os.environ, "LLAMAGYM_TUI_DATA": str(home), "LLAMAGYM_TUI_CONFIG": str(home)}
+    )
 
 
 def key_to_paint(terminal: Terminal) -> list[float]:
@@ -236,15 +270,23 @@ def app(run_dir: str, count: int) -> None:
                     marks.write_text(str(taken))
                 yield event
 
-    client = Counting((sys.executable, "-m", "benchmarks.soak", "--role", "trainer", "--events", str(count)))
-    run_app(LlamaGymApp(RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client))
+    client = Counting(
+        (sys.executable, "-m", "benchmarks.soak", "--role", "trainer", "--events", str(count))
+    )
+    run_app(
+        LlamaGymApp(
+            RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client
+        )
+    )
 
 
 def trainer(count: int) -> None:
     """Send as many events as the app takes, then wait for its end."""
     out = sys.stdout.buffer
     opening = [events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()), RUN]
-    for event in itertools.chain(opening, [events.PhaseChanged(phase="rolling_out")], itertools.islice(mix(1), count)):
+    for event in itertools.chain(
+        opening, [events.PhaseChanged(phase="rolling_out")], itertools.islice(mix(1), count)
+    ):
         out.write(wire.framed(wire.encoded(event)))
         out.flush()
     while wire.read_frame(sys.stdin.buffer) is not None:

@@ -22,13 +22,21 @@ PATIENCE_S = 30.0
 class Terminal:
     """Starts the program at once; leaving it as a context kills the program and its children."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
+    ) -> None:
         self._ours, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._began_s = time.perf_counter()
         colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
         self.process = subprocess.Popen(
-            command, stdin=its, stdout=its, stderr=its, env={**env, **colours}, cwd=cwd, start_new_session=True
+            command,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            env={**env, **colours},
+            cwd=cwd,
+            start_new_session=True,
         )
         os.close(its)
         self._last = b""

@@ -71,7 +71,13 @@ def main(
     alone = found["1 thread"]
     for name, rates in found.items():
         print(f"{name}: {spread(rates):.0f} turns/s")
-    print("; ".join(f"{name}: {ratios(rates, alone):.2f}" for name, rates in found.items() if rates is not alone))
+    print(
+        "; ".join(
+            f"{name}: {ratios(rates, alone):.2f}"
+            for name, rates in found.items()
+            if rates is not alone
+        )
+    )
 
 
 if __name__ == "__main__":

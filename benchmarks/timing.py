@@ -43,7 +43,9 @@ def ratios(values: Sequence[float], base: Sequence[float]) -> Spread:
     return spread([value / other for value, other in zip(values, base, strict=True)])
 
 
-def alternate(variants: Mapping[str, Callable[[], T]], rounds: int, *, warm_up: int = 1) -> dict[str, list[T]]:
+def alternate(
+    variants: Mapping[str, Callable[[], T]], rounds: int, *, warm_up: int = 1
+) -> dict[str, list[T]]:
     """Results of each variant, called once a round; every second round has the reverse order.
 
     Args:
@@ -105,7 +107,9 @@ class Stopwatch:
             setattr(owner, method, wrapped)
 
 
-def summary(*command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+def summary(
+    *command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The JSON line with which a command of `llamagym-tui` ends.
 
     Args:
@@ -119,7 +123,9 @@ def summary(*command: object, cwd: Path | None = None, env: Mapping[str, str] | 
 def printed(*command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """What a command of `llamagym-tui` prints on stdout; see `summary`."""
     words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env).stdout
+    return subprocess.run(
+        words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env
+    ).stdout
 
 
 def children_s() -> float:
@@ -131,7 +137,9 @@ def children_s() -> float:
 def machine() -> str:
     """Processor, cores, system and versions, in one line."""
     try:
-        lines = subprocess.run(["lscpu"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        lines = subprocess.run(
+            ["lscpu"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line)
         name, cores = facts["Model name"].strip(), facts["CPU(s)"].strip()
     except (OSError, subprocess.CalledProcessError, KeyError):

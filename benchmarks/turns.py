@@ -56,7 +56,9 @@ class Counting(gymnasium.Env[int, int]):
     def __init__(self) -> None:
         self.observation_space, self.action_space = spaces.Discrete(10**9), spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         return self.next(), {}
 
@@ -77,16 +79,22 @@ class CountingAgent(CartPoleAgent):
 
 def main(
     agent: Annotated[str, typer.Argument(help="As of `train`, or counting.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, as `train --set` takes them.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(help="NAME=VALUE, as `train --set` takes them.")
+    ] = None,
     updates: Annotated[int, typer.Option(help="That count.")] = 2,
     warm_up: Annotated[int, typer.Option(help="Updates before them.")] = 1,
     size: Annotated[
-        str | None, typer.Option(help=f"Random weights, trained as by benchmarks.memory: {[*SIZES]}.")
+        str | None,
+        typer.Option(help=f"Random weights, trained as by benchmarks.memory: {[*SIZES]}."),
     ] = None,
-    prompt_tokens: Annotated[int, typer.Option(help="Of the system prompt, at least, by more sentences.")] = 0,
+    prompt_tokens: Annotated[
+        int, typer.Option(help="Of the system prompt, at least, by more sentences.")
+    ] = 0,
     turn: Annotated[list[int] | None, typer.Option(help="Of a rollout, to be timed alone.")] = None,
     reach: Annotated[
-        float | None, typer.Option(help=f"Mean return of {BATCHES} batches; processor seconds until then.")
+        float | None,
+        typer.Option(help=f"Mean return of {BATCHES} batches; processor seconds until then."),
     ] = None,
     other: Annotated[Path | None, typer.Option(help="Folder of another checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="Of both checkouts.")] = 1,
@@ -94,10 +102,21 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="All figures, in one line.")] = False,
 ) -> None:
     if other is not None:
-        words = [agent, *(changes or []), "--updates", updates, "--warm-up", warm_up, "--prompt-tokens", prompt_tokens]
+        words = [
+            agent,
+            *(changes or []),
+            "--updates",
+            updates,
+            "--warm-up",
+            warm_up,
+            "--prompt-tokens",
+            prompt_tokens,
+        ]
         words += [word for each in turn or [] for word in ("--turn", each)]
         words += [] if reach is None else ["--reach", reach]
-        compare(words, size, FIRST_MODEL if model == "bundled" else Path(model), other.resolve(), rounds)
+        compare(
+            words, size, FIRST_MODEL if model == "bundled" else Path(model), other.resolve(), rounds
+        )
         return
     adapted = {} if size is None else {"full_finetuning": memory.SETTINGS[SIZES[size]].full}
     known = "cart_pole" if agent == "counting" else agent
@@ -111,7 +130,11 @@ def main(
     else:
         made = [one_update(run) for _ in range(warm_up + updates)][warm_up:]
         figures = {name: median(each[name] for each in made) for name in made[0]}
-    print(json.dumps(figures) if as_json else "\n".join(f"{name} {figure}" for name, figure in figures.items()))
+    print(
+        json.dumps(figures)
+        if as_json
+        else "\n".join(f"{name} {figure}" for name, figure in figures.items())
+    )
 
 
 def compare(words: list[Any], size: str | None, model: Path, other: Path, rounds: int) -> None:
@@ -127,16 +150,23 @@ def compare(words: list[Any], size: str | None, model: Path, other: Path, rounds
         words = [*words, "--model", model, "--json"]
 
         def figures(code: Path) -> dict[str, float]:
-            return json.loads(printed_by_code_of(code, env, Path(__file__), *words).splitlines()[-1])
+            return json.loads(
+                printed_by_code_of(code, env, Path(__file__), *words).splitlines()[-1]
+            )
 
         sides = {"this": HERE, "other": other}
-        found = alternate({name: partial(figures, code) for name, code in sides.items()}, rounds, warm_up=0)
+        found = alternate(
+            {name: partial(figures, code) for name, code in sides.items()}, rounds, warm_up=0
+        )
     for name in found["this"][0]:
         this, that = ([each[name] for each in found[side]] for side in sides)
-        print(f"{name}: this {spread(this):.3f}, other {spread(that):.3f}, ratio {ratios(this, that):.2f}")
+        print(
+            f"{name}: this {spread(this):.3f}, other {spread(that):.3f}, ratio {ratios(this, that):.2f}"
+        )
     if found["this"][0].keys() >= {"turn 50, ms", "turn 5, ms"}:
         late, early = (
-            [each[name] for each in found[side]] for side, name in (("this", "turn 50, ms"), ("other", "turn 5, ms"))
+            [each[name] for each in found[side]]
+            for side, name in (("this", "turn 50, ms"), ("other", "turn 5, ms"))
         )
         print(f"this version's turn 50 over the other's turn 5: {ratios(late, early):.2f}")
 
@@ -177,14 +207,24 @@ def turn_ms(run: BareRun, turns: list[int]) -> dict[str, float]:
         rollout.step()
         seconds.append(time.process_time() - began)
     rollout.close()
-    return {f"turn {at}, ms": 1e3 * median(seconds[at - 1 - AROUND : at + AROUND]) / ENVS for at in turns}
+    return {
+        f"turn {at}, ms": 1e3 * median(seconds[at - 1 - AROUND : at + AROUND]) / ENVS
+        for at in turns
+    }
 
 
 def counting_rollout(run: BareRun, turns: int, envs: int = ENVS) -> Rollout:
     """Of episodes of so many turns."""
     if CountingAgent.env_id not in gymnasium.registry:
         gymnasium.register(CountingAgent.env_id, entry_point=Counting)
-    return Rollout(CountingAgent(), run.policy, n_envs=envs, max_turns=turns + 1, batch_turns=envs * turns, seed=1)
+    return Rollout(
+        CountingAgent(),
+        run.policy,
+        n_envs=envs,
+        max_turns=turns + 1,
+        batch_turns=envs * turns,
+        seed=1,
+    )
 
 
 def lengthened(run: BareRun, tokens: int) -> str:

@@ -54,7 +54,11 @@ class Change(NamedTuple):
 
     def distance(self, hits: dict[Total, float]) -> float:
         """Mean over the person's turns of how far a hit rate is from theirs."""
-        return fmean(abs(hits[at] - self.person[at]) for at, turns in self.turns.items() for _ in range(turns))
+        return fmean(
+            abs(hits[at] - self.person[at])
+            for at, turns in self.turns.items()
+            for _ in range(turns)
+        )
 
 
 def main(
@@ -78,7 +82,9 @@ def change(folder: Path, *, hands: int, stick_from: int, seed: int) -> Change:
     path = folder / "person.jsonl"
     (folder / "run").mkdir()
     turns = played(path, hands=hands, stick_from=stick_from, seed=seed)
-    builders = Builders(RunConfig(agent="blackjack", run_dir=str(folder / "run"), seed=seed, threads=1))
+    builders = Builders(
+        RunConfig(agent="blackjack", run_dir=str(folder / "run"), seed=seed, threads=1)
+    )
     agent = builders.agent()
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
@@ -130,7 +136,9 @@ def read(observation: str) -> Total:
 def hits_by_total(policy: Policy) -> dict[Total, float]:
     """P(hit) on each total, mean over the dealer's cards."""
     found = defaultdict[Total, list[float]](list)
-    for (total, _, ace), share in hit_probabilities(policy, BlackjackAgent().get_system_prompt()).items():
+    for (total, _, ace), share in hit_probabilities(
+        policy, BlackjackAgent().get_system_prompt()
+    ).items():
         found[total, int(ace)].append(share)
     return {at: fmean(shares) for at, shares in found.items()}
 

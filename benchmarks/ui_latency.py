@@ -60,12 +60,16 @@ def mix(seed: int) -> Iterator[events.AnyEvent]:
     """Events of a run of Blackjack, without end; each observation has a serial number of its own."""
     rng, serial, episodes, updates = random.Random(seed), 0, 0, 0
     while True:
-        yield events.EpisodeStarted(episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train")
+        yield events.EpisodeStarted(
+            episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train"
+        )
         turns = rng.choice((1, 1, 2, 3))
         for turn in range(turns):
             serial += 1
             cards = f"Your total: {rng.randint(4, 21)}. Usable ace: no. Dealer shows: {rng.randint(2, 10)}."
-            yield events.ObservationShown(episode=episodes, turn=turn, text=f"#{serial:07}# {cards}")
+            yield events.ObservationShown(
+                episode=episodes, turn=turn, text=f"#{serial:07}# {cards}"
+            )
             action = rng.randint(0, 1)
             for piece in ('{"act', 'ion"', ": ", str(action), "}"):
                 yield events.TokensStreamed(episode=episodes, turn=turn, text=piece)
@@ -79,7 +83,9 @@ def mix(seed: int) -> Iterator[events.AnyEvent]:
                 reward=0.0,
             )
         won = rng.choice((-1.0, 1.0))
-        yield events.EpisodeFinished(episode=episodes, episode_return=won, length=turns, end="terminated")
+        yield events.EpisodeFinished(
+            episode=episodes, episode_return=won, length=turns, end="terminated"
+        )
         episodes += 1
         if episodes % 2 == 0:
             yield counted(rng, episodes)
@@ -107,12 +113,19 @@ def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
 def figures(rng: random.Random) -> events.UpdateStats:
     """Figures of an update, each at random."""
     fields = msgspec.structs.fields(events.UpdateStats)
-    return events.UpdateStats(**{field.name: 7 if field.type is int else rng.random() for field in fields})
+    return events.UpdateStats(
+        **{field.name: 7 if field.type is int else rng.random() for field in fields}
+    )
 
 
 def trainer() -> None:
     """Send `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
-    out, lock, paused, ended = sys.stdout.buffer, threading.Lock(), threading.Event(), threading.Event()
+    out, lock, paused, ended = (
+        sys.stdout.buffer,
+        threading.Lock(),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def send(event: events.AnyEvent) -> None:
         with lock:
@@ -184,7 +197,9 @@ def app(notes_path: str, run_dir: str) -> None:
     class Measured(LlamaGymApp):
         def on_mount(self) -> None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, toggle)
-            self.set_interval(0.5, lambda: notes.processor.append((time.monotonic(), time.process_time())))
+            self.set_interval(
+                0.5, lambda: notes.processor.append((time.monotonic(), time.process_time()))
+            )
 
     def toggle() -> None:
         nonlocal beating
@@ -200,7 +215,9 @@ def app(notes_path: str, run_dir: str) -> None:
             notes.beats.append(Beat(now, now - began - BEAT_S, time.thread_time() - used))
 
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
-    measured = Measured(RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client)
+    measured = Measured(
+        RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client
+    )
     run_app(measured)
     Path(notes_path).write_bytes(msgspec.json.encode(notes))
 
@@ -259,7 +276,9 @@ def search(terminal: AppTerminal, times: Times) -> None:
     for letter in b" shows":
         terminal.watch(0.15)
         typed += bytes([letter])
-        pressed = terminal.press(bytes([letter]), lambda painted, typed=typed: typed.rstrip() in painted)
+        pressed = terminal.press(
+            bytes([letter]), lambda painted, typed=typed: typed.rstrip() in painted
+        )
         if letter != ord(" "):  # the cursor looks like it
             times["typing a search"].append(pressed)
     terminal.press(ESCAPE, lambda painted: b"Play yourself" in painted)
@@ -297,7 +316,9 @@ def during(seconds: float, terminal: AppTerminal) -> Phase:
 
 def share(notes: Notes, phase: Phase) -> float:
     """Percent of a core that the app used."""
-    within = [(at_s, used_s) for at_s, used_s in notes.processor if phase.begin_s <= at_s <= phase.end_s]
+    within = [
+        (at_s, used_s) for at_s, used_s in notes.processor if phase.begin_s <= at_s <= phase.end_s
+    ]
     return 100 * (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
 
 
@@ -319,8 +340,16 @@ def report(times: Times, lags: list[Beat], busy: float, idle: float) -> None:
         f"max {1000 * worst.lag_s:.1f} ms (of it {1000 * worst.processor_s:.1f} ms processor time of the app)"
     )
     print(f"processor            busy {busy:.1f} %   idle {idle:.1f} % of one core")
-    got = {"key p95": 1000 * p95(pressed), "lag max": 1000 * worst.lag_s, "busy": busy, "idle": idle}
-    print("over the target: " + ", ".join(f"{name} {got[name] / most:.2f}" for name, most in TARGETS.items()))
+    got = {
+        "key p95": 1000 * p95(pressed),
+        "lag max": 1000 * worst.lag_s,
+        "busy": busy,
+        "idle": idle,
+    }
+    print(
+        "over the target: "
+        + ", ".join(f"{name} {got[name] / most:.2f}" for name, most in TARGETS.items())
+    )
 
 
 def measure(rounds: int, seconds: float) -> None:
@@ -328,7 +357,15 @@ def measure(rounds: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         notes_path = Path(folder) / "notes.json"
         env = {**os.environ, "LLAMAGYM_TUI_DATA": folder, "LLAMAGYM_TUI_CONFIG": folder}
-        command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app", str(notes_path), f"{folder}/run"]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.ui_latency",
+            "--role",
+            "app",
+            str(notes_path),
+            f"{folder}/run",
+        ]
         with AppTerminal(command, env) as terminal:
             while terminal.high < TURNS:
                 terminal.read(PATIENCE_S)

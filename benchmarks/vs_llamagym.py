@@ -59,14 +59,24 @@ class Slice(NamedTuple):
 
 
 def main(
-    threads: Annotated[list[int] | None, typer.Option(help="Of torch on both sides; again for each. (1 and 2)")] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="Of torch on both sides; again for each. (1 and 2)")
+    ] = None,
     repeats: Annotated[int, typer.Option(help="Rounds in which each side runs once.")] = 3,
-    seconds: Annotated[float, typer.Option(help="Of a side in a round, at least; a begun update is finished.")] = 15.0,
-    change: Annotated[list[str] | None, typer.Option("--set", help="A setting of ours, as in ppo.epochs=3.")] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Of a side in a round, at least; a begun update is finished.")
+    ] = 15.0,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of ours, as in ppo.epochs=3.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of both sides.")] = 1,
-    environment: Annotated[Path | None, typer.Option(help="Folder of LlamaGym's environment. (user's cache)")] = None,
+    environment: Annotated[
+        Path | None, typer.Option(help="Folder of LlamaGym's environment. (user's cache)")
+    ] = None,
     size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}.")] = None,
-    python: Annotated[str | None, typer.Option(help="Python 3.11 that makes it. (this one, or python3.11)")] = None,
+    python: Annotated[
+        str | None, typer.Option(help="Python 3.11 that makes it. (this one, or python3.11)")
+    ] = None,
 ) -> None:
     interpreter = llamagym_environment.interpreter(environment, python)
     print(machine(), flush=True)
@@ -79,7 +89,13 @@ def main(
 
 
 def compare(
-    interpreter: Path, threads: int, repeats: int, seconds: float, changes: Sequence[str], seed: int, weights: Path
+    interpreter: Path,
+    threads: int,
+    repeats: int,
+    seconds: float,
+    changes: Sequence[str],
+    seed: int,
+    weights: Path,
 ) -> None:
     is_free = weights != FIRST_MODEL
     with llamagym_process(interpreter, threads, seed, weights) as llamagym:
@@ -87,14 +103,24 @@ def compare(
             LLAMAGYM: partial(theirs, llamagym, tokens=(30, 32) if is_free else (3, 6))
         }
         for name, own in list(OURS.items())[: 1 if is_free else None]:
-            large = ("n_envs=128", "ppo.batch_size=128", "generation.max_new_tokens=32") if is_free else ()
+            large = (
+                ("n_envs=128", "ppo.batch_size=128", "generation.max_new_tokens=32")
+                if is_free
+                else ()
+            )
             changed = [f"seed={seed}", *own, *large, *changes]
-            config = settings("blackjack", changed, model=str(weights), full_finetuning=True if is_free else None)
+            config = settings(
+                "blackjack", changed, model=str(weights), full_finetuning=True if is_free else None
+            )
             variants[name] = partial(ours, BareRun(config, threads=threads))
         for run in variants.values():
             run(0.0)  # one update, not counted
-        slices = alternate({name: partial(run, seconds) for name, run in variants.items()}, repeats, warm_up=0)
-    rates = {name: [part.episodes / part.elapsed_s for part in parts] for name, parts in slices.items()}
+        slices = alternate(
+            {name: partial(run, seconds) for name, run in variants.items()}, repeats, warm_up=0
+        )
+    rates = {
+        name: [part.episodes / part.elapsed_s for part in parts] for name, parts in slices.items()
+    }
     for name, parts in slices.items():
         episodes = sum(part.episodes for part in parts)
         print(
@@ -104,9 +130,19 @@ def compare(
             f" {sum(part.updates for part in parts)} updates"
         )
     if is_free:
-        rates = {name: [part.turns / part.processor_s for part in parts] for name, parts in slices.items()}
-        print("turns a second of processor time: " + ", ".join(f"{name} {spread(rates[name]):.2f}" for name in rates))
-    of_ours = [f"{name} {ratios(found, rates[LLAMAGYM]):.1f}" for name, found in rates.items() if name != LLAMAGYM]
+        rates = {
+            name: [part.turns / part.processor_s for part in parts]
+            for name, parts in slices.items()
+        }
+        print(
+            "turns a second of processor time: "
+            + ", ".join(f"{name} {spread(rates[name]):.2f}" for name in rates)
+        )
+    of_ours = [
+        f"{name} {ratios(found, rates[LLAMAGYM]):.1f}"
+        for name, found in rates.items()
+        if name != LLAMAGYM
+    ]
     print(f"ratio on {threads} threads: " + ", ".join(of_ours))
 
 
@@ -116,7 +152,9 @@ def ours(run: BareRun, seconds: float) -> Slice:
     made = [run.update()]
     while (elapsed_s := time.perf_counter() - began) < seconds:
         made.append(run.update())
-    episodes, turns = (sum(getattr(stats, name) for stats in made) for name in ("episodes", "turns"))
+    episodes, turns = (
+        sum(getattr(stats, name) for stats in made) for name in ("episodes", "turns")
+    )
     return Slice(episodes, turns, len(made), elapsed_s, time.process_time() - processor)
 
 
@@ -129,9 +167,19 @@ def llamagym_process(
         model = Path(folder) / "model"
         llamagym_environment.convert(weights, model)
         setup = Path(folder) / "setup.json"
-        setup.write_text(json.dumps({"model": str(model), "threads": threads, "seed": seed, **prompts()}))
-        offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        setup.write_text(
+            json.dumps({"model": str(model), "threads": threads, "seed": seed, **prompts()})
+        )
+        offline = {
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_VERBOSITY": "error",
+            "PYTHONWARNINGS": "ignore",
+        }
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "PYTHONHOME")
+        }
         process = subprocess.Popen(
             [str(interpreter), str(SIDE), str(setup)],
             stdin=subprocess.PIPE,
@@ -151,12 +199,16 @@ def llamagym_process(
 def prompts() -> dict[str, Any]:
     """Our agent's system prompt, and its text of every observation of Blackjack."""
     agent = BlackjackAgent()
-    seen = [(total, dealer, ace) for total in range(2, 32) for dealer in range(1, 11) for ace in (0, 1)]
+    seen = [
+        (total, dealer, ace) for total in range(2, 32) for dealer in range(1, 11) for ace in (0, 1)
+    ]
     texts = {" ".join(map(str, state)): agent.format_observation(state) for state in seen}
     return {"system_prompt": agent.get_system_prompt(), "observations": texts}
 
 
-def theirs(llamagym: subprocess.Popen[str], seconds: float, tokens: tuple[int, int] = (3, 6)) -> Slice:
+def theirs(
+    llamagym: subprocess.Popen[str], seconds: float, tokens: tuple[int, int] = (3, 6)
+) -> Slice:
     """Let LlamaGym play and train, with replies of so many tokens on average.
 
     Raises:
@@ -169,8 +221,12 @@ def theirs(llamagym: subprocess.Popen[str], seconds: float, tokens: tuple[int, i
     if not did["weight_change"] > 0:
         raise RuntimeError("LlamaGym's weights did not change: it did not train.")
     if not tokens[0] <= did["reply_tokens"] <= tokens[1]:
-        raise RuntimeError(f"LlamaGym's replies have {did['reply_tokens']:.1f} tokens: the conversion is broken.")
-    return Slice(did["episodes"], did["turns"], did["updates"], did["elapsed_s"], did["processor_s"])
+        raise RuntimeError(
+            f"LlamaGym's replies have {did['reply_tokens']:.1f} tokens: the conversion is broken."
+        )
+    return Slice(
+        did["episodes"], did["turns"], did["updates"], did["elapsed_s"], did["processor_s"]
+    )
 
 
 def answer_of(llamagym: subprocess.Popen[str]) -> dict[str, Any]:

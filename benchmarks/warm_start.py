@@ -47,8 +47,12 @@ def main(
     seeds: Annotated[int, typer.Option(help="Runs.")] = 3,
     first_seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
     demonstrations: Annotated[int, typer.Option(help="Expert episodes of each seed.")] = 500,
-    minutes: Annotated[float, typer.Option(help="Of RL, and of SFT with RL after it. 0: neither.")] = 10.0,
-    episodes: Annotated[int, typer.Option(help="Of each evaluation. 0: none, on Blackjack.")] = 20_000,
+    minutes: Annotated[
+        float, typer.Option(help="Of RL, and of SFT with RL after it. 0: neither.")
+    ] = 10.0,
+    episodes: Annotated[
+        int, typer.Option(help="Of each evaluation. 0: none, on Blackjack.")
+    ] = 20_000,
     threads: Annotated[str, typer.Option(help="As of train.")] = "1",
 ) -> None:
     shares = []
@@ -60,13 +64,23 @@ def main(
             returns.setdefault(what, []).append(exact_return(model))
             found.append(f"exact greedy {returns[what][-1]:+.4f}")
         if episodes:
-            options = ("--episodes", episodes, "--greedy", "--seed", EVALUATION_SEED, "--threads", threads)
+            options = (
+                "--episodes",
+                episodes,
+                "--greedy",
+                "--seed",
+                EVALUATION_SEED,
+                "--threads",
+                threads,
+            )
             played = summary("eval", agent, "--model", model, *options)
             if agent != "blackjack":
                 returns.setdefault(what, []).append(played["mean_return"])
             found.append(f"greedy {played['mean_return']:+.4f} ± {played['return_stderr']:.4f}")
             found.append(f"parse failures {played['parse_failure_rate']:.2%}")
-        print(f"seed {seed}: {what:<9}{', '.join(found)}, trained {trained_s:.0f} s{cpu}", flush=True)
+        print(
+            f"seed {seed}: {what:<9}{', '.join(found)}, trained {trained_s:.0f} s{cpu}", flush=True
+        )
 
     for seed in range(first_seed, first_seed + seeds):
         with tempfile.TemporaryDirectory() as folder:
@@ -75,22 +89,45 @@ def main(
             if seed == first_seed:
                 row(seed, "base", "bundled", 0.0)
             before_s = children_s()
-            sft = summary("sft", agent, "--sft-data", file, "--episodes", 0, "--run-dir", place / "sft", *common)
+            sft = summary(
+                "sft",
+                agent,
+                "--sft-data",
+                file,
+                "--episodes",
+                0,
+                "--run-dir",
+                place / "sft",
+                *common,
+            )
             cpu = f" ({children_s() - before_s:.0f} s of one core, the program's start included)"
             row(seed, "SFT", str(place / "sft"), sft["elapsed_s"], cpu)
             if not minutes:
                 continue
             summary("train", agent, "--minutes", minutes, "--run-dir", place / "rl", *common)
             row(seed, "RL", str(place / "rl"), 60 * minutes)
-            first = ("--sft-warm-start", "--sft-data", file, "--minutes", minutes, "--run-dir", place / "both")
+            first = (
+                "--sft-warm-start",
+                "--sft-data",
+                file,
+                "--minutes",
+                minutes,
+                "--run-dir",
+                place / "both",
+            )
             summary("train", agent, *first, *common)
             row(seed, "SFT + RL", str(place / "both"), 60 * minutes)
             shares.append(share_of_time(place / "rl", place / "both"))
-            print(f"seed {seed}: SFT + RL reached RL's last return in {shares[-1]:.2f} of the time", flush=True)
+            print(
+                f"seed {seed}: SFT + RL reached RL's last return in {shares[-1]:.2f} of the time",
+                flush=True,
+            )
     for what, found in returns.items():
         print(f"{what}: median {statistics.median(found):+.4f}, worst {min(found):+.4f}")
     if shares:
-        print(f"time to RL's end, SFT + RL over RL: median {statistics.median(shares):.2f}, worst {max(shares):.2f}")
+        print(
+            f"time to RL's end, SFT + RL over RL: median {statistics.median(shares):.2f}, worst {max(shares):.2f}"
+        )
 
 
 def exact_return(model: str) -> float:
@@ -106,14 +143,18 @@ def share_of_time(alone: Path, taught: Path) -> float:
     if not (moments := list(points(alone))):
         raise SystemExit(f"RL alone played fewer than {RECENT} episodes: it needs more --minutes.")
     end = moments[-1]
-    reached_s = next((p.elapsed_s for p in points(taught) if p.recent_mean >= end.recent_mean), float("inf"))
+    reached_s = next(
+        (p.elapsed_s for p in points(taught) if p.recent_mean >= end.recent_mean), float("inf")
+    )
     return reached_s / end.elapsed_s
 
 
 def points(run_dir: Path) -> Iterator[Point]:
     """Moments of a run, from the first with `RECENT` episodes on."""
     began_s, recent = 0.0, deque[float](maxlen=RECENT)
-    for event in map(json.loads, (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()):
+    for event in map(
+        json.loads, (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         if event["type"] == "RunStarted":
             began_s = event["at_s"]
         elif event["type"] == "EpisodesCounted":

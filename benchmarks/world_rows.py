@@ -40,7 +40,9 @@ class Row(NamedTuple):
 
 def held_out(agent: type[GenericAgent], name: str, episodes: int) -> Row:
     random, optimal = agent.baselines["random"], agent.baselines["optimal"]
-    return Row(str(HERE / "held_out" / f"{name}.py"), random + WANTED * (optimal - random), episodes)
+    return Row(
+        str(HERE / "held_out" / f"{name}.py"), random + WANTED * (optimal - random), episodes
+    )
 
 
 ROWS: Mapping[str, Row] = {
@@ -55,10 +57,17 @@ ROWS: Mapping[str, Row] = {
     "taxi": Row("taxi", 0.0, 300),
     "taxi_warm": Row("taxi", 5.0, 300, demonstrations=MOST_DEMONSTRATIONS),
     "mountain_car_warm": Row("mountain_car", -130.0, 100, demonstrations=MOST_DEMONSTRATIONS),
-    "babyai_grey_warm": Row("BabyAI-GoToRedBallGrey-v0", 0.85, 500, demonstrations=MOST_DEMONSTRATIONS),
+    "babyai_grey_warm": Row(
+        "BabyAI-GoToRedBallGrey-v0", 0.85, 500, demonstrations=MOST_DEMONSTRATIONS
+    ),
     "coin_collector": Row("tw-coin_collector", 0.95, 50, env={"level": 5}, has_mlp=False),
     "treasure_warm": Row(
-        "tw-treasure_hunter", 0.9, 50, env={"level": 5}, demonstrations=MOST_DEMONSTRATIONS, has_mlp=False
+        "tw-treasure_hunter",
+        0.9,
+        50,
+        env={"level": 5},
+        demonstrations=MOST_DEMONSTRATIONS,
+        has_mlp=False,
     ),
     "kitchen": Row("kitchen", 0.8 * KitchenAgent.baselines["optimal"], 1000),
     "greenhouse": held_out(GreenhouseAgent, "greenhouse", 500),

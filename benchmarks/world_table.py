@@ -18,7 +18,9 @@ def mark_of(records: Sequence[Record], minutes: float) -> Record | None:
     return next((each for each in records if each["minutes"] == minutes), None)
 
 
-def table(rows: Mapping[str, Row], records: Sequence[Record], marks: Sequence[float], seeds: int) -> str:
+def table(
+    rows: Mapping[str, Row], records: Sequence[Record], marks: Sequence[float], seeds: int
+) -> str:
     """The whole table.
 
     Args:
@@ -33,12 +35,18 @@ def table(rows: Mapping[str, Row], records: Sequence[Record], marks: Sequence[fl
     ]  # fmt: skip
     lines = [heads, ["---"] * len(heads)]
     for name, row in rows.items():
-        lines.append(cells(name, row, [each for each in records if each["world"] == name], marks, seeds))
+        lines.append(
+            cells(name, row, [each for each in records if each["world"] == name], marks, seeds)
+        )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def cells(name: str, row: Row, records: Sequence[Record], marks: Sequence[float], seeds: int) -> list[str]:
-    model, mlp = ([each for each in records if each["player"] == player] for player in ("model", "mlp"))
+def cells(
+    name: str, row: Row, records: Sequence[Record], marks: Sequence[float], seeds: int
+) -> list[str]:
+    model, mlp = (
+        [each for each in records if each["player"] == player] for player in ("model", "mlp")
+    )
     known = next((each for each in records if each["player"] == "reference"), {})
     final = returns(model, marks[-1], "greedy")
     turns = [each["turns"] for each in model if each["minutes"] == marks[-1]]
@@ -46,7 +54,9 @@ def cells(name: str, row: Row, records: Sequence[Record], marks: Sequence[float]
     before = f"warm start {middle(returns(model, 0, 'greedy'))} → " if row.demonstrations else ""
     first = f"first {middle(batch_returns(model, marks[0], 'first_batch'))} → "
     extremes = f" ({number(min(final))} to {number(max(final))})" if len(final) > 1 else ""
-    at_least = number(row.wanted) + (f", sampled {number(row.sampled)}" if row.sampled is not None else "")
+    at_least = number(row.wanted) + (
+        f", sampled {number(row.sampled)}" if row.sampled is not None else ""
+    )
     return [
         name,
         number(known.get("random")),
@@ -66,15 +76,22 @@ def outcome(row: Row, model: Sequence[Record], last: float, seeds: int) -> str:
     if len(returns(model, last, "greedy")) < max(seeds, 1):
         return NONE
     if row.turns:
-        of_seed = {seed: [each for each in model if each["seed"] == seed] for seed in {each["seed"] for each in model}}
+        of_seed = {
+            seed: [each for each in model if each["seed"] == seed]
+            for seed in {each["seed"] for each in model}
+        }
         firsts = [first_to_reach(row, run) for run in of_seed.values()]
-        reached = sorted((each for each in firsts if each is not None), key=lambda each: each["turns"])
+        reached = sorted(
+            (each for each in firsts if each is not None), key=lambda each: each["turns"]
+        )
         if 2 * len(reached) <= len(firsts):
             return f"**no** ({len(reached)} of {len(firsts)} seeds)"
         each = reached[len(firsts) // 2]
         return f"yes, after {each['minutes']:g} min, {each['turns']:,} turns"
     greedy = median(returns(model, last, "greedy"))
-    has = greedy >= row.wanted and (row.sampled is None or median(returns(model, last, "sampled")) >= row.sampled)
+    has = greedy >= row.wanted and (
+        row.sampled is None or median(returns(model, last, "sampled")) >= row.sampled
+    )
     if has and row.demonstrations and greedy < median(returns(model, 0, "greedy")):
         return "**no**: lower than before PPO"
     return "yes" if has else "**no**"

@@ -66,7 +66,11 @@ class Records:
         return record
 
     def of(self, **wanted: Any) -> list[Record]:
-        return [each for each in self.all if all(each.get(name) == value for name, value in wanted.items())]
+        return [
+            each
+            for each in self.all
+            if all(each.get(name) == value for name, value in wanted.items())
+        ]
 
 
 class Way(NamedTuple):
@@ -96,27 +100,45 @@ def main(
     worlds: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(ROWS)}. (all)")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each world.")] = 3,
     first_seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
-    minutes: Annotated[list[float] | None, typer.Option(help="Marks; again for each. (2, 5 and 10)")] = None,
+    minutes: Annotated[
+        list[float] | None, typer.Option(help="Marks; again for each. (2, 5 and 10)")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Of torch.")] = 1,
     folder: Annotated[Path, typer.Option(help="Of results and runs.")] = Path("runs/worlds-table"),
     model: Annotated[str, typer.Option(help="As of train.")] = "bundled",
-    change: Annotated[list[str] | None, typer.Option("--set", help="A setting, as of train.")] = None,
-    episodes: Annotated[int | None, typer.Option(help="Of each evaluation, for a trial. (the row's)")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, as of train.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Of each evaluation, for a trial. (the row's)")
+    ] = None,
     ours: Annotated[bool, typer.Option(help="Train the model.")] = True,
     mlp: Annotated[bool, typer.Option(help="Train the MLP, too.")] = True,
-    environment: Annotated[Path | None, typer.Option(help="Folder of the MLP's environment. (user's cache)")] = None,
-    only_table: Annotated[bool, typer.Option("--only-table", help="Print what there is, and end.")] = False,
+    environment: Annotated[
+        Path | None, typer.Option(help="Folder of the MLP's environment. (user's cache)")
+    ] = None,
+    only_table: Annotated[
+        bool, typer.Option("--only-table", help="Print what there is, and end.")
+    ] = False,
 ) -> None:
     names = worlds or list(ROWS)
     if unknown := set(names) - set(ROWS):
-        raise typer.BadParameter(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}.")
-    way = Way(folder.absolute(), sorted(minutes or [2, 5, 10]), threads, model, change or [], episodes)
+        raise typer.BadParameter(
+            f"there is no {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}."
+        )
+    way = Way(
+        folder.absolute(), sorted(minutes or [2, 5, 10]), threads, model, change or [], episodes
+    )
     folder.mkdir(parents=True, exist_ok=True)
     records = Records(folder / "results.jsonl")
     all_seeds = range(first_seed, first_seed + seeds)
     if not only_table:
         require_same_way(records, way)
-        python = mlp_interpreter(environment) if mlp and any(ROWS[name].has_mlp for name in names) else None
+        python = (
+            mlp_interpreter(environment)
+            if mlp and any(ROWS[name].has_mlp for name in names)
+            else None
+        )
         for name in names:
             references(records, name)
         for name, seed in product(names, all_seeds):
@@ -127,7 +149,8 @@ def main(
                     train_mlp(records, name, seed, way, python)
             except subprocess.CalledProcessError as failure:  # the others can still be played
                 print(
-                    f"{name}, seed {seed}: a command failed with {failure.returncode}; its error is above.", flush=True
+                    f"{name}, seed {seed}: a command failed with {failure.returncode}; its error is above.",
+                    flush=True,
                 )
     print(table({name: ROWS[name] for name in names}, records.all, way.minutes, len(all_seeds)))
 
@@ -151,7 +174,9 @@ def references(records: Records, name: str) -> None:
     if not found:
         env = agent_env(agent)
         with redirect_stdout(sys.stderr):  # environments print, too
-            found = {who: mean for who, (mean, _) in by_playing(agent, env, REFERENCE_EPISODES).items()}
+            found = {
+                who: mean for who, (mean, _) in by_playing(agent, env, REFERENCE_EPISODES).items()
+            }
         env.close()
     records.add(world=name, player="reference", **found)
 
@@ -164,11 +189,23 @@ def train_model(records: Records, name: str, seed: int, way: Way) -> None:
     def note(minutes: float, **more: Any) -> None:
         played = evaluated(row.agent, run_dir, way.episodes_of(row), str(way.threads), SEED)
         where = {"world": name, "player": "model", "seed": seed, "minutes": minutes}
-        known.append(records.add(**where, **way.common, **{who: figures(each) for who, each in played.items()}, **more))
-        print(f"{name}, seed {seed}, {minutes:g} min: greedy {played['greedy']['mean_return']:+.4f}", flush=True)
+        known.append(
+            records.add(
+                **where,
+                **way.common,
+                **{who: figures(each) for who, each in played.items()},
+                **more,
+            )
+        )
+        print(
+            f"{name}, seed {seed}, {minutes:g} min: greedy {played['greedy']['mean_return']:+.4f}",
+            flush=True,
+        )
 
     if not known:
-        shutil.rmtree(run_dir, ignore_errors=True)  # of a run that has no result, nobody knows how far it is
+        shutil.rmtree(
+            run_dir, ignore_errors=True
+        )  # of a run that has no result, nobody knows how far it is
         if row.demonstrations:
             warm_start(row, seed, run_dir, way)
             note(0)
@@ -187,7 +224,9 @@ def marks_left(known: Sequence[Record], row: Row, marks: Sequence[float]) -> Ite
         if mark_of(known, mark) is not None:
             continue
         if known and known[-1]["minutes"] > mark:
-            raise SystemExit(f"A run is at {known[-1]['minutes']:g} minutes, beyond {mark:g}: name another --folder.")
+            raise SystemExit(
+                f"A run is at {known[-1]['minutes']:g} minutes, beyond {mark:g}: name another --folder."
+            )
         yield mark
     while known[-1]["turns"] < row.turns and first_to_reach(row, known) is None:
         yield known[-1]["minutes"] + marks[0]
@@ -198,10 +237,14 @@ def warm_start(row: Row, seed: int, run_dir: Path, way: Way) -> None:
     file = way.folder / "demonstrations" / f"{run_dir.name}.jsonl"
     file.parent.mkdir(exist_ok=True)
     expert_file(file, row.agent, row.demonstrations, seed, env_words(row))
-    summary("sft", row.agent, "--sft-data", file, "--episodes", 0, *beginning(row, seed, run_dir, way))
+    summary(
+        "sft", row.agent, "--sft-data", file, "--episodes", 0, *beginning(row, seed, run_dir, way)
+    )
 
 
-def train_to(row: Row, seed: int, run_dir: Path, minutes: float, way: Way, last: Record) -> dict[str, Any]:
+def train_to(
+    row: Row, seed: int, run_dir: Path, minutes: float, way: Way, last: Record
+) -> dict[str, Any]:
     """Train a run until it has played and trained for so many minutes of a processor, evaluations and loading excluded.
 
     Not the clock's minutes: what is learnt in one must not depend on what else runs. Playing and training are counted
@@ -249,7 +292,9 @@ def learnt(updates: Sequence[dict[str, Any]], wanted: float) -> dict[str, Any]:
     """
     stats = [update["stats"] for update in updates]
     means = [each["mean_return"] for each in stats if each["mean_return"] is not None]
-    variances = [each["explained_variance"] for each in stats if each["explained_variance"] is not None]
+    variances = [
+        each["explained_variance"] for each in stats if each["explained_variance"] is not None
+    ]
     turns, seconds, reached = 0, 0.0, None
     for each in stats:
         turns, seconds = turns + each["turns"], seconds + each["rollout_s"] + each["update_s"]
@@ -264,12 +309,17 @@ def learnt(updates: Sequence[dict[str, Any]], wanted: float) -> dict[str, Any]:
 
 
 def figures(played: dict[str, Any]) -> dict[str, Any]:
-    return {name: played[name] for name in ("mean_return", "return_stderr", "parse_failure_rate", "episodes")}
+    return {
+        name: played[name]
+        for name in ("mean_return", "return_stderr", "parse_failure_rate", "episodes")
+    }
 
 
 def mlp_interpreter(folder: Path | None) -> Path:
     place = (folder or own_environment.default_folder("worlds-mlp")).expanduser().absolute()
-    return own_environment.interpreter(place, sys.executable, Path(__file__).with_name("worlds_requirements.txt"))
+    return own_environment.interpreter(
+        place, sys.executable, Path(__file__).with_name("worlds_requirements.txt")
+    )
 
 
 def train_mlp(records: Records, name: str, seed: int, way: Way, python: Path) -> None:
@@ -280,14 +330,19 @@ def train_mlp(records: Records, name: str, seed: int, way: Way, python: Path) ->
         return
     given = {"agent": row.agent, "env": dict(row.env), "seed": seed, "minutes": left}
     given |= {"episodes": way.episodes_of(row), "threads": way.threads}
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": str(way.threads)}
+    here = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "OMP_NUM_THREADS": str(way.threads),
+    }
     words = [str(python), str(Path(__file__).with_name("worlds_mlp.py")), json.dumps(given)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=here) as process:
         assert process.stdout is not None
         for line in process.stdout:
             found = records.add(world=name, player="mlp", seed=seed, **json.loads(line))
             print(
-                f"{name}, MLP, seed {seed}, {found['minutes']:g} min: {found['greedy']['mean_return']:+.4f}", flush=True
+                f"{name}, MLP, seed {seed}, {found['minutes']:g} min: {found['greedy']['mean_return']:+.4f}",
+                flush=True,
             )
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, words)

@@ -38,7 +38,9 @@ def flat_env(agent: str, env: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     if isinstance(made.observation_space, spaces.Dict) and "image" in made.observation_space.spaces:
         image = made.observation_space["image"]
         made = gymnasium.wrappers.TransformObservation(made, lambda seen: seen["image"], image)
-        return _scaled(gymnasium.wrappers.FlattenObservation(made), 10.0)  # numbers of kinds, colours and states
+        return _scaled(
+            gymnasium.wrappers.FlattenObservation(made), 10.0
+        )  # numbers of kinds, colours and states
     if isinstance(made.observation_space, spaces.Box):
         is_whole = np.issubdtype(made.observation_space.dtype, np.integer)
         flat = gymnasium.wrappers.FlattenObservation(made)
@@ -48,10 +50,14 @@ def flat_env(agent: str, env: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 
 def _scaled(env: gymnasium.Env[Any, Any], most: float) -> gymnasium.Env[Any, Any]:
     box = spaces.Box(0.0, 1.0, env.observation_space.shape, np.float32)
-    return gymnasium.wrappers.TransformObservation(env, lambda seen: np.asarray(seen, np.float32) / most, box)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda seen: np.asarray(seen, np.float32) / most, box
+    )
 
 
-def played(policy: Any, env: gymnasium.Env[Any, Any], episodes: int, *, greedy: bool) -> dict[str, float]:
+def played(
+    policy: Any, env: gymnasium.Env[Any, Any], episodes: int, *, greedy: bool
+) -> dict[str, float]:
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=FIRST_SEED + episode)
@@ -68,7 +74,9 @@ def played(policy: Any, env: gymnasium.Env[Any, Any], episodes: int, *, greedy: 
 class Marks(BaseCallback):
     """Evaluates and prints at each mark; ends the training after the last one."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], minutes: Sequence[float], episodes: int, answers: TextIO) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], minutes: Sequence[float], episodes: int, answers: TextIO
+    ) -> None:
         super().__init__()
         self._env, self._left, self._episodes, self._answers = env, list(minutes), episodes, answers
         self._began = time.process_time()
@@ -89,7 +97,14 @@ class Marks(BaseCallback):
         return bool(self._left)
 
 
-def main(agent: str, env: dict[str, Any], seed: int, minutes: Sequence[float], episodes: int, threads: int) -> None:
+def main(
+    agent: str,
+    env: dict[str, Any],
+    seed: int,
+    minutes: Sequence[float],
+    episodes: int,
+    threads: int,
+) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # environments print, too
     torch.set_num_threads(threads)
     envs = DummyVecEnv([partial(flat_env, agent, env)] * ENVS)

@@ -66,7 +66,9 @@ class Agent(AgentBase):
         """
         self._loop: LlamaGymLoop | None = None
         if sft_data is not None and not sft_warm_start:
-            raise ConfigError("sft_data is what sft_warm_start trains on: set sft_warm_start=True too.")
+            raise ConfigError(
+                "sft_data is what sft_warm_start trains on: set sft_warm_start=True too."
+            )
         if model is not None:
             from llamagym_tui.demos.training_data import training_data
             from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
@@ -78,7 +80,9 @@ class Agent(AgentBase):
                 device=device,
                 generate_config=generate_config_dict,
                 ppo_config=ppo_config_dict,
-                demonstrations=training_data(self, sft_data).conversations if sft_warm_start else (),
+                demonstrations=training_data(self, sft_data).conversations
+                if sft_warm_start
+                else (),
                 use_target_kl=use_target_kl,
                 seed=seed,
             )
@@ -138,7 +142,11 @@ class Agent(AgentBase):
             ConfigError: a truncated episode has no final observation, or there is no such environment.
         """
         return self._with_model().terminate_episode(
-            train, truncated=truncated, final_observation=final_observation, final_info=final_info, env=env
+            train,
+            truncated=truncated,
+            final_observation=final_observation,
+            final_info=final_info,
+            env=env,
         )
 
     @property

@@ -150,7 +150,9 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ConfigError: a KL is to be held at a target by a weight of 0, which no factor changes.
         """
         if self.kl_target is not None and not self.kl_coef:
-            raise ConfigError("kl_target needs a kl_coef above 0, from which the weight of the KL is adapted.")
+            raise ConfigError(
+                "kl_target needs a kl_coef above 0, from which the weight of the KL is adapted."
+            )
 
 
 class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -290,7 +292,13 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 C = TypeVar("C", bound=Struct)
 
-REMOVED = ("quantization", "ppo.lr_schedule", "ppo.replay_episodes", "ppo.replay_min_return", "ppo.replay_coef")
+REMOVED = (
+    "quantization",
+    "ppo.lr_schedule",
+    "ppo.replay_episodes",
+    "ppo.replay_min_return",
+    "ppo.replay_coef",
+)
 """Settings in the ``config.json`` of earlier runs, which nothing goes by any more."""
 
 
@@ -334,7 +342,9 @@ class LiveSetting(Struct, frozen=True):
     meaning: str
 
 
-LIVE = msgspec.json.decode(get_data("llamagym_tui", "live_settings.json") or b"", type=dict[str, LiveSetting])
+LIVE = msgspec.json.decode(
+    get_data("llamagym_tui", "live_settings.json") or b"", type=dict[str, LiveSetting]
+)
 """Settings that may change live, the most used first; all others stay for the whole run."""
 
 FINAL = {name: f"{name}_final" for name in ("ppo.lr", "ppo.kl_coef", "ppo.entropy_coef")}
@@ -364,11 +374,18 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
     """
     for name in changes:
         if name not in LIVE:
-            raise ConfigError(f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}.")
+            raise ConfigError(
+                f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}."
+            )
     now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
-    for coef, target in (("ppo.kl_coef", "ppo.kl_target"), ("ppo.entropy_coef", "ppo.entropy_target")):
+    for coef, target in (
+        ("ppo.kl_coef", "ppo.kl_target"),
+        ("ppo.entropy_coef", "ppo.entropy_target"),
+    ):
         if coef in changes and value_of(now, target) is not None:
-            raise ConfigError(f"{coef} is adapted by itself while there is a {target}; change that, or set it to None.")
+            raise ConfigError(
+                f"{coef} is adapted by itself while there is a {target}; change that, or set it to None."
+            )
     return now
 
 
@@ -387,10 +404,16 @@ def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
 def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
     """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
-    return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
+    return {
+        name: change.after
+        for name, change in known.items()
+        if value_of(config, name) == change.before
+    }
 
 
-def with_measured(config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]) -> RunConfig:
+def with_measured(
+    config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]
+) -> RunConfig:
     """The settings with the values that were measured; no other ones are to be measured any more."""
     known = in_sections(values, msgspec.to_builtins(config))
     return from_dict(RunConfig, known | {"measured": dict(reasons)})
@@ -407,7 +430,9 @@ def setting_types(kind: type[Struct] = RunConfig) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for each in msgspec.structs.fields(kind):
         if isinstance(each.type, type) and issubclass(each.type, Struct):
-            types |= {f"{each.name}.{name}": inner for name, inner in setting_types(each.type).items()}
+            types |= {
+                f"{each.name}.{name}": inner for name, inner in setting_types(each.type).items()
+            }
         else:
             types[each.name] = each.type
     return types

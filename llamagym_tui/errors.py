@@ -103,12 +103,16 @@ def user_place(error: BaseException, *, or_library: bool = False) -> str:
     import traceback
 
     python = sysconfig.get_path("stdlib")
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
     foreign = [place for place in frames if not place[0].startswith((f"{_OURS}{os.sep}", "<"))]
     users = [
         place
         for place in foreign
-        if not (_INSTALLED & set(place[0].split(os.sep)) or place[0].startswith(f"{python}{os.sep}"))
+        if not (
+            _INSTALLED & set(place[0].split(os.sep)) or place[0].startswith(f"{python}{os.sep}")
+        )
     ]
     places = users or (foreign if or_library else [])
     return f" ({places[-1][0]}, line {places[-1][1]})" if places else ""

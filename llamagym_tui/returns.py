@@ -120,7 +120,9 @@ class ReturnSeries:
         The first points have fewer episodes behind them: at least half a window where the series is that long.
         """
         groups = max(1, math.ceil(window / self.group))
-        totals, squares = ([0.0, *accumulate(sums)] for sums in (self.sums, self.squares))  # of 0, 1, 2, … groups
+        totals, squares = (
+            [0.0, *accumulate(sums)] for sums in (self.sums, self.squares)
+        )  # of 0, 1, 2, … groups
         points = []
         for end in range(min(len(self.sums), (groups + 1) // 2), len(self.sums) + 1):
             begin = max(0, end - groups)
@@ -164,11 +166,19 @@ def averaged(curves: Sequence[Sequence[Point]]) -> list[Point]:
     the curves; between its points a curve is a straight line."""
     import numpy as np  # costs the first frame otherwise
 
-    begin, shortest = max(curve[0].episode for curve in curves), min(curves, key=lambda curve: curve[-1].episode)
+    begin, shortest = (
+        max(curve[0].episode for curve in curves),
+        min(curves, key=lambda curve: curve[-1].episode),
+    )
     at = [point.episode for point in shortest if point.episode >= begin]
-    heights = [np.interp(at, *zip(*[point[:2] for point in curve], strict=True)).tolist() for curve in curves]
+    heights = [
+        np.interp(at, *zip(*[point[:2] for point in curve], strict=True)).tolist()
+        for curve in curves
+    ]
     means = [(episode, mean_return(values)) for episode, *values in zip(at, *heights, strict=True)]
-    return [Point(episode, found.mean, found.stderr) for episode, found in means if found is not None]
+    return [
+        Point(episode, found.mean, found.stderr) for episode, found in means if found is not None
+    ]
 
 
 class MeanReturn(NamedTuple):

@@ -19,7 +19,14 @@ import msgspec
 from llamagym_tui.config import REMOVED, RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.user_files import file_content, growing_file, make_folder, regular_file, replace_file, runs_dir
+from llamagym_tui.user_files import (
+    file_content,
+    growing_file,
+    make_folder,
+    regular_file,
+    replace_file,
+    runs_dir,
+)
 
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
@@ -47,7 +54,9 @@ class RunStore:
 
     def __init__(self, run_dir: str | Path) -> None:
         """Name a folder; nothing is read or written yet."""
-        from filelock import FileLock  # here, as the playground names a folder before its first frame
+        from filelock import (
+            FileLock,
+        )  # here, as the playground names a folder before its first frame
 
         self.run_dir = Path(run_dir)
         self._lock = FileLock(self.run_dir / LOCK_FILE)
@@ -136,13 +145,18 @@ class RunStore:
 
 def _unwritable(what: str, error: OSError) -> RunStoreError:
     why = error.strerror or error
-    return RunStoreError(f"The {what} cannot be written ({why}); choose another folder with --run-dir.")
+    return RunStoreError(
+        f"The {what} cannot be written ({why}); choose another folder with --run-dir."
+    )
 
 
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
     """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none."""
     earlier = read_config(run_dir)
-    for setting, now, then in [("agent", config.agent, earlier.agent), ("model", config.model, earlier.model)]:
+    for setting, now, then in [
+        ("agent", config.agent, earlier.agent),
+        ("model", config.model, earlier.model),
+    ]:
         if now != then:
             raise RunStoreError(
                 f"The run in {run_dir} has {setting} {then}, not {now}; "
@@ -172,7 +186,13 @@ class RunInfo:
     @property
     def standing(self) -> str:
         """Whether it can be resumed, for people."""
-        return "running" if self.is_running else "can be resumed" if self.has_checkpoint else "no checkpoint"
+        return (
+            "running"
+            if self.is_running
+            else "can be resumed"
+            if self.has_checkpoint
+            else "no checkpoint"
+        )
 
 
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
@@ -215,7 +235,9 @@ def find_run(spec: str | None) -> Path:
     """
     if spec is None:
         folders = [run.run_dir for run in list_runs() if is_run(run.run_dir)]
-        latest = max(folders, key=lambda folder: (folder / CONFIG_FILE).stat().st_mtime, default=None)  # or resumed
+        latest = max(
+            folders, key=lambda folder: (folder / CONFIG_FILE).stat().st_mtime, default=None
+        )  # or resumed
         if latest is None:
             raise RunStoreError(f"There are no runs in {runs_dir()} yet; name the folder of one.")
         return latest
@@ -244,7 +266,9 @@ def read_config(run_dir: str | Path) -> RunConfig:
             f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise RunStoreError(f"{path} has no settings of a run ({error}); name another run folder.") from error
+        raise RunStoreError(
+            f"{path} has no settings of a run ({error}); name another run folder."
+        ) from error
 
 
 def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:

@@ -161,7 +161,9 @@ def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
     """
     _require_writer()
     nofollow = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | nofollow, MOST_FILE), "ab+")
+    return os.fdopen(
+        _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | nofollow, MOST_FILE), "ab+"
+    )
 
 
 def _opened(path: Path, flags: int, most: int) -> int:
@@ -169,7 +171,9 @@ def _opened(path: Path, flags: int, most: int) -> int:
         descriptor = os.open(path, flags | _NEVER_WAIT, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, f"{path.name} is a link that is not followed", str(path)) from error
+            raise OSError(
+                errno.ELOOP, f"{path.name} is a link that is not followed", str(path)
+            ) from error
         raise
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_size <= most:

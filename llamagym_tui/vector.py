@@ -43,7 +43,9 @@ class VectorEpisodes:
     def turns(self, observations: Any) -> list[Any]:
         """One observation for each environment; None where the next step only resets it, whatever the action."""
         split = iterate(self._envs.observation_space, observations)
-        return [None if resets else seen for seen, resets in zip(split, self._resets_next, strict=True)]
+        return [
+            None if resets else seen for seen, resets in zip(split, self._resets_next, strict=True)
+        ]
 
     def infos(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The info of each environment, from Gymnasium's of all, which has a mask ``_key`` for each key."""
@@ -62,7 +64,10 @@ class VectorEpisodes:
         Raises:
             EnvError: an environment reset in the same step and left no final observation.
         """
-        terminated, truncated = np.asarray(terminations, dtype=bool), np.asarray(truncations, dtype=bool)
+        terminated, truncated = (
+            np.asarray(terminations, dtype=bool),
+            np.asarray(truncations, dtype=bool),
+        )
         over = terminated | truncated
         if self._mode is AutoresetMode.NEXT_STEP:
             self._resets_next = over
@@ -78,7 +83,9 @@ class VectorEpisodes:
         if self._mode is not AutoresetMode.SAME_STEP:
             return list(iterate(self._envs.observation_space, observations))
         if "final_obs" not in infos:
-            raise EnvError("The vector environment resets in the same step and has no final_obs in its infos.")
+            raise EnvError(
+                "The vector environment resets in the same step and has no final_obs in its infos."
+            )
         return infos["final_obs"]
 
 

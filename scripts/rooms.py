@@ -89,7 +89,10 @@ def arrows(graph: Graph) -> int:
 def circles(graph: Graph) -> list[list[str]]:
     """The circles, each as a sorted list of names."""
     reached = {node: _reachable(graph, node) for node in graph}
-    groups = {frozenset({node, *(other for other in reached[node] if node in reached[other])}) for node in graph}
+    groups = {
+        frozenset({node, *(other for other in reached[node] if node in reached[other])})
+        for node in graph
+    }
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
@@ -106,7 +109,10 @@ def _reachable(graph: Graph, start: str) -> set[str]:
 
 def report(graph: Graph) -> Iterator[str]:
     """The lines that the command prints, for a graph of modules."""
-    counted = {"rooms on the top two levels": rooms(graph, 2), "rooms on the top three levels": rooms(graph, 3)}
+    counted = {
+        "rooms on the top two levels": rooms(graph, 2),
+        "rooms on the top three levels": rooms(graph, 3),
+    }
     for title, nodes in {**counted, "modules": graph}.items():
         found = circles(nodes)
         yield f"{title}: {len(nodes)}, arrows {arrows(nodes)}, circles {len(found)}"

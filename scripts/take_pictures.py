@@ -61,11 +61,17 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
 
 async def take(live_s: float) -> None:
     seeds = count(11)
-    app = LlamaGymApp(RunConfig(agent="blackjack", run_dir="data/run", seed=1), next_seed=lambda: next(seeds))
+    app = LlamaGymApp(
+        RunConfig(agent="blackjack", run_dir="data/run", seed=1), next_seed=lambda: next(seeds)
+    )
     async with app.run_test(size=PICTURES[0].size) as pilot:
         await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)
         await pilot.pause(live_s)
-        await until(pilot, lambda: app.run_state is not None and app.run_state.phase == "rolling_out", START_S)
+        await until(
+            pilot,
+            lambda: app.run_state is not None and app.run_state.phase == "rolling_out",
+            START_S,
+        )
         for picture in PICTURES:
             await pilot.resize_terminal(*picture.size)
             await pilot.pause(SETTLED_S)
@@ -80,13 +86,17 @@ async def take(live_s: float) -> None:
 
 def save(app: LlamaGymApp, name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="llamagym-tui"), encoding="utf-8")
+    (FOLDER / f"{name}.svg").write_text(
+        app.export_screenshot(title="llamagym-tui"), encoding="utf-8"
+    )
     print(f"docs/pictures/{name}.svg")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before")
+    parser.add_argument(
+        "--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # The pictures show a relative path instead of a folder of this machine.

@@ -39,7 +39,14 @@ STEP_S = 0.125
 UPDATE_S = 1.0
 MINIBATCHES = 4
 EPISODES_A_BATCH = 8
-TURN: dict[str, Any] = {"turn": 0, "reply": "1", "action": 1, "action_name": "tails", "how": "custom", "reward": 1.0}
+TURN: dict[str, Any] = {
+    "turn": 0,
+    "reply": "1",
+    "action": 1,
+    "action_name": "tails",
+    "how": "custom",
+    "reward": 1.0,
+}
 
 
 class Clock:
@@ -82,12 +89,25 @@ class Ended:
 def made_up_stats(**figures: Any) -> UpdateStats:
     """What the engine's update returns: nothing has moved."""
     none = {field.name: 0.0 for field in fields(UpdateStats) if field.required}
-    counts = {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH, "tokens": 40, "skipped_steps": 0, "epochs": 1}
-    return UpdateStats(**none | counts | {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S} | figures)
+    counts = {
+        "episodes": EPISODES_A_BATCH,
+        "turns": EPISODES_A_BATCH,
+        "tokens": 40,
+        "skipped_steps": 0,
+        "epochs": 1,
+    }
+    return UpdateStats(
+        **none | counts | {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S} | figures
+    )
 
 
 def evaluated(episodes: int) -> EvaluationFinished:
-    figures = {"mean_return": -0.25, "return_stderr": 0.01, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    figures = {
+        "mean_return": -0.25,
+        "return_stderr": 0.01,
+        "parse_failure_rate": 0.0,
+        "elapsed_s": 1.0,
+    }
     return EvaluationFinished(episodes=episodes, greedy=True, **figures)
 
 
@@ -148,7 +168,11 @@ class PPO:
         return None
 
     def update(
-        self, batch: list[Any], *, should_stop: Callable[[], bool], progress: Callable[[int, int], None]
+        self,
+        batch: list[Any],
+        *,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int, int], None],
     ) -> UpdateStats:
         self.batches.append(batch)
         made = 0
@@ -255,18 +279,28 @@ class Rollout:
             self.before_step(self)
             self._stands = True
             if self.wheel.env is not None:
-                self._emit(ActionAwaited(episode=self.episodes, turn=0, reply="0", action_name="heads"))
+                self._emit(
+                    ActionAwaited(episode=self.episodes, turn=0, reply="0", action_name="heads")
+                )
         if self.awaits_person:
             return []
         self._stands = False
         is_corrected = self.wheel.env is not None and bool(self.wheel.take_reply())
         self._clock.now += STEP_S
         text, version = self.system_prompt, self.prompt_version
-        started = EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train")
+        started = EpisodeStarted(
+            episode=self.episodes, system_prompt=text, prompt_version=version, mode="train"
+        )
         self.spectator.observe(0, started)
         self.spectator.observe(0, TurnFinished(**TURN, episode=self.episodes))
         ended = [
-            Ended(float(won), self.mode, version, self._policy.version, is_corrected=is_corrected and not won)
+            Ended(
+                float(won),
+                self.mode,
+                version,
+                self._policy.version,
+                is_corrected=is_corrected and not won,
+            )
             for won in (0, 1)
         ]
         self.episodes += 2
@@ -335,7 +369,9 @@ class FakeBuilders(Builders):
         self.made["ppo"] = PPO(self.clock, policy, self.config.ppo)
         return self.made["ppo"]
 
-    def rollout(self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
+    def rollout(
+        self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]
+    ) -> Any:
         self._takes(agent=agent, policy=policy)
         self.made["rollout"] = rollout = Rollout(self.clock, policy, emit)
         rollout.before_step = self.before_step
@@ -353,16 +389,22 @@ class FakeBuilders(Builders):
         done = 0
         self.made.setdefault("evaluations", []).append(arguments)
         while done < arguments["episodes"] and not arguments["should_stop"]():
-            if "ended" in arguments:  # tails wins every second time, and always where the prompt says so
+            if (
+                "ended" in arguments
+            ):  # tails wins every second time, and always where the prompt says so
                 won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
-                arguments["ended"].append(EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done))
+                arguments["ended"].append(
+                    EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done)
+                )
             self.clock.now += STEP_S
             done += 1
             arguments["progress"](done)
         found = replace(evaluated(done), greedy=arguments["greedy"])
         return found if done == arguments["episodes"] else None
 
-    def warm_start(self, policy: Any, ppo: Any, data: Any, *, progress: Any, should_stop: Any) -> Any:
+    def warm_start(
+        self, policy: Any, ppo: Any, data: Any, *, progress: Any, should_stop: Any
+    ) -> Any:
         self._fail("warm_start")
         self._takes(policy=policy, ppo=ppo)
         taught, steps = 0, 4

@@ -115,7 +115,9 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
     )
 
 
-def hand(episode: int, turns: list[tuple[str, str, str]], final_reward: float, **start: object) -> Iterator[AnyEvent]:
+def hand(
+    episode: int, turns: list[tuple[str, str, str]], final_reward: float, **start: object
+) -> Iterator[AnyEvent]:
     """One watched hand.
 
     Args:
@@ -140,7 +142,9 @@ def hand(episode: int, turns: list[tuple[str, str, str]], final_reward: float, *
             how=how,  # type: ignore[arg-type]
             reward=final_reward if turn == len(turns) - 1 else 0.0,
         )
-    yield EpisodeFinished(episode=episode, episode_return=final_reward, length=len(turns), end="terminated")
+    yield EpisodeFinished(
+        episode=episode, episode_return=final_reward, length=len(turns), end="terminated"
+    )
 
 
 def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesCounted:
@@ -184,9 +188,15 @@ def demo_run(run_dir: str = "/runs/demo", batches: int = 160) -> Iterator[AnyEve
     then = ("Your total: 19. Usable ace: no. Dealer shows: 10.", '{"action": 0}', "json")
     yield from hand(at, [first, then], 1.0)
     yield from hand(
-        at + 3, [("Your total: 15. Usable ace: yes. Dealer shows: 7.", "I think it is fine", "failed")], -1.0
+        at + 3,
+        [("Your total: 15. Usable ace: yes. Dealer shows: 7.", "I think it is fine", "failed")],
+        -1.0,
     )
-    yield from hand(at + 9, [("Your total: 20. Usable ace: no. Dealer shows: ace.", "Action: 0", "pattern")], 0.0)
+    yield from hand(
+        at + 9,
+        [("Your total: 20. Usable ace: no. Dealer shows: ace.", "Action: 0", "pattern")],
+        0.0,
+    )
     *under_way, _, _ = hand(at + 14, [first], -1.0)
     yield from under_way
 
@@ -274,7 +284,9 @@ class FakeClient:
                 return ModeChanged(mode=command.mode)
             case SetSystemPrompt():
                 self.prompt_version += 1
-                return PromptChanged(prompt_version=self.prompt_version, system_prompt=command.system_prompt)
+                return PromptChanged(
+                    prompt_version=self.prompt_version, system_prompt=command.system_prompt
+                )
             case ChangeSettings():
                 return SettingsChanged(changes=command.changes)
             case RollBack():

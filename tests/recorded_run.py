@@ -12,7 +12,9 @@ from llamagym_tui.run_store import MODEL_DIR, RunStore
 from tests import fakes
 
 
-def record(run_dir: Path, events: Iterable[AnyEvent], *, checkpoint: bool = False, **settings: object) -> Path:
+def record(
+    run_dir: Path, events: Iterable[AnyEvent], *, checkpoint: bool = False, **settings: object
+) -> Path:
     """A folder with the events of a run."""
     store = RunStore.create(replace(fakes.config(run_dir), **settings))
     for event in events:

@@ -56,7 +56,9 @@ class Unreadable(Exception):
 class MortalEnv(CountEnv):
     """In the episode of one seed, its first step ends the process, or raises; and what it shows may not be sent."""
 
-    def __init__(self, seed: int = -1, fault: str = "", step_s: float = 0.0, shows: Any = None) -> None:
+    def __init__(
+        self, seed: int = -1, fault: str = "", step_s: float = 0.0, shows: Any = None
+    ) -> None:
         super().__init__()
         self.max_steps = 7  # as minigrid's have it
         self.mortal_seed, self.fault, self.step_s, self.shows = seed, fault, step_s, shows

@@ -71,7 +71,9 @@ def test_a_setting_outside_its_range_is_refused_by_name(settings: dict[str, Any]
         (LoraConfig, {"r": 0}),
     ],
 )
-def test_a_nested_setting_outside_its_range_is_refused(kind: type[msgspec.Struct], settings: dict[str, Any]) -> None:
+def test_a_nested_setting_outside_its_range_is_refused(
+    kind: type[msgspec.Struct], settings: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         from_dict(kind, settings)
 

@@ -41,7 +41,12 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_its_run_is_listed_and_its_summary_has_the_figures_of_its_end(run_dir: Path) -> None:
     [info] = run_store.list_runs()
-    assert (info.run_dir, info.config.agent, info.config.seed, info.has_checkpoint) == (run_dir, "blackjack", 5, True)
+    assert (info.run_dir, info.config.agent, info.config.seed, info.has_checkpoint) == (
+        run_dir,
+        "blackjack",
+        5,
+        True,
+    )
     summary = summary_of(run_dir)
     assert (summary.episodes, summary.updates) == (EPISODES, UPDATES)
     assert summary.ending == "finished"
@@ -75,7 +80,11 @@ def test_its_history_is_known_when_it_is_resumed(run_dir: Path) -> None:
         past.read_on()
     assert past.fault == ""
     state = past.recalled_in(initial_state(config))
-    assert (state.episodes, state.updates, len(state.history.samples)) == (EPISODES, UPDATES, UPDATES)
+    assert (state.episodes, state.updates, len(state.history.samples)) == (
+        EPISODES,
+        UPDATES,
+        UPDATES,
+    )
     assert run_store.last_settings(run_dir).system_prompt == "Hit below 13."
     assert run_store.last_settings(run_dir).ppo.clip_range == 0.1
 
@@ -93,7 +102,9 @@ def test_its_run_goes_on_from_its_checkpoint(run_dir: Path) -> None:
         "440",
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     events = list(run_store.read_events(run_dir))
     started = [event for event in events if isinstance(event, RunStarted)][-1]
@@ -115,4 +126,6 @@ def test_its_keys_are_taken() -> None:
 
 
 def test_its_preferences_are_taken() -> None:
-    assert user_files.load_preferences(RECORDED) == user_files.Preferences(theme="nord", drawing=False)
+    assert user_files.load_preferences(RECORDED) == user_files.Preferences(
+        theme="nord", drawing=False
+    )

@@ -30,13 +30,18 @@ def test_every_live_setting_is_one_of_a_run() -> None:
 
 def test_a_change_touches_what_it_names_and_nothing_else() -> None:
     now = changed(CONFIG, {"ppo.clip_range": 0.1, "n_envs": 8})
-    expected = msgspec.structs.replace(CONFIG, n_envs=8, ppo=msgspec.structs.replace(CONFIG.ppo, clip_range=0.1))
+    expected = msgspec.structs.replace(
+        CONFIG, n_envs=8, ppo=msgspec.structs.replace(CONFIG.ppo, clip_range=0.1)
+    )
     assert now == expected
 
 
 def test_a_setting_on_a_line_stands_still_once_it_is_changed() -> None:
     assert with_final_values({"ppo.lr": 3e-4}) == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
-    assert with_final_values({"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}) == {"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}
+    assert with_final_values({"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}) == {
+        "ppo.lr": 3e-4,
+        "ppo.lr_final": 1e-5,
+    }
 
 
 @pytest.mark.parametrize(

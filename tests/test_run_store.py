@@ -51,7 +51,8 @@ def test_a_folder_with_only_a_log_is_free(tmp_path: Path) -> None:
 def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
     with pytest.raises(
-        RunStoreError, match=r"already holds a run .* --resume, or choose another folder with --run-dir"
+        RunStoreError,
+        match=r"already holds a run .* --resume, or choose another folder with --run-dir",
     ):
         RunStore.create(config(tmp_path))
     assert (tmp_path / name).read_text() == "{}"
@@ -111,11 +112,15 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunStoreError, match=r"cannot be written .* choose another folder with --run-dir"):
+    with pytest.raises(
+        RunStoreError, match=r"cannot be written .* choose another folder with --run-dir"
+    ):
         RunStore.create(config(tmp_path / "file" / "run"))
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
+)
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(RunStoreError, match="cannot be written"):
@@ -142,7 +147,9 @@ def test_settings_that_were_removed_are_read_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("schedule", "final"), [("constant", 1e-3), ("linear", 1e-4)])
-def test_the_rate_of_an_earlier_run_that_stayed_the_same_still_does(tmp_path: Path, schedule, final) -> None:
+def test_the_rate_of_an_earlier_run_that_stayed_the_same_still_does(
+    tmp_path: Path, schedule, final
+) -> None:
     written = msgspec.to_builtins(config(tmp_path, ppo=PPOConfig(lr=1e-3, lr_final=1e-4)))
     written["ppo"]["lr_schedule"] = schedule
     (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
@@ -157,7 +164,9 @@ def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None
     assert run_store.last_settings(tmp_path).system_prompt == "second"
 
 
-def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_folders_have_time_and_agent_in_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
     first = run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon)
@@ -170,9 +179,13 @@ def test_of_two_runs_that_begin_in_one_second_each_has_a_folder(
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: run_store.new_run_dir("lake", clock=lambda: noon), range(8)))
+        folders = list(
+            pool.map(lambda _: run_store.new_run_dir("lake", clock=lambda: noon), range(8))
+        )
     endings = ["", *(f"-{number}" for number in range(2, 9))]
-    assert {folder.name for folder in folders} == {f"20250304-120000-lake{ending}" for ending in endings}
+    assert {folder.name for folder in folders} == {
+        f"20250304-120000-lake{ending}" for ending in endings
+    }
     for folder in folders:
         RunStore.create(config(folder)).close()
 
@@ -245,7 +258,9 @@ def test_a_closed_run_holds_no_file_open(tmp_path: Path) -> None:
     assert (log is not None, held()) == (True, [])
 
 
-def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     for name in ("dated", "undated"):
         RunStore.create(config(tmp_path / "runs" / name)).close()
@@ -258,7 +273,10 @@ def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(tmp_path: Path, mo
 
     monkeypatch.setattr(Path, "stat", without_date)
     listed = run_store.list_runs()
-    assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [("dated", True), ("undated", False)]
+    assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [
+        ("dated", True),
+        ("undated", False),
+    ]
 
 
 def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was_begun_or_resumed_last(
@@ -275,7 +293,9 @@ def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was
     assert run_store.find_run(None) == first
 
 
-def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_of_a_run_is_its_name_and_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     folder = record(tmp_path / "runs" / "one", [])
     assert [run.name for run in list_runs()] == [""]

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui import user_files
-from llamagym_tui.user_files import file_content, growing_file, make_folder, replace_file, torn_line_start
+from llamagym_tui.user_files import (
+    file_content,
+    growing_file,
+    make_folder,
+    replace_file,
+    torn_line_start,
+)
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -23,7 +29,9 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path, sync: 
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"old")
 
@@ -37,7 +45,9 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_where_no_file_can_be_made_the_reason_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_file_can_be_made_the_reason_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -99,7 +109,10 @@ IN_PLACE = [a_pipe, a_device, a_socket, a_folder, a_loop, a_terabyte]
 @pytest.mark.parametrize("put", IN_PLACE)
 @pytest.mark.parametrize("use", [file_content, growing_file])
 def test_what_is_no_file_is_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], use: Callable[[Path], object]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    put: Callable[[Path], None],
+    use: Callable[[Path], object],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "notes")
@@ -137,7 +150,12 @@ def test_what_is_made_is_its_owners_only_and_what_is_there_keeps_its_mode(tmp_pa
         path = tmp_path / "new" / "folder" / "notes"
         replace_file(path, b"new")
         growing_file(path.with_name("log")).close()
-        assert modes(tmp_path / "new", path.parent, path, path.with_name("log")) == [0o700, 0o700, 0o600, 0o600]
+        assert modes(tmp_path / "new", path.parent, path, path.with_name("log")) == [
+            0o700,
+            0o700,
+            0o600,
+            0o600,
+        ]
         for place, mode in ((path.parent, 0o755), (path, 0o644)):
             place.chmod(mode)
         make_folder(path.parent)
@@ -161,7 +179,10 @@ def test_drafts_have_names_that_nobody_can_know_and_are_made_anew(
 ) -> None:
     assert user_files.draft_folder(tmp_path) != user_files.draft_folder(tmp_path)
     (tmp_path / "victim").mkdir()
-    for write in (lambda: replace_file(tmp_path / "notes", b"ours"), lambda: user_files.draft_folder(tmp_path)):
+    for write in (
+        lambda: replace_file(tmp_path / "notes", b"ours"),
+        lambda: user_files.draft_folder(tmp_path),
+    ):
         monkeypatch.setattr("tempfile._get_candidate_names", lambda: iter(["known", "gone", "new"]))
         for name, target in (("known", "victim"), ("gone", "nowhere")):
             (tmp_path / f".llamagym-{name}.partial").unlink(missing_ok=True)

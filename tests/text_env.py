@@ -28,7 +28,9 @@ class ChestEnv(gymnasium.Env[str, str]):
         text, commands = ROOMS[self.place]
         return text, {"admissible_commands": list(commands)} | more
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         self.place = "hall"
         return self._seen()

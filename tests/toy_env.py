@@ -20,7 +20,9 @@ class CountEnv(gymnasium.Env[int, int]):
         self.length, self.endless, self.steps = length, endless, 0
         self.seeds: list[int | None] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self.seeds.append(seed)
         self.steps = 0
@@ -48,7 +50,9 @@ class FaultyEnv(CountEnv):
         self.fault = fault
         self.is_closed = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         found = super().reset(seed=seed)
         self.fault(self)
         return found

@@ -69,7 +69,10 @@ class AbbeyEnv(gymnasium.Env[Any, Any]):
     def __init__(self) -> None:
         states = [State(*numbers) for numbers in product(*map(range, SIZES))]
         self.observation_space, self.action_space = spaces.Discrete(len(states)), spaces.Discrete(5)
-        self.P = {state.number: {action: [self._way(state, action)] for action in range(5)} for state in states}
+        self.P = {
+            state.number: {action: [self._way(state, action)] for action in range(5)}
+            for state in states
+        }
         starts = np.array([state.candle < 2 and state.flint < 2 for state in states], float)
         self.initial_state_distrib = starts / starts.sum()
         self.state = 0
@@ -78,7 +81,9 @@ class AbbeyEnv(gymnasium.Env[Any, Any]):
         to, reward, is_over = move(state, action)
         return 1.0, to.number, reward, is_over
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self.state = int(self.np_random.choice(len(self.P), p=self.initial_state_distrib))
         return self.state, {}

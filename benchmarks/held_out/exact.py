@@ -22,21 +22,31 @@ Choice = Callable[[Sequence[Any]], Any]
 def greenhouse_return(choice: Choice) -> float:
     """Over all humidities and warmths of the start; an array has one axis for each of them, and one for the bloom."""
     steps = greenhouse.MOST_BLOOM // greenhouse.GROWTH
-    humidity, warmth, step = np.meshgrid(np.arange(100), np.arange(100), np.arange(steps + 1), indexing="ij")
-    now, values = greenhouse.Greenhouse(humidity, warmth, step * greenhouse.GROWTH), np.zeros(humidity.shape)
+    humidity, warmth, step = np.meshgrid(
+        np.arange(100), np.arange(100), np.arange(steps + 1), indexing="ij"
+    )
+    now, values = (
+        greenhouse.Greenhouse(humidity, warmth, step * greenhouse.GROWTH),
+        np.zeros(humidity.shape),
+    )
     suns = list(product(greenhouse.DRYING, greenhouse.WARMING))
     for _ in range(greenhouse.MOST_TURNS):
         worth = []
         for action in range(3):
             thens = (greenhouse.after(now, action, *sun) for sun in suns)
-            later = [values[then.humidity, then.warmth, then.bloom // greenhouse.GROWTH] for then in thens]
+            later = [
+                values[then.humidity, then.warmth, then.bloom // greenhouse.GROWTH]
+                for then in thens
+            ]
             worth.append(greenhouse.reward(now.bloom, action) + np.mean(later, axis=0))
         values = choice(worth)
     return float(values[:, :, 0].mean())
 
 
 def abbey_return(choice: Choice) -> float:
-    return exact(gymnasium.make(abbey.AbbeyAgent.env_id), lambda actions, state: float(choice(actions)))
+    return exact(
+        gymnasium.make(abbey.AbbeyAgent.env_id), lambda actions, state: float(choice(actions))
+    )
 
 
 def memoryless_tide() -> float:

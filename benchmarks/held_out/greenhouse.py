@@ -40,24 +40,33 @@ def after(now: Greenhouse, action: int, drying: int, warming: int) -> Greenhouse
     humidity = np.clip(now.humidity - drying + {MIST: 30, VENT: -8, SNIP: 0}[action], 0, 99)
     warmth = np.clip(now.warmth + warming - 30 * (action == VENT), 0, 99)
     grows = (humidity >= HUMID[0]) & (humidity <= HUMID[1]) & (warmth <= WARM)
-    return Greenhouse(humidity, warmth, np.minimum(now.bloom * (action != SNIP) + GROWTH * grows, MOST_BLOOM))
+    return Greenhouse(
+        humidity, warmth, np.minimum(now.bloom * (action != SNIP) + GROWTH * grows, MOST_BLOOM)
+    )
 
 
 class GreenhouseEnv(gymnasium.Env[Any, Any]):
     """Begins with any humidity and warmth and no bloom; Gymnasium's time limit ends it."""
 
     def __init__(self) -> None:
-        self.observation_space, self.action_space = spaces.Box(0, 99, (4,), np.int64), spaces.Discrete(3)
+        self.observation_space, self.action_space = (
+            spaces.Box(0, 99, (4,), np.int64),
+            spaces.Discrete(3),
+        )
         self.now = Greenhouse(0, 0, 0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.now = Greenhouse(*self.np_random.integers(100, size=2), 0)
         return self._seen(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         paid = float(reward(self.now.bloom, action))
-        self.now = after(self.now, int(action), self.np_random.choice(DRYING), self.np_random.choice(WARMING))
+        self.now = after(
+            self.now, int(action), self.np_random.choice(DRYING), self.np_random.choice(WARMING)
+        )
         return self._seen(), paid, False, False, {}
 
     def _seen(self) -> Any:

@@ -18,10 +18,15 @@ class TideEnv(gymnasium.Env[Any, Any]):
     """The gauge stands at any number, never at the same one twice running."""
 
     def __init__(self) -> None:
-        self.observation_space, self.action_space = spaces.Box(0, 99, (1,), np.int64), spaces.Discrete(2)
+        self.observation_space, self.action_space = (
+            spaces.Box(0, 99, (1,), np.int64),
+            spaces.Discrete(2),
+        )
         self.numbers: list[int] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.numbers = [int(self.np_random.integers(100))]
         return self._seen(), {}

@@ -16,7 +16,9 @@ class OpenEnvAgent(Agent):
         return "You play a game. Reply with one of the legal moves, and nothing else."
 
     def format_observation(self, observation):
-        return "\n".join(f"{name}: {value}" for name, value in observation.items() if name != "metadata")
+        return "\n".join(
+            f"{name}: {value}" for name, value in observation.items() if name != "metadata"
+        )
 
     def actions(self, observation):
         return observation["legal_moves"]
@@ -28,12 +30,16 @@ class Server(gymnasium.Env):
     def __init__(self):
         from openenv import GenericEnvClient
 
-        self.client = GenericEnvClient(os.environ.get("OPENENV_URL", "http://localhost:8000")).sync()
+        self.client = GenericEnvClient(
+            os.environ.get("OPENENV_URL", "http://localhost:8000")
+        ).sync()
         self.close = self.client.close
         try:
             self.client.connect()
         except ConnectionError as error:
-            raise ConnectionError(f"{error}; start the server, or set OPENENV_URL to where it is") from error
+            raise ConnectionError(
+                f"{error}; start the server, or set OPENENV_URL to where it is"
+            ) from error
 
     def reset(self, *, seed=None, options=None):
         return self.client.reset(seed=seed).observation, {}

@@ -87,7 +87,8 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
-            css_path=SCREENS / ("playground/playground.tcss" if config or replay else "past_runs/home.tcss")
+            css_path=SCREENS
+            / ("playground/playground.tcss" if config or replay else "past_runs/home.tcss")
         )
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
@@ -192,7 +193,11 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "restart":
-            return self.run_state is not None and bool(self.run_state.failure) and not self.run_state.recorded
+            return (
+                self.run_state is not None
+                and bool(self.run_state.failure)
+                and not self.run_state.recorded
+            )
         return super().check_action(action, parameters)
 
     def action_restart(self) -> None:
@@ -204,9 +209,13 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         known = self._state.config
         self.config = replace(
             self.config,
-            **({"ppo": known.ppo, "measured": known.measured} if resume else {}),  # as its first batch has decided
+            **(
+                {"ppo": known.ppo, "measured": known.measured} if resume else {}
+            ),  # as its first batch has decided
             resume=resume,
-            run_dir=self.config.run_dir if resume else str(new_run_dir(self._agent.name, clock=self._clock)),
+            run_dir=self.config.run_dir
+            if resume
+            else str(new_run_dir(self._agent.name, clock=self._clock)),
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )
@@ -273,13 +282,19 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         path = Path(f"llamagym-tui-{self._clock():%Y%m%d-%H%M%S-%f}.svg").absolute()
         try:
             film = film and bool(self._state.film and self._state.map_layout)
-            replace_file(path, (run_film(self._state) if film else self.export_screenshot()).encode())
+            replace_file(
+                path, (run_film(self._state) if film else self.export_screenshot()).encode()
+            )
             self.notify(f"The {'film' if film else 'screen'} is saved: {path}")
         except OSError as error:
-            self.notify(f"The screen is not saved ({error}); start in a folder of yours.", severity="error")
+            self.notify(
+                f"The screen is not saved ({error}); start in a folder of yours.", severity="error"
+            )
 
     def _active_prompt(self) -> str:
-        recalled = self._state.prompts[-1].text if self._state.prompts else None  # while a resumed run is loading
+        recalled = (
+            self._state.prompts[-1].text if self._state.prompts else None
+        )  # while a resumed run is loading
         prompt = recalled if self._state.system_prompt is None else self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
 

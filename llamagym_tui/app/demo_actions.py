@@ -46,20 +46,30 @@ class DemoActions(PersonalApp):
     def recorder(self) -> DemoRecorder:
         name = self._agent.name
         if name not in self._recorders:
-            from llamagym_tui.screens.demos.recording import DemoRecorder  # not before the first frame
+            from llamagym_tui.screens.demos.recording import (
+                DemoRecorder,
+            )  # not before the first frame
 
-            self._recorders[name] = DemoRecorder(self._agent, clock=self._clock, next_seed=self._next_seed)
+            self._recorders[name] = DemoRecorder(
+                self._agent, clock=self._clock, next_seed=self._next_seed
+            )
         return self._recorders[name]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
             case "keep_episode":
-                recorder = self._recorders.get(self._agent.name) if self.run_state is not None else None
+                recorder = (
+                    self._recorders.get(self._agent.name) if self.run_state is not None else None
+                )
                 return True if recorder is not None and recorder.keepable is not None else None
             case "keep_rule":
                 return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
-                return True if self.run_state is not None and self.run_state.live and self.run_state.run else None
+                return (
+                    True
+                    if self.run_state is not None and self.run_state.live and self.run_state.run
+                    else None
+                )
         return super().check_action(action, parameters)
 
     # Playing
@@ -69,7 +79,9 @@ class DemoActions(PersonalApp):
 
         with self.errors_shown():
             game = self.recorder.table(self._active_prompt)
-            self.push_screen(HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self._state))
+            self.push_screen(
+                HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self._state)
+            )
 
     # Keeping
 
@@ -88,7 +100,9 @@ class DemoActions(PersonalApp):
         with self.errors_shown():
             kept = self.recorder.keep(self._state.model)
             self.screen.refresh_bindings()
-            self._save(f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept")
+            self._save(
+                f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept"
+            )
 
     def action_keep_rule(self) -> None:
         from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
@@ -120,7 +134,9 @@ class DemoActions(PersonalApp):
     def action_demonstrations(self) -> None:
         self._open_demonstrations(self._agent, self._active_prompt)
 
-    def on_home_screen_demonstrations_requested(self, message: HomeScreen.DemonstrationsRequested) -> None:
+    def on_home_screen_demonstrations_requested(
+        self, message: HomeScreen.DemonstrationsRequested
+    ) -> None:
         agent = RunAgent(message.spec)
         self._open_demonstrations(agent, agent.own_prompt)
 
@@ -128,7 +144,9 @@ class DemoActions(PersonalApp):
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
         with self.errors_shown():
-            self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title, prompt()))
+            self.push_screen(
+                DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title, prompt())
+            )
 
     # Training
 

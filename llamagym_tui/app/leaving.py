@@ -88,11 +88,17 @@ class Leaving(App[None]):
             self._take_in(requested(self.run_state, Stop()))
             self.saved = await self._client.stop(timeout_s)
         state = self.run_state
-        self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
+        self.exit(
+            return_code=1 if state is not None and state.failure and not state.recorded else 0
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "suspend_process":  # whose key undoes in a text area
-            return self._driver is not None and self._driver.can_suspend and not hasattr(self.focused, "action_undo")
+            return (
+                self._driver is not None
+                and self._driver.can_suspend
+                and not hasattr(self.focused, "action_undo")
+            )
         return super().check_action(action, parameters)
 
     @on(Driver.SignalResume)
@@ -145,7 +151,11 @@ class Leaving(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Leave after a fault. Textual's own would print all of it over the shell's screen."""
-        error = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
+        error = (
+            error.error
+            if isinstance(error, WorkerFailed) and isinstance(error.error, Exception)
+            else error
+        )
         _log(error)
         if (self._exit or not self._running) and isinstance(error, TOO_LATE):
             return
@@ -181,7 +191,11 @@ def run_to_end(app: Leaving) -> int:
     app.run()
     # The screen is gone, and with it everything that it showed.
     config, state = app.config, app.run_state
-    text = parting_text(config, state, saved=app.saved) if config is not None and state is not None else ""
+    text = (
+        parting_text(config, state, saved=app.saved)
+        if config is not None and state is not None
+        else ""
+    )
     if app.fault is not None:
         what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
         raise LlamaGymError(
@@ -202,5 +216,9 @@ def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> s
     if state.checkpoint is None and not has_checkpoint(Path(config.run_dir)):
         return ""
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", config.run_dir])
-    kept = "The run is kept." if saved else "The trainer was ended before it had saved: its last checkpoint is kept."
+    kept = (
+        "The run is kept."
+        if saved
+        else "The trainer was ended before it had saved: its last checkpoint is kept."
+    )
     return f"{kept} Resume with: {again}"

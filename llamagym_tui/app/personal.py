@@ -46,7 +46,13 @@ class PersonalApp(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         kept = user_files.load_preferences(self._config_dir).theme
-        self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEMES[0].name
+        self.theme = (
+            COLOURLESS
+            if self.no_color
+            else kept
+            if kept in self.available_themes
+            else THEMES[0].name
+        )
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._keep_theme)
@@ -57,7 +63,9 @@ class PersonalApp(App[None]):
         from llamagym_tui.screens.help.all_bindings import key_names, keyed_classes, movable
         from llamagym_tui.screens.help.keys_toml import read_keys
 
-        keys, faults = read_keys(self._config_dir, movable([*keyed_classes(), type(self)]), key_names())
+        keys, faults = read_keys(
+            self._config_dir, movable([*keyed_classes(), type(self)]), key_names()
+        )
         self.set_keymap(keys)
         for fault in faults:
             self.notify(fault, severity="warning", timeout=15)
@@ -77,15 +85,23 @@ class PersonalApp(App[None]):
                 listed.add(binding.action)
                 key = self.get_key_display(binding)
                 help = f"{key} · {tooltip}"
-                yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
-        yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
+                yield SystemCommand(
+                    binding.description, help, partial(self.run_action, binding.action, namespace)
+                )
+        yield SystemCommand(
+            "Theme",
+            "Other colours, or the terminal's own (ansi-dark, ansi-light)",
+            self.search_themes,
+        )
 
     async def run_action(self, action: Any, *where: Any, **more: Any) -> bool:
         """Do what a key or the palette requests, unless a browser session may not."""
         _, name, parameters = parse(action) if isinstance(action, str) else action
         if user_files.refuses(name, parameters):
             is_watching = user_files.browser_session() == "watch"
-            self.notify(user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning")
+            self.notify(
+                user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning"
+            )
             return True
         return await super().run_action(action, *where, **more)
 
@@ -105,7 +121,9 @@ class PersonalApp(App[None]):
             self.notify(str(error), severity="error")
 
     def copy_to_clipboard(self, text: str) -> None:
-        super().copy_to_clipboard(text.encode("utf-8", "replace").decode())  # a lone surrogate cannot be copied
+        super().copy_to_clipboard(
+            text.encode("utf-8", "replace").decode()
+        )  # a lone surrogate cannot be copied
         lines = text.count("\n") + 1
         what = f"{lines:,} lines" if lines > 1 else counted(len(text), "character")
         self.notify(f"copied {what}", timeout=COPIED_S)

@@ -70,7 +70,10 @@ class PastRunActions(PersonalApp):
 
         with self.errors_shown():
             listed = enumerate(lessons().items(), 1)
-            rows = [(f"{at}. {known.title}", partial(self._offer, name), known.shows) for at, (name, known) in listed]
+            rows = [
+                (f"{at}. {known.title}", partial(self._offer, name), known.shows)
+                for at, (name, known) in listed
+            ]
             self.search_commands(rows, "Lessons: short guided experiments")
 
     def _offer(self, name: str) -> None:
@@ -89,7 +92,9 @@ class PastRunActions(PersonalApp):
         then = partial(self.action_lesson, not answer)
         self._read_lesson(str(self.lesson), then, answer=answer, yes=yes, no="go on")
 
-    def _read_lesson(self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str) -> None:
+    def _read_lesson(
+        self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str
+    ) -> None:
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
         from llamagym_tui.screens.widgets.key_bar import key_of
         from llamagym_tui.setup.lessons import lessons
@@ -125,7 +130,9 @@ class PastRunActions(PersonalApp):
             except UntrustedAgent as untrusted:
                 self._ask_for_trust(untrusted, run)
             else:
-                self.open_run(with_run_dir(msgspec.structs.replace(config, episodes=None, minutes=None)))
+                self.open_run(
+                    with_run_dir(msgspec.structs.replace(config, episodes=None, minutes=None))
+                )
 
     def _ask_for_trust(self, untrusted: UntrustedAgent, run: dict[str, Any]) -> None:
         from llamagym_tui.screens.widgets.dialogs import CautiousDialog
@@ -164,7 +171,11 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.setup.run_config import run_config, with_run_dir
 
         with self.errors_shown():
-            self.open_run(with_run_dir(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)))
+            self.open_run(
+                with_run_dir(
+                    run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)
+                )
+            )
 
     def on_replay_screen_shown(self, message: ReplayScreen.Shown) -> None:
         if self.run_state is not None and self.run_state.recorded:

@@ -25,7 +25,9 @@ LOOK_MS = 1000
 LEAVE_S = 5.0
 """Seconds that an app has to give its terminal back after a signal."""
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-MODES_OFF = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1002, 1003, 1015, 1016, 1006, 1004, 2004, 2048))
+MODES_OFF = b"".join(
+    b"\x1b[?%dl" % mode for mode in (1000, 1002, 1003, 1015, 1016, 1006, 1004, 2004, 2048)
+)
 """Leaves mouse reporting, reports of focus and size, and bracketed paste."""
 TERMINAL_OF_A_SHELL = MODES_OFF + b"\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
 """Also wraps lines, gives keys their usual codes, leaves the alternate screen, and shows the cursor."""
@@ -54,7 +56,9 @@ class Terminal(LinuxDriver):
         super().start_application_mode()
 
     def disable_input(self) -> None:
-        if self._is_taken:  # else the terminal may be another job's, and touching it would stop this process
+        if (
+            self._is_taken
+        ):  # else the terminal may be another job's, and touching it would stop this process
             super().disable_input()
 
     def stop_application_mode(self) -> None:
@@ -90,14 +94,18 @@ class Terminal(LinuxDriver):
         with contextlib.suppress(OSError, termios.error):
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-            os.set_blocking(self._screen.fileno(), False)  # a terminal that takes nothing keeps nobody here
+            os.set_blocking(
+                self._screen.fileno(), False
+            )  # a terminal that takes nothing keeps nobody here
             os.write(self._screen.fileno(), TERMINAL_OF_A_SHELL)
             os.set_blocking(self._screen.fileno(), True)
 
     # Signals
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signals += number != signal.SIGHUP  # which comes twice, from the shell and from the system
+        self._signals += (
+            number != signal.SIGHUP
+        )  # which comes twice, from the shell and from the system
         self._auto_restart = False  # one that was stopped goes on only to end
         if self._signals < 2:
             self._must_leave()

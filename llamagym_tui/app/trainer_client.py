@@ -67,7 +67,9 @@ class TrainerClient:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise LlamaGymError(f"The trainer could not be started in {config.run_dir}: {error}.") from error
+            raise LlamaGymError(
+                f"The trainer could not be started in {config.run_dir}: {error}."
+            ) from error
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
@@ -142,7 +144,9 @@ class TrainerClient:
             how = f"The trainer sent something that is no event and was ended ({fault})."
         else:
             how = f"The trainer died ({_cause(self.exit_code)})."
-        resume = shlex.join(["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir])
+        resume = shlex.join(
+            ["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir]
+        )
         return f"{how} Its log is {self.log_path}. Resume from the last checkpoint with: {resume}"
 
 

@@ -40,10 +40,14 @@ def compare(
         LlamaGymError: agent or model do not load, or the environment failed.
     """
     if configs[0] == configs[1]:
-        raise UsageError("A and B are the same: give --b-model, --b-prompt-file or --b-temperature.")
+        raise UsageError(
+            "A and B are the same: give --b-model, --b-prompt-file or --b-temperature."
+        )
     envs = [config.env for config in configs]
     if envs[0] != envs[1]:
-        raise UsageError(f"A and B play different games, {envs[0]} and {envs[1]}: --env NAME=VALUE sets one for both.")
+        raise UsageError(
+            f"A and B play different games, {envs[0]} and {envs[1]}: --env NAME=VALUE sets one for both."
+        )
     with quiet_progress(debug) as progress:
         first = Player(configs[0], progress)
         players, agent = (first, Player(configs[1], progress, first)), first.agent
@@ -62,11 +66,20 @@ def compare(
             player.policy.generation = player.config.generation
             mapper.lay_out()
             maps += mapper.under(player.prompt, 0, 0)
-    of, took_s = [{"system_prompt": player.prompt} for player in players], time.monotonic() - began_at
+    of, took_s = (
+        [{"system_prompt": player.prompt} for player in players],
+        time.monotonic() - began_at,
+    )
     found = compared(pairs, of, elapsed_s=took_s, greedy=greedy, enough=enough, maps=maps)
     if json_output:
         models = [player.config.model for player in players]
-        echo_json({"agent": agent_name(first.config.agent), "models": models, **msgspec.to_builtins(found)})
+        echo_json(
+            {
+                "agent": agent_name(first.config.agent),
+                "models": models,
+                **msgspec.to_builtins(found),
+            }
+        )
         return 0
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):

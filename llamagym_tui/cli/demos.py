@@ -13,21 +13,34 @@ from llamagym_tui.run_store import utc_now
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import env_kwargs
 
-demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
+demos_app = typer.Typer(
+    no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data)."
+)
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
 
 
 @demos_app.command("generate")
 def generate(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
     out: Annotated[
-        Path | None, typer.Option("--output", "-o", "--out", help="File to write, or replace. (one next to your own)")
+        Path | None,
+        typer.Option(
+            "--output", "-o", "--out", help="File to write, or replace. (one next to your own)"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the first; the next ones count up. (5000000)")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the first; the next ones count up. (5000000)")
+    ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="Keyword argument of the environment; may be repeated."),
+        typer.Option(
+            "--env",
+            metavar="NAME=VALUE",
+            help="Keyword argument of the environment; may be repeated.",
+        ),
     ] = None,
 ) -> None:
     """Let an agent's scripted expert play, and write its episodes."""
@@ -46,7 +59,9 @@ def generate(
 @demos_app.command("check")
 def check(
     files: Files,
-    agent: Annotated[str | None, typer.Option(help="Agent by which the replies must read as the actions.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Agent by which the replies must read as the actions.")
+    ] = None,
 ) -> None:
     """Find what is wrong with files, line by line; exit code 1 if anything is."""
     from llamagym_tui.demos import files as demo_files
@@ -66,7 +81,10 @@ def check(
 @demos_app.command("list")
 def list_files(
     place: Annotated[
-        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not given: your own demonstrations.")
+        Path | None,
+        typer.Argument(
+            metavar="PLACE", help="A folder or a file. Not given: your own demonstrations."
+        ),
     ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
@@ -83,13 +101,18 @@ def list_files(
         summed = f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:,.3f}{faulty}"
         echo(file.fault or summed)
     if not found:
-        echo(f"There are no demonstrations in {place}; press h in the playground to make some.", to=sys.stderr)
+        echo(
+            f"There are no demonstrations in {place}; press h in the playground to make some.",
+            to=sys.stderr,
+        )
 
 
 @demos_app.command("merge")
 def merge(
     files: Files,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")
+    ],
 ) -> None:
     """Write several files to one, equal episodes once."""
     from llamagym_tui.demos import files as demo_files
@@ -112,7 +135,11 @@ def export(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not given: next to the input."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write; replaced if it is there. Not given: next to the input.",
+        ),
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Agent that played (minari).")] = None,
 ) -> None:
@@ -123,7 +150,9 @@ def export(
         from llamagym_tui.demos.minari_sets import to_set
 
         if agent is None or output is None:
-            raise typer.BadParameter("minari needs --agent, which played, and --output, as blackjack/mine-v0.")
+            raise typer.BadParameter(
+                "minari needs --agent, which played, and --output, as blackjack/mine-v0."
+            )
         played = to_set(file, str(output), catalog.find_agent(agent)(), catalog.agent_name(agent))
         echo(f"{output}: {counted(played, 'episode')}")
         return
@@ -138,13 +167,19 @@ def export(
 def import_set(
     form: Annotated[Literal["minari"], typer.Argument(help="Whose form it has.")],
     name: Annotated[str, typer.Argument(metavar="DATASET", help="As blackjack/mine-v0.")],
-    agent: Annotated[str, typer.Option(help="Agent that puts its observations and actions in words.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")],
+    agent: Annotated[
+        str, typer.Option(help="Agent that puts its observations and actions in words.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")
+    ],
 ) -> None:
     """Write a data set of another program's as demonstrations."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.minari_sets import from_set
 
-    found = list(from_set(name, catalog.find_agent(agent)(), catalog.agent_name(agent), clock=utc_now))
+    found = list(
+        from_set(name, catalog.find_agent(agent)(), catalog.agent_name(agent), clock=utc_now)
+    )
     demo_files.write(output, found)
     echo(f"{output}: {counted(len(found), 'episode')}")

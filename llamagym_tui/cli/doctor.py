@@ -41,9 +41,15 @@ def report() -> int:
     size = "{}x{}".format(*shutil.get_terminal_size())
     seen = f"{size}, colours: {Console().color_system or 'none'}, {sys.stdout.encoding}"
     found["terminal"] = seen if sys.stdout.isatty() else "none; only the playground needs one"
-    found |= {name: _place(getattr(user_files, f"{name}_dir")()) for name in ("data", "cache", "config")}
+    found |= {
+        name: _place(getattr(user_files, f"{name}_dir")()) for name in ("data", "cache", "config")
+    }
     for extra, (module, purpose) in EXTRAS.items():
-        how = "installed" if util.find_spec(module) else f"not installed (pip install 'llamagym-tui[{extra}]')"
+        how = (
+            "installed"
+            if util.find_spec(module)
+            else f"not installed (pip install 'llamagym-tui[{extra}]')"
+        )
         found[f"[{extra}]"] = f"{how}: {purpose}"
     for name, text in found.items():
         echo(f"{name:<13} {text}")

@@ -18,7 +18,9 @@ from llamagym_tui.user_files import make_folder
 CONVERTER = "convert_hf_to_gguf.py"  # llama.cpp's
 
 
-def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None) -> str:
+def export(
+    run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None
+) -> str:
     """Write a run's latest model into a new folder; where everything is, for people.
 
     Raises:
@@ -27,22 +29,31 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
     """
     converter = shutil.which(CONVERTER)
     if gguf and (converter is None or not merge):
-        raise UsageError(f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out.")
+        raise UsageError(
+            f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out."
+        )
     if hub_name:
         try:
             validate_repo_id(hub_name)
         except HFValidationError as error:
-            raise UsageError(f"{hub_name} is no name of a model on the hub, as USER/NAME: {error}") from error
+            raise UsageError(
+                f"{hub_name} is no name of a model on the hub, as USER/NAME: {error}"
+            ) from error
     if out.exists():
         raise UsageError(f"{out} is there already; name a new folder.")
     if not has_checkpoint(run_dir):
-        raise RunStoreError(f"The run in {run_dir} has no checkpoint, so there is no model to export.")
+        raise RunStoreError(
+            f"The run in {run_dir} has no checkpoint, so there is no model to export."
+        )
     try:
         make_folder(out)
         out.rmdir()  # until there is a model to write: loading takes its time, and may fail
     except OSError as error:
         raise _unwritable(out, error) from error
-    loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
+    loaded, sampling = (
+        load_model_and_tokenizer(str(run_dir), "cpu"),
+        last_settings(run_dir).generation,
+    )
     model = loaded.model.pretrained_model
     model = model.merge_and_unload() if loaded.model.is_adapted and merge else model
     model.generation_config.update(
@@ -67,7 +78,9 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
         if ended.returncode:
             why = ended.stderr.strip().rpartition("\n")[2]
-            raise LlamaGymError(f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers.")
+            raise LlamaGymError(
+                f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers."
+            )
     if hub_name:
         try:
             create_repo(hub_name, exist_ok=True)

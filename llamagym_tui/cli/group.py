@@ -29,7 +29,9 @@ class AgentOrCommand(TyperGroup):
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        _refuse_misspelt(word, [name for name, command in self.commands.items() if not command.hidden])
+        _refuse_misspelt(
+            word, [name for name, command in self.commands.items() if not command.hidden]
+        )
         return "AGENT", play, args
 
     def main(self, args: Sequence[str] | None = None, *places: Any, **options: Any) -> Any:
@@ -68,7 +70,10 @@ def end_failed(error: Exception) -> NoReturn:
     if isinstance(error, LlamaGymError):
         _end(str(error), USAGE if isinstance(error, UsageError) else FAILED)
     what = (str(error) or "no message").splitlines()[0]
-    _end(f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where.", FAILED)
+    _end(
+        f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where.",
+        FAILED,
+    )
 
 
 def _end(sentence: str, code: int) -> NoReturn:

@@ -24,7 +24,14 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
+from llamagym_tui.returns import (
+    MeanReturn,
+    counted,
+    evaluated_return,
+    margin,
+    standard_error,
+    with_unit,
+)
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
@@ -32,9 +39,23 @@ from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
 
-OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
+OF_THE_AGENT = (
+    "env",
+    "observation_ranges",
+    "system_prompt",
+    "history",
+    "max_turns",
+    "parallel_envs",
+)
 """Settings of a run in which an evaluation follows it if it plays the same agent."""
-EVALUATED = ("episodes", "mean_return", "return_stderr", "parse_failure_rate", "truncated", "dropped")
+EVALUATED = (
+    "episodes",
+    "mean_return",
+    "return_stderr",
+    "parse_failure_rate",
+    "truncated",
+    "dropped",
+)
 """Figures of an evaluation in its line of JSON."""
 
 
@@ -54,7 +75,9 @@ def train(config: RunConfig, **options: Any) -> int:
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))
-        with suppress(OSError):  # a folder reserved for a new run, and empty: the run is in that of rank 0
+        with suppress(
+            OSError
+        ):  # a folder reserved for a new run, and empty: the run is in that of rank 0
             os.rmdir(config.run_dir)
         return 0
     options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
@@ -65,20 +88,31 @@ def train(config: RunConfig, **options: Any) -> int:
     return code
 
 
-def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
+def evaluate(
+    config: RunConfig,
+    *,
+    episodes: int,
+    greedy: bool,
+    json_output: bool = False,
+    debug: bool = False,
+) -> int:
     """Measure the mean return of the model of an `evaluated_config`, and print it on stdout; the exit code, 0."""
     with quiet_progress(debug, episodes=episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
     assert found is not None, "nothing stops it"
     figures = {"agent": catalog.agent_name(config.agent), "model": config.model}
-    figures |= {name: getattr(found, name) for name in EVALUATED} | {"elapsed_s": round(found.elapsed_s, 3)}
+    figures |= {name: getattr(found, name) for name in EVALUATED} | {
+        "elapsed_s": round(found.elapsed_s, 3)
+    }
     echo_json(figures) if json_output else echo(_evaluation_sentence(found, player))
     return 0
 
 
 @contextmanager
-def quiet_progress(debug: bool, printed: BinaryIO | None = None, **limits: Any) -> Iterator[Progress]:
+def quiet_progress(
+    debug: bool, printed: BinaryIO | None = None, **limits: Any
+) -> Iterator[Progress]:
     """Progress on stderr, while what libraries print goes into a log, or nowhere; to stderr too, if `debug`."""
     with (
         printed or tempfile.TemporaryFile() as log,
@@ -107,14 +141,22 @@ class _Summary:
         return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
 
     def figures(self) -> dict[str, Any]:
-        started, finished = self._last[events.RunStarted], self._last[events.RunFinished]  # it ended well
-        counts, found = self._last.get(events.EpisodesCounted), self._last.get(events.EvaluationFinished)
+        started, finished = (
+            self._last[events.RunStarted],
+            self._last[events.RunFinished],
+        )  # it ended well
+        counts, found = (
+            self._last.get(events.EpisodesCounted),
+            self._last.get(events.EvaluationFinished),
+        )
         batch = self._last_batch
         return {
             **{name: getattr(started, name) for name in ("agent", "model", "seed")},
             **{name: getattr(finished, name) for name in ("episodes", "env_steps", "updates")},
             "elapsed_s": round(finished.elapsed_s, 3),
-            "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
+            "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3)
+            if finished.elapsed_s
+            else 0.0,
             "dropped": counts.dropped if counts else 0,
             "evaluation": found
             and {
@@ -129,10 +171,19 @@ class _Summary:
         }
 
     def sentence(self) -> str:
-        figures, found, batch = self.figures(), self._last.get(events.EvaluationFinished), self._last_batch
+        figures, found, batch = (
+            self.figures(),
+            self._last.get(events.EvaluationFinished),
+            self._last_batch,
+        )
         if not figures["episodes"]:
-            return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
-        played, updates = counted(figures["episodes"], "episode"), counted(figures["updates"], "update")
+            return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(
+                **figures
+            )
+        played, updates = (
+            counted(figures["episodes"], "episode"),
+            counted(figures["updates"], "update"),
+        )
         texts = [f"{played} and {updates} in {figures['elapsed_s']:,.0f} s."]
         if found:
             mean = return_text(evaluated_return(found), 3)
@@ -140,7 +191,9 @@ class _Summary:
             texts.append(f"The policy now: mean return {mean} over {over} on other seeds.")
         if batch and math.isfinite(batch.mean):
             mean = return_text(batch, 3)
-            texts.append(f"Before its last update: {mean} over the {counted(batch.episodes, 'episode')} of that batch.")
+            texts.append(
+                f"Before its last update: {mean} over the {counted(batch.episodes, 'episode')} of that batch."
+            )
         if figures["dropped"]:
             texts.append(f"Episodes that failed and were dropped: {figures['dropped']:,}.")
         return " ".join([*texts, f"The run is in {figures['run_dir']}"])
@@ -148,7 +201,11 @@ class _Summary:
 
 def _figures_of(mean: MeanReturn) -> dict[str, Any]:
     """A mean return with its n and its 95 % interval for JSON; what is no finite number is null."""
-    values = {"mean_return": mean.mean, "return_stderr": mean.stderr, "half_width_95": margin(mean.stderr)}
+    values = {
+        "mean_return": mean.mean,
+        "return_stderr": mean.stderr,
+        "half_width_95": margin(mean.stderr),
+    }
     finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
     if mean.episodes < 2:
         finite |= {"return_stderr": None, "half_width_95": None}
@@ -189,7 +246,13 @@ def run_session(
         from llamagym_tui.trainer.event_builders import session_failed
         from llamagym_tui.trainer.session import Session
 
-        session = Session(config, store, command_queue, sinks=[report.take, progress.take], evaluates_end=evaluates_end)
+        session = Session(
+            config,
+            store,
+            command_queue,
+            sinks=[report.take, progress.take],
+            evaluates_end=evaluates_end,
+        )
         with _stopped_by_signals(command_queue, progress):
             phase = session.run()
     if phase == "failed":
@@ -233,10 +296,16 @@ class Player:
             builders.threads(self.policy, loaded)
         else:
             self.policy = other.policy
-        self.prompt = self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+        self.prompt = (
+            self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+        )
 
     def play(
-        self, episodes: int, greedy: bool, shown: Callable[[int], None] = lambda done: None, **more: Any
+        self,
+        episodes: int,
+        greedy: bool,
+        shown: Callable[[int], None] = lambda done: None,
+        **more: Any,
     ) -> events.EvaluationFinished | None:
         """Episodes; `more` is of ``Builders.evaluate``."""
         self.policy.generation = self.config.generation
@@ -275,10 +344,14 @@ def evaluated_config(
             `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     """
     folder = Path(model).expanduser()
-    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR) or folder.name.startswith(UPDATE_DIR):
+    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR) or folder.name.startswith(
+        UPDATE_DIR
+    ):
         folder = folder.parent
     is_run = run_store.is_run(folder)
-    defaults = model_registry.with_defaults({**(own or {}), "agent": agent_spec, "run_dir": ""}, model)
+    defaults = model_registry.with_defaults(
+        {**(own or {}), "agent": agent_spec, "run_dir": ""}, model
+    )
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
@@ -286,8 +359,17 @@ def evaluated_config(
     kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
     if is_run and kept.get("history") == "own":  # of an older version
         kept["history"] = "all"
-    sampling = msgspec.to_builtins(trained.generation) | ({} if temperature is None else {"temperature": temperature})
-    found = {"agent": agent_spec, "model": model, "run_dir": "", "mode": "inference", "generation": sampling, **kept}
+    sampling = msgspec.to_builtins(trained.generation) | (
+        {} if temperature is None else {"temperature": temperature}
+    )
+    found = {
+        "agent": agent_spec,
+        "model": model,
+        "run_dir": "",
+        "mode": "inference",
+        "generation": sampling,
+        **kept,
+    }
     found |= {"dtype": dtype, "full_finetuning": True if dtype == "float32" else None}
     found |= {name: value for name, value in settings.items() if value is not None}
     return from_dict(RunConfig, found | {"env": {**kept.get("env", {}), **(env or {})}})
@@ -304,14 +386,18 @@ def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> st
 
 
 @contextmanager
-def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
+def _stopped_by_signals(
+    command_queue: queue.SimpleQueue[AnyCommand], progress: Progress
+) -> Iterator[None]:
     """Ctrl+c, a request to end, or a hang-up is a stop with a checkpoint; the second one ends at once."""
 
     def stop(number: int, frame: object) -> None:
         # Hang-ups come twice: from the shell, and from the system.
         is_hang_up = number == getattr(signal, "SIGHUP", None)
         again = before[signal.Signals(number)]
-        if again is signal.SIG_IGN:  # as a script has it for ctrl+c in what it starts in the background
+        if (
+            again is signal.SIG_IGN
+        ):  # as a script has it for ctrl+c in what it starts in the background
             again = signal.default_int_handler
         signal.signal(number, signal.SIG_IGN if is_hang_up else again)
         command_queue.put(Stop())
@@ -319,7 +405,9 @@ def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: 
             progress.show("stopping; the checkpoint comes first")
 
     wanted = {signal.SIGINT, signal.SIGTERM}
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+    if (
+        hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    ):  # as nohup has it
         wanted.add(signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in wanted}
     for number in wanted:

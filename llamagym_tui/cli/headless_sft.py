@@ -10,7 +10,15 @@ from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, Wa
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
 
-FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies", "preferences")
+FACTS = (
+    "episodes",
+    "turns",
+    "actions",
+    "prompts",
+    "under_present_prompt",
+    "free_replies",
+    "preferences",
+)
 """Of the demonstrations, in the line of JSON."""
 TRAINED = ("demonstrations", "tokens", "steps", "first_loss", "last_loss")
 """Of the training; each null if nothing was trained."""

@@ -18,5 +18,7 @@ def check(name: str, lesson: Lesson, *, debug: bool = False) -> int:
         runs.append([update.stats for update in story_of(Path(config.run_dir)).updates])
     measured = [(each, each.measured(runs[0], runs[-1])) for each in lesson.checks]
     for each, figure in measured:
-        echo(f"{'holds' if each.is_true(figure) else 'does not hold'}: {each.statement}: {figure:.4g}")
+        echo(
+            f"{'holds' if each.is_true(figure) else 'does not hold'}: {each.statement}: {figure:.4g}"
+        )
     return 0 if all(each.is_true(figure) for each, figure in measured) else 1

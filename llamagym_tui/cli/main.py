@@ -33,24 +33,39 @@ app = typer.Typer(
 app.add_typer(demos_app, name="demos")
 
 Command = TypeVar("Command", bound=Callable[..., None])
-Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")]
+Agent = Annotated[
+    str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")
+]
 AgentOrNone = Annotated[
     str | None,
-    typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id; none on --resume or --from."),
+    typer.Argument(
+        metavar="AGENT",
+        help="Agent name, path.py[:Class] or Gymnasium id; none on --resume or --from.",
+    ),
 ]
 Run = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
+    str | None,
+    typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run."),
 ]
-Greedy = Annotated[bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")]
+Greedy = Annotated[
+    bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
+]
 Envs = Annotated[int, typer.Option(min=1, help="Environments stepped together.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of environments and sampling.")]
-Hands = Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")]
+Hands = Annotated[
+    int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")
+]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def _option(
-    panel: str, *, kind: str = "text", choices: Sequence[str] = (), names: Sequence[str] = (), **more: Any
+    panel: str,
+    *,
+    kind: str = "text",
+    choices: Sequence[str] = (),
+    names: Sequence[str] = (),
+    **more: Any,
 ) -> Any:
     """The type of a parameter as typer reads it; `more` is of `typer.Option`."""
     value: Any = Literal.__getitem__(tuple(choices)) if choices else KINDS[kind]
@@ -58,9 +73,20 @@ def _option(
     return Annotated[value, typer.Option(*names, rich_help_panel=panel, **more)]
 
 
-KINDS = {"text": str, "texts": list[str], "path": Path, "number": int, "decimal": float, "flag": bool}
+KINDS = {
+    "text": str,
+    "texts": list[str],
+    "path": Path,
+    "number": int,
+    "decimal": float,
+    "flag": bool,
+}
 PANELS = json.loads(file_text(Path(__file__).with_name("options.json")))
-OPTIONS = {name: _option(panel, **each) for panel, options in PANELS.items() for name, each in options.items()}
+OPTIONS = {
+    name: _option(panel, **each)
+    for panel, options in PANELS.items()
+    for name, each in options.items()
+}
 """Options that several commands share, by parameter name, in the order of the help."""
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
@@ -78,7 +104,9 @@ def takes(names: Collection[str]) -> Callable[[Command], Command]:
         signature = inspect.signature(command, eval_str=True)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         shared = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind
+            )
             for name, kind in OPTIONS.items()
             if name in names
         ]
@@ -89,7 +117,12 @@ def takes(names: Collection[str]) -> Callable[[Command], Command]:
 
 
 def _read(
-    *, prompt_file: Path | None, threads: str | None, env: list[str] | None, history: str | None = None, **options: Any
+    *,
+    prompt_file: Path | None,
+    threads: str | None,
+    env: list[str] | None,
+    history: str | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Options by their names in `RunConfig`, in its types; None: not given."""
     count = run_config.word_or_number(threads, "auto", "--threads", least=1)
@@ -100,10 +133,17 @@ def _read(
 
 
 def _config(
-    agent: str | None, *, settings: list[str] | None, resume: bool = False, envs: int | None = None, **options: Any
+    agent: str | None,
+    *,
+    settings: list[str] | None,
+    resume: bool = False,
+    envs: int | None = None,
+    **options: Any,
 ) -> RunConfig:
     read = _read(**options)
-    return run_config.run_config(agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **read)
+    return run_config.run_config(
+        agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **read
+    )
 
 
 @app.callback()
@@ -142,12 +182,16 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
         raise typer.Exit(open_playground(config))
     from llamagym_tui.cli.track import following
 
-    raise typer.Exit(open_playground(config, beside=partial(following, Path(config.run_dir), tracker)))
+    raise typer.Exit(
+        open_playground(config, beside=partial(following, Path(config.run_dir), tracker))
+    )
 
 
 @app.command()
 @takes(OPTIONS)
-def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
+def train(
+    agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any
+) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
     if tracker := options.pop("track"):
         require_library(tracker, tracker)
@@ -163,19 +207,33 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
 
 @app.command()
 @takes(SFT_OPTIONS)
-def sft(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
+def sft(
+    agent: Agent,
+    hands: Hands = 2000,
+    json_output: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
     _warm_start("sft", agent, options, hands=hands, json_output=json_output, debug=debug)
 
 
 @app.command()
 @takes(SFT_OPTIONS)
-def dpo(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
+def dpo(
+    agent: Agent,
+    hands: Hands = 2000,
+    json_output: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> None:
     """Learn to prefer a person's replies over those of the model that they replaced, at the wheel."""
     _warm_start("dpo", agent, options, hands=hands, json_output=json_output, debug=debug)
 
 
-def _warm_start(method: Literal["sft", "dpo"], agent: str, options: dict[str, Any], **how: Any) -> NoReturn:
+def _warm_start(
+    method: Literal["sft", "dpo"], agent: str, options: dict[str, Any], **how: Any
+) -> NoReturn:
     options["sft_data"] = run_config.sft_file(agent, options["sft_data"], options["env"], method)
     config = _config(agent, **options)
     from llamagym_tui.cli import headless_sft
@@ -199,7 +257,11 @@ def evaluate(
     config = _evaluated(agent, **options, seed=seed, n_envs=envs)
     from llamagym_tui.cli import headless
 
-    raise typer.Exit(headless.evaluate(config, episodes=episodes, greedy=greedy, json_output=json_output, debug=debug))
+    raise typer.Exit(
+        headless.evaluate(
+            config, episodes=episodes, greedy=greedy, json_output=json_output, debug=debug
+        )
+    )
 
 
 def _evaluated(agent: str, *, model: str | None, device: str | None, **options: Any) -> RunConfig:
@@ -207,7 +269,10 @@ def _evaluated(agent: str, *, model: str | None, device: str | None, **options: 
     from llamagym_tui.cli.headless import evaluated_config
 
     settings = _read(**options)
-    spec, name = catalog.absolute_spec(agent), run_config.checked_model(model or model_registry.BUNDLED)
+    spec, name = (
+        catalog.absolute_spec(agent),
+        run_config.checked_model(model or model_registry.BUNDLED),
+    )
     own = run_config.with_own_settings(catalog.find_agent(agent, settings["env"]), {})
     return evaluated_config(spec, name, own=own, device=device or "auto", **settings)
 
@@ -216,12 +281,20 @@ def _evaluated(agent: str, *, model: str | None, device: str | None, **options: 
 @takes(MODEL_OPTIONS)
 def compare(
     agent: Agent,
-    b_model: Annotated[str | None, typer.Option(help="B's model, as --model. Not given: A's.")] = None,
-    b_prompt_file: Annotated[Path | None, typer.Option(help="B's system prompt. Not given: A's.")] = None,
-    b_temperature: Annotated[float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")] = None,
+    b_model: Annotated[
+        str | None, typer.Option(help="B's model, as --model. Not given: A's.")
+    ] = None,
+    b_prompt_file: Annotated[
+        Path | None, typer.Option(help="B's system prompt. Not given: A's.")
+    ] = None,
+    b_temperature: Annotated[
+        float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")
+    ] = None,
     half_width: Annotated[
         float | None,
-        typer.Option(min=1e-6, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
+        typer.Option(
+            min=1e-6, help="Half the interval that is enough. (a tenth from baseline to baseline)"
+        ),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
     greedy: Greedy = True,
@@ -250,8 +323,12 @@ def compare(
 
 @app.command()
 def lessons(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Run it and its control, and measure its claims.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run it and its control, and measure its claims.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """List the lessons, short guided experiments; open one, or check what it claims."""
@@ -261,7 +338,10 @@ def lessons(
     if name is None:
         for at, (each, lesson) in enumerate(found.items(), 1):
             echo(f"{at:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
-        echo("Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.", to=sys.stderr)
+        echo(
+            "Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.",
+            to=sys.stderr,
+        )
         return
     name = {str(at): each for at, each in enumerate(found, 1)}.get(name, name)
     if name not in found:
@@ -282,9 +362,16 @@ def agents() -> None:
     """List the agents that ship."""
     for name, agent_class in catalog.built_in().items():
         needed = catalog.missing(agent_class)
-        words = f"{agent_class.description} Not installed: {needed}." if needed else agent_class.description
+        words = (
+            f"{agent_class.description} Not installed: {needed}."
+            if needed
+            else agent_class.description
+        )
         echo(f"{name:<20} {agent_class.env_id.rpartition(':')[2]:<30} {words}")
-    echo("Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.", to=sys.stderr)
+    echo(
+        "Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.",
+        to=sys.stderr,
+    )
 
 
 @app.command()
@@ -314,12 +401,20 @@ def runs() -> None:
 def report(
     run: Run = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; replaced if it is there. (NAME.html, here)")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File to write; replaced if it is there. (NAME.html, here)"
+        ),
     ] = None,
     film: Annotated[
-        Path | None, typer.Option("--film", help="Also write the policy maps as one animated SVG file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--film", help="Also write the policy maps as one animated SVG file.", metavar="FILE"
+        ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Write a run as one HTML file to share: curve, prompts, policy maps, episodes, settings."""
@@ -334,9 +429,12 @@ def report(
 def track(
     run: Run = None,
     to: Annotated[
-        Literal["tensorboard", "trackio", "wandb"], typer.Option(help="The tracker; needs the extra of that name.")
+        Literal["tensorboard", "trackio", "wandb"],
+        typer.Option(help="The tracker; needs the extra of that name."),
     ] = "tensorboard",
-    follow: Annotated[bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
@@ -353,9 +451,15 @@ def track(
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder.")],
-    merge: Annotated[bool, typer.Option("--merge", help="Merge an adapter into its base model.")] = False,
-    gguf: Annotated[bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")] = False,
-    push_to_hub: Annotated[str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Merge an adapter into its base model.")
+    ] = False,
+    gguf: Annotated[
+        bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")
+    ] = False,
+    push_to_hub: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
@@ -366,9 +470,16 @@ def export(
 
 @app.command()
 def sweep(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file: agent, limit, seeds, settings to search.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")] = 1,
-    show: Annotated[bool, typer.Option("--show", help="Only print the table of what there is.")] = False,
+    spec: Annotated[
+        Path,
+        typer.Argument(metavar="SPEC", help="TOML file: agent, limit, seeds, settings to search."),
+    ],
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
+    ] = 1,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only print the table of what there is.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Search settings by trials of a few runs each; the same command goes on with a sweep that was interrupted."""
@@ -386,7 +497,9 @@ def replay(run: Run = None, debug: Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
-        raise UsageError(f"A replay needs a terminal; the events of the run are in {folder / run_store.EVENTS_FILE}.")
+        raise UsageError(
+            f"A replay needs a terminal; the events of the run are in {folder / run_store.EVENTS_FILE}."
+        )
     from llamagym_tui.app.app import open_replay
 
     raise typer.Exit(open_replay(folder))
@@ -395,11 +508,19 @@ def replay(run: Run = None, debug: Debug = False) -> None:
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
 def serve(
     ctx: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home.")] = None,
-    watch: Annotated[str | None, typer.Option(metavar="RUN", help="Only show this run, past or going on.")] = None,
-    host: Annotated[str, typer.Option(help="Address or name of this machine to listen on.")] = "127.0.0.1",
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home.")
+    ] = None,
+    watch: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Only show this run, past or going on.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address or name of this machine to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    sessions: Annotated[int | None, typer.Option(min=1, help="At the same time, at most. (2; with --watch 30)")] = None,
+    sessions: Annotated[
+        int | None, typer.Option(min=1, help="At the same time, at most. (2; with --watch 30)")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Serve the app to browsers: each visitor plays and trains, or all watch one run."""
@@ -414,7 +535,9 @@ def serve(
         command, allowed = [*command, "replay", str(run_store.find_run(watch))], "watch"
     elif words:
         playground: Any = ctx.find_root().command
-        agent = playground.get_command(ctx, "play").make_context("play", list(words)).params["agent"]
+        agent = (
+            playground.get_command(ctx, "play").make_context("play", list(words)).params["agent"]
+        )
         catalog.find_agent(agent)
         command, allowed = [*command, "play", *words], f"play {catalog.absolute_spec(agent)}"
     serve(command, host=host, port=port, sessions=sessions or (30 if watch else 2), allowed=allowed)
@@ -434,4 +557,6 @@ def _is_shown() -> bool:
 
 def _require_terminal(agent: str) -> None:
     if not _is_shown():
-        raise UsageError(f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`.")
+        raise UsageError(
+            f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`."
+        )

@@ -67,7 +67,9 @@ class Progress:
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Show how far it is; without a bar, only if nothing was shown shortly before."""
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], description=one_line(text), completed=done, total=total)
+            self._bar.update(
+                self._bar.task_ids[0], description=one_line(text), completed=done, total=total
+            )
         elif self._clock() - self._shown_at >= LINE_EVERY_S:
             self.show(text)
 
@@ -75,10 +77,14 @@ class Progress:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
-            case events.PhaseChanged(phase="evaluating") | events.PhaseChanged(phase="rolling_out") if event.detail:
+            case (
+                events.PhaseChanged(phase="evaluating") | events.PhaseChanged(phase="rolling_out")
+            ) if event.detail:
                 self.update(event.detail)
             case events.WarmStartProgressed(step=step, steps=steps):
-                self.update(f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps)
+                self.update(
+                    f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps
+                )
             case events.RunStarted(updates=earlier):
                 self._updates = earlier or 0
             case events.UpdateFinished():
@@ -88,7 +94,9 @@ class Progress:
             case events.WarningRaised():
                 self.notify(f"warning: {event.message}")
             case events.DemonstrationsRead():
-                self.notify(f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}")
+                self.notify(
+                    f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}"
+                )
             case events.EvaluationCancelled(why=why) if why:
                 self.notify(f"warning: {why}")
             case events.WarmStartFinished():
@@ -96,7 +104,10 @@ class Progress:
             case events.RolledBack():
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
             case events.SettingsChanged():
-                self.notify("changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items()))
+                self.notify(
+                    "changed: "
+                    + ", ".join(f"{name} = {value}" for name, value in event.changes.items())
+                )
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
             case events.ObservationsDistinguished():
@@ -112,7 +123,9 @@ class Progress:
         mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
         play = f"{counted(event.episodes, 'episode')}, mean return {mean:,.3f}"
         dropped = f", {event.dropped:,} dropped" if event.dropped else ""
-        self._text = f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s{dropped}"
+        self._text = (
+            f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s{dropped}"
+        )
         done = event.episodes if self._episodes else self._clock() - self._began_at
         self.update(self._text, done, self._episodes or self._seconds)
 

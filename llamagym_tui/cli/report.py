@@ -73,7 +73,9 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
             replace_file(path, content.encode())
         except OSError as error:
             why = error.strerror or error
-            raise UsageError(f"{path} cannot be written ({why}); name another file with --output.") from error
+            raise UsageError(
+                f"{path} cannot be written ({why}); name another file with --output."
+            ) from error
     return list(contents)
 
 
@@ -83,7 +85,9 @@ def story_of(run_dir: Path) -> Story:
     for event in read_events(run_dir):
         if isinstance(event, events.WatchedEvent):
             if recorder.add(event) and recorder.last is not None:
-                extremes = sorted([*extremes, recorder.last], key=lambda episode: episode.episode_return)
+                extremes = sorted(
+                    [*extremes, recorder.last], key=lambda episode: episode.episode_return
+                )
                 extremes = [extremes[0], extremes[-1]]
             continue
         state = reduce(state, event)
@@ -91,7 +95,9 @@ def story_of(run_dir: Path) -> Story:
             case events.UpdateFinished():
                 updates.append(event)
             case events.RunStarted(updates=int(resumed)):
-                updates = [each for each in updates if each.update <= resumed]  # those after it are made again
+                updates = [
+                    each for each in updates if each.update <= resumed
+                ]  # those after it are made again
     return Story(state, summary_of(run_dir), extremes, updates)
 
 
@@ -107,7 +113,10 @@ def figures(updates: Sequence[events.UpdateFinished]) -> str:
 def page(story: Story, name: str) -> str:
     state, config = story.state, story.state.config
     active = {state.prompt_version: "active"}
-    layout, shown = state.map_layout or events.PolicyMapLaidOut(), [*state.film[:1], *state.film[1:][-1:]]
+    layout, shown = (
+        state.map_layout or events.PolicyMapLaidOut(),
+        [*state.film[:1], *state.film[1:][-1:]],
+    )
     of = "After update {0.update:,}, prompt v{0.prompt_version}"
     maps = [film_svg([MappedPolicy(layout, each)], [of.format(each)]) for each in shown]
     return TEMPLATE.render(
@@ -115,9 +124,14 @@ def page(story: Story, name: str) -> str:
         state=state,
         summary=summary(story),
         chart=_chart(state),
-        prompts=[(version_line(known, "", active.get(known.version, "")).plain, known.text) for known in state.prompts],
+        prompts=[
+            (version_line(known, "", active.get(known.version, "")).plain, known.text)
+            for known in state.prompts
+        ],
         maps=[Markup(each.replace(' xmlns="http://www.w3.org/2000/svg"', "")) for each in maps],
-        episodes=[*zip(("The best", "The worst"), map(_talk, reversed(story.extremes)), strict=False)],
+        episodes=[
+            *zip(("The best", "The worst"), map(_talk, reversed(story.extremes)), strict=False)
+        ],
         settings=differences(config, _usual(config), (state.settings, {})),
         command=command(state),
         version=__version__,
@@ -129,7 +143,9 @@ def summary(story: Story) -> list[str]:
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
     if (mean := state.recent_mean) is not None:
-        lines.append(f"mean return {mean.text} over {counted(mean.episodes, 'episode')}, those since the last change")
+        lines.append(
+            f"mean return {mean.text} over {counted(mean.episodes, 'episode')}, those since the last change"
+        )
     for found in state.evaluations:
         over = f"{found.episodes:,} {'greedy' if found.greedy else 'sampled'} episodes"
         of = played_by(found, state.prompts) + (f" ({found.outdated})" if found.outdated else "")
@@ -144,7 +160,9 @@ def _chart(state: RunState) -> dict[str, Any] | None:
     if len(points) < 2:
         return None
     curve = [(point.episode, point.mean_return) for point in points]
-    below, above = ([(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1))
+    below, above = (
+        [(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1)
+    )
     # The band of the first few episodes is as wide as the returns are: it may leave the chart.
     sure = len(points) // 4
     values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
@@ -152,7 +170,10 @@ def _chart(state: RunState) -> dict[str, Any] | None:
     low, high, first, last = min(values) - pad, max(values) + pad, curve[0][0], curve[-1][0]
 
     def at(episode: float, value: float) -> tuple[float, float]:
-        up, across = (high - min(max(value, low), high)) / (high - low), (episode - first) / (last - first)
+        up, across = (
+            (high - min(max(value, low), high)) / (high - low),
+            (episode - first) / (last - first),
+        )
         return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * up, 1)
 
     ups, acrosses = nice_ticks(low, high, 5), nice_ticks(first, last, 6)
@@ -171,19 +192,29 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
         facts += [shown, Reply(turn.episode, turn.turn, turn.reply, done=True), turn]
-    parts = [part for fact in [*facts, episode.finished] if fact for part in paragraphs(fact, prompt_is_new=False)]
+    parts = [
+        part
+        for fact in [*facts, episode.finished]
+        if fact
+        for part in paragraphs(fact, prompt_is_new=False)
+    ]
     return [(part.label, "".join(piece.text for piece in part.pieces)) for part in parts]
 
 
 def _usual(config: RunConfig) -> RunConfig:
     """The defaults of a run of an agent with a model."""
-    given = with_defaults({"agent": config.agent, "model": config.model, "run_dir": config.run_dir}, config.model)
+    given = with_defaults(
+        {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}, config.model
+    )
     return msgspec.convert(given, RunConfig)
 
 
 def command(state: RunState) -> str:
     """The command that begins such a run again; what was changed while it was under way, it does not repeat."""
-    config, words = state.config, ["llamagym-tui", "train", state.config.agent, "--model", state.config.model]
+    config, words = (
+        state.config,
+        ["llamagym-tui", "train", state.config.agent, "--model", state.config.model],
+    )
     own = differences(config, _usual(config), ({}, {})).keys() - config.measured.keys()
     for name, value in flat(config).items():
         if name == "env":
@@ -191,6 +222,13 @@ def command(state: RunState) -> str:
         elif name == "system_prompt" and value is not None:
             words += ["--prompt-file", "prompt.txt"]
         elif name in own and name not in ("observation_ranges", "measured_threads"):
-            words += ["--set", f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"]
-    limit = ["--episodes", str(max(1, state.episodes))] if config.episodes is config.minutes is None else []
+            words += [
+                "--set",
+                f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}",
+            ]
+    limit = (
+        ["--episodes", str(max(1, state.episodes))]
+        if config.episodes is config.minutes is None
+        else []
+    )
     return shlex.join([*words, *limit])

@@ -40,7 +40,9 @@ class Session(AppService):
         await super().set_terminal_size(_cells(width), _cells(height))
 
     async def on_data(self, payload: bytes) -> None:
-        with suppress(ConnectionError, RuntimeError):  # read on, or an app without a visitor would block
+        with suppress(
+            ConnectionError, RuntimeError
+        ):  # read on, or an app without a visitor would block
             await super().on_data(payload)
 
     async def on_meta(self, data: bytes) -> None:
@@ -83,29 +85,46 @@ class Server(textual_serve.server.Server):
         """Answer only who came by this server's own address and knows the token."""
         _, token, *place = request.path.split("/")
         is_socket = place == ["ws"]
-        if request.host.partition(":")[0].lower() not in self._names:  # the port is another one behind a tunnel
+        if (
+            request.host.partition(":")[0].lower() not in self._names
+        ):  # the port is another one behind a tunnel
             raise web.HTTPForbidden(text="The Host of this request is not this server's.")
-        if request.headers.get("Origin") not in (f"http://{request.host}", *([] if is_socket else [None])):
+        if request.headers.get("Origin") not in (
+            f"http://{request.host}",
+            *([] if is_socket else [None]),
+        ):
             raise web.HTTPForbidden(text="This request comes from another site.")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
-            raise web.HTTPForbidden(text="The address lacks the token: take the one that the server has printed.")
+            raise web.HTTPForbidden(
+                text="The address lacks the token: take the one that the server has printed."
+            )
         if (is_socket or place == [""]) and len(self._sockets) >= self._most:
-            raise web.HTTPServiceUnavailable(text="All sessions are taken; try again later, or serve with --sessions.")
+            raise web.HTTPServiceUnavailable(
+                text="All sessions are taken; try again later, or serve with --sessions."
+            )
         return await handler(request)
 
     async def handle_index(self, request: web.Request) -> web.Response:
         page = Template(file_text(Path(__file__).with_suffix(".html")), autoescape=True)
         text = page.render(host=request.host, token=self.token)
-        return web.Response(text=text, content_type="text/html", headers={"X-Frame-Options": "DENY"})
+        return web.Response(
+            text=text, content_type="text/html", headers={"X-Frame-Options": "DENY"}
+        )
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=2**20)
-        to_browser = {"write_bytes": websocket.send_bytes, "write_str": websocket.send_str, "close": websocket.close}
+        to_browser = {
+            "write_bytes": websocket.send_bytes,
+            "write_str": websocket.send_str,
+            "close": websocket.close,
+        }
         session = Session(self.command, **to_browser, download_manager=self.download_manager)
         self._sockets.add(websocket)
         try:
             await websocket.prepare(request)
-            await session.start(*(_cells(request.query.get(side, "80")) for side in ("width", "height")))
+            await session.start(
+                *(_cells(request.query.get(side, "80")) for side in ("width", "height"))
+            )
             await self._process_messages(websocket, session)
         finally:
             # aiohttp cancels a handler whose connection is lost.
@@ -131,18 +150,31 @@ def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowe
 
     def listening(_: object) -> None:
         echo(f"http://{host}:{port}/{server.token}/")
-        echo("Open this address in a browser; whoever has it can do the same. ctrl+c ends all sessions.", to=sys.stderr)
+        echo(
+            "Open this address in a browser; whoever has it can do the same. ctrl+c ends all sessions.",
+            to=sys.stderr,
+        )
         if host not in LOOPBACK:
-            echo("It crosses the network in clear text: `ssh -L` and no --host is safer.", to=sys.stderr)
+            echo(
+                "It crosses the network in clear text: `ssh -L` and no --host is safer.",
+                to=sys.stderr,
+            )
 
     try:
         web.run_app(
-            server.application(), host=host, port=port, print=listening, access_log=None, shutdown_timeout=END_S + 5
+            server.application(),
+            host=host,
+            port=port,
+            print=listening,
+            access_log=None,
+            shutdown_timeout=END_S + 5,
         )
     except OSError as error:
         other = "host" if isinstance(error, socket.gaierror) else "port"
         why = error.strerror or error
-        raise UsageError(f"{host}:{port} cannot be served on ({why}); try another --{other}.") from error
+        raise UsageError(
+            f"{host}:{port} cannot be served on ({why}); try another --{other}."
+        ) from error
 
 
 def _cells(count: Any) -> int:

@@ -28,7 +28,9 @@ def main(args: Sequence[str] | None = None) -> None:
     for name, value in QUIET_LIBRARIES.items():
         os.environ.setdefault(name, value)
     words = list(sys.argv[1:] if args is None else args)
-    is_built_in = len(words) == 1 and words[0].isidentifier() and find_spec(f"llamagym_tui.agents.{words[0]}")
+    is_built_in = (
+        len(words) == 1 and words[0].isidentifier() and find_spec(f"llamagym_tui.agents.{words[0]}")
+    )
     if is_built_in and words[0] != "generic" and sys.stdin.isatty() and sys.stdout.isatty():
         try:
             code = _playground(words[0])

@@ -65,17 +65,26 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.minutes is None) == (self.episodes is None) or self.set.get("final_episodes") == 0:
-            raise ValueError("it needs either minutes or episodes of a run, and an evaluation at its end")
+            raise ValueError(
+                "it needs either minutes or episodes of a run, and an evaluation at its end"
+            )
 
     def words(self, values: dict[str, Any], seed: int) -> list[str]:
         """The command line of a run."""
         given = [word for each in self.assignments(values) for word in ("--set", each)]
-        limit = ["--episodes", str(self.episodes)] if self.episodes else ["--minutes", str(self.minutes)]
+        limit = (
+            ["--episodes", str(self.episodes)]
+            if self.episodes
+            else ["--minutes", str(self.minutes)]
+        )
         return ["train", self.agent, *limit, *self.options, *given, "--seed", str(seed)]
 
     def assignments(self, values: dict[str, Any]) -> list[str]:
         given = {**self.set, **values}
-        return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
+        return [
+            f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+            for name, value in given.items()
+        ]
 
 
 def read_spec(path: Path) -> Spec:
@@ -87,7 +96,9 @@ def read_spec(path: Path) -> Spec:
         raise UsageError(f"{path} is no sweep ({why}); docs/GUIDE.md has an example.") from error
     for name, space in spec.search.items():
         if isinstance(space, Range) and (space.low > space.high or (space.log and space.low <= 0)):
-            raise UsageError(f"{path} has a low of {name} that is above its high, or not above 0 with log; correct it.")
+            raise UsageError(
+                f"{path} has a low of {name} that is above its high, or not above 0 with log; correct it."
+            )
         for value in space if isinstance(space, list) else [space.low, space.high]:
             settings(spec.assignments({name: value}))
     return spec
@@ -115,23 +126,35 @@ class Sweep:
         make_folder(self.file.parent)
         journal = import_module("optuna.storages.journal")
         self.study = self._optuna.create_study(
-            storage=self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(self.file))),
+            storage=self._optuna.storages.JournalStorage(
+                journal.JournalFileBackend(str(self.file))
+            ),
             study_name=self.name,
             direction="maximize",
             load_if_exists=True,
-            sampler=self._optuna.samplers.TPESampler(constant_liar=True),  # trials are under way at once
-            pruner=self._optuna.pruners.MedianPruner(n_startup_trials=WITHOUT_PRUNING, n_warmup_steps=WARMUP),
+            sampler=self._optuna.samplers.TPESampler(
+                constant_liar=True
+            ),  # trials are under way at once
+            pruner=self._optuna.pruners.MedianPruner(
+                n_startup_trials=WITHOUT_PRUNING, n_warmup_steps=WARMUP
+            ),
         )
         self._over = threading.Event()
         own = msgspec.to_builtins(self.spec) | {"trials": None}  # of which there may be more
         if self.study.user_attrs.get("spec", own) != own:
-            raise UsageError(f"{path} was changed since its first trial: give it another name, or remove {self.file}.")
+            raise UsageError(
+                f"{path} was changed since its first trial: give it another name, or remove {self.file}."
+            )
         if not self.study.trials:
             given = self.spec.assignments({})
-            usual = flat(run_config(agent=self.spec.agent, run_dir=None, resume=False, assignments=given))
+            usual = flat(
+                run_config(agent=self.spec.agent, run_dir=None, resume=False, assignments=given)
+            )
             self.study.set_user_attr("spec", own)
             if all(_has(space, usual[name]) for name, space in self.spec.search.items()):
-                self.study.enqueue_trial({name: usual[name] for name in self.spec.search}, user_attrs={"default": True})
+                self.study.enqueue_trial(
+                    {name: usual[name] for name in self.spec.search}, user_attrs={"default": True}
+                )
 
     def run(self, jobs: int) -> None:
         """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again."""
@@ -145,13 +168,19 @@ class Sweep:
                     runs = counted(len(self.spec.seeds), "run")
                     echo(f"{counted(missing, 'trial')} to make, each of {runs}.", to=sys.stderr)
                     self.study.optimize(
-                        self._score, n_trials=missing, n_jobs=jobs, catch=(UsageError,), callbacks=[self._report]
+                        self._score,
+                        n_trials=missing,
+                        n_jobs=jobs,
+                        catch=(UsageError,),
+                        callbacks=[self._report],
                     )
         except KeyboardInterrupt:
             echo("Interrupted; the same command goes on with what is missing.", to=sys.stderr)
             raise
         except Timeout as error:
-            raise RunStoreError(f"Another process runs the sweep {self.name}; --show shows what it has.") from error
+            raise RunStoreError(
+                f"Another process runs the sweep {self.name}; --show shows what it has."
+            ) from error
         finally:
             self._over.set()
 
@@ -165,7 +194,13 @@ class Sweep:
     def _cells(self, trial: Any) -> list[str]:
         """The score of a trial, and the values of its settings."""
         score = "ended early" if trial.state.name == "PRUNED" else signed(trial.value)
-        return [score, *(f"{value:.4g}" if isinstance(value, float) else str(value) for value in trial.params.values())]
+        return [
+            score,
+            *(
+                f"{value:.4g}" if isinstance(value, float) else str(value)
+                for value in trial.params.values()
+            ),
+        ]
 
     def _done(self) -> list[Any]:
         return [trial for trial in self.study.trials if trial.state.name in COUNTED]
@@ -176,10 +211,19 @@ class Sweep:
         scores = []
         for at, seed in enumerate(self.spec.seeds):
             run_dir = runs_dir() / f"{self.name}-{trial.number:03}-seed{seed}"
-            command = [sys.executable, "-m", "llamagym_tui", *self.spec.words(values, seed), "--run-dir", str(run_dir)]
+            command = [
+                sys.executable,
+                "-m",
+                "llamagym_tui",
+                *self.spec.words(values, seed),
+                "--run-dir",
+                str(run_dir),
+            ]
             # By ctrl+c, which comes to it too, it ends with a checkpoint.
             with tempfile.TemporaryFile() as errors:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+                )
                 try:
                     scores.append(self._watched(trial, at * LOOKS, process, run_dir))
                 except (KeyboardInterrupt, RunStoreError):
@@ -200,7 +244,9 @@ class Sweep:
         suggest = trial.suggest_int if is_whole else trial.suggest_float
         return suggest(name, space.low, space.high, log=space.log)
 
-    def _watched(self, trial: Any, first: int, process: subprocess.Popen[bytes], run_dir: Path) -> float:
+    def _watched(
+        self, trial: Any, first: int, process: subprocess.Popen[bytes], run_dir: Path
+    ) -> float:
         """The score of a run, which is ended early if its curve is too low; `first`: its first look's number."""
 
         def wait(seconds: float) -> bool:
@@ -211,7 +257,13 @@ class Sweep:
                 return True
             return False
 
-        recent, looks, is_pruned, score, began_s = deque[float](maxlen=RECENT), 0, False, math.nan, 0.0
+        recent, looks, is_pruned, score, began_s = (
+            deque[float](maxlen=RECENT),
+            0,
+            False,
+            math.nan,
+            0.0,
+        )
         for event in followed(run_dir / EVENTS_FILE, wait):
             if isinstance(event, events.RunStarted):
                 began_s = event.at_s
@@ -229,19 +281,30 @@ class Sweep:
         if is_pruned:
             raise self._optuna.TrialPruned
         if math.isnan(score) and not process.returncode:
-            raise RunStoreError(f"The run in {run_dir} ended without an evaluation; the same command goes on.")
+            raise RunStoreError(
+                f"The run in {run_dir} ended without an evaluation; the same command goes on."
+            )
         return score
 
     def table(self) -> Iterator[str]:
         """A line for each trial, the best one marked, and the command that repeats it."""
         done = self._done()
-        best = max((each for each in done if each.state.name == "COMPLETE"), key=lambda each: each.value, default=None)
+        best = max(
+            (each for each in done if each.state.name == "COMPLETE"),
+            key=lambda each: each.value,
+            default=None,
+        )
         rows = [("", "trial", "score", "", *self.spec.search, "of each seed")]
         for trial in done:
             score, *values = self._cells(trial)
-            of_each, note = " ".join(map(signed, trial.user_attrs.get("scores", ()))), trial.user_attrs.get("default")
+            of_each, note = (
+                " ".join(map(signed, trial.user_attrs.get("scores", ()))),
+                trial.user_attrs.get("default"),
+            )
             mark = "*" if best and trial.number == best.number else ""
-            rows.append((mark, str(trial.number), score, "the defaults" if note else "", *values, of_each))
+            rows.append(
+                (mark, str(trial.number), score, "the defaults" if note else "", *values, of_each)
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             yield "  ".join(map(str.ljust, row, widths)).rstrip()

@@ -83,13 +83,21 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
 
 class _Reader:
     def __init__(self, run_dir: Path) -> None:
-        self._state, self._recorder, self._turns = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
+        self._state, self._recorder, self._turns = (
+            initial_state(read_config(run_dir)),
+            EpisodeRecorder(),
+            0,
+        )
         self._due = dict.fromkeys(EVERY_S, 0.0)
 
     def take(self, event: events.AnyEvent) -> Point | None:
         figures, texts = dict[str, float](), dict[str, str]()
         if isinstance(event, events.WatchedEvent):
-            if self._recorder.add(event) and (last := self._recorder.last) and self._is_due("conversation", event.at_s):
+            if (
+                self._recorder.add(event)
+                and (last := self._recorder.last)
+                and self._is_due("conversation", event.at_s)
+            ):
                 texts["conversation"] = _conversation(last)
         else:
             marks = self._state.marks
@@ -104,10 +112,16 @@ class _Reader:
                     if (recent := state.recent_mean) and self._is_due("play", event.at_s):
                         figures["play/mean_return"] = recent.mean
                 case events.UpdateFinished(stats=stats):
-                    figures |= {f"update/{name}": value for name, value in msgspec.structs.asdict(stats).items()}
+                    figures |= {
+                        f"update/{name}": value
+                        for name, value in msgspec.structs.asdict(stats).items()
+                    }
                 case events.EvaluationFinished(seed=None):
                     kind = f"evaluation/{'greedy' if event.greedy else 'sampled'}"
-                    figures |= {f"{kind}_mean_return": event.mean_return, f"{kind}_stderr": event.return_stderr}
+                    figures |= {
+                        f"{kind}_mean_return": event.mean_return,
+                        f"{kind}_stderr": event.return_stderr,
+                    }
         figures = {name: value for name, value in figures.items() if math.isfinite(value)}
         counts = self._state.updates, self._turns, self._state.episodes
         return Point(event.at_s, *counts, figures, texts) if figures or texts else None
@@ -123,7 +137,11 @@ def _conversation(episode: WatchedEpisode) -> str:
     lines = [f"prompt v{episode.started.prompt_version}, return {episode.episode_return:g}"]
     for observation, turn in zip(episode.observations, episode.turns, strict=True):
         action = turn.action_name if turn.how != "failed" else f"none, so {turn.action_name}"
-        lines += [f"env: {observation}", f"agent: {turn.reply}", f"action: {action}, reward {turn.reward:g}"]
+        lines += [
+            f"env: {observation}",
+            f"agent: {turn.reply}",
+            f"action: {action}, reward {turn.reward:g}",
+        ]
     return f"episode {episode.started.episode:,}\n\n{_verbatim(chr(10).join(lines))}"
 
 
@@ -151,7 +169,11 @@ class _TensorBoard:
     def add(self, point: Point) -> None:
         for name, value in point.figures.items():
             _, is_of_update, figure = name.partition("update/")
-            self._write(point, point.turns, self._scalar(f"by turns/{figure}" if is_of_update else name, value))
+            self._write(
+                point,
+                point.turns,
+                self._scalar(f"by turns/{figure}" if is_of_update else name, value),
+            )
             if is_of_update:
                 self._write(point, point.update, self._scalar(f"by update/{figure}", value))
         for name, text in point.texts.items():
@@ -159,7 +181,9 @@ class _TensorBoard:
         self._writer.flush()
 
     def _write(self, point: Point, step: int, summary: Any) -> None:
-        self._writer.add_event(self._events.Event(wall_time=self._began_at + point.at_s, step=step, summary=summary))
+        self._writer.add_event(
+            self._events.Event(wall_time=self._began_at + point.at_s, step=step, summary=summary)
+        )
 
 
 class _Logged:
@@ -169,26 +193,44 @@ class _Logged:
         self._run, self._text, self.place, self.close = run, text, place, run.finish
 
     def add(self, point: Point) -> None:
-        counts = {"update": point.update, "turns": point.turns, "episodes": point.episodes, "seconds": point.at_s}
-        self._run.log(counts | point.figures | {name: self._text(text) for name, text in point.texts.items()})
+        counts = {
+            "update": point.update,
+            "turns": point.turns,
+            "episodes": point.episodes,
+            "seconds": point.at_s,
+        }
+        self._run.log(
+            counts | point.figures | {name: self._text(text) for name, text in point.texts.items()}
+        )
 
 
 def _trackio(run_dir: Path) -> _Logged:
-    trackio, quiet = import_module("trackio"), {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+    trackio, quiet = (
+        import_module("trackio"),
+        {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False},
+    )
     run = trackio.init(PROJECT, name=run_dir.name, config=flat(read_config(run_dir)), **quiet)
-    return _Logged(run, trackio.Markdown, f"Trackio; open it with `trackio show --project {PROJECT}`")
+    return _Logged(
+        run, trackio.Markdown, f"Trackio; open it with `trackio show --project {PROJECT}`"
+    )
 
 
 def _wandb(run_dir: Path) -> _Logged:
     os.environ.setdefault("WANDB_MODE", "offline")
     wandb = import_module("wandb")
-    run = wandb.init(project=PROJECT, name=run_dir.name, dir=str(run_dir), config=flat(read_config(run_dir)))
+    run = wandb.init(
+        project=PROJECT, name=run_dir.name, dir=str(run_dir), config=flat(read_config(run_dir))
+    )
     run.define_metric("*", step_metric="turns")
     place = f"{run_dir / 'wandb'}; `wandb sync` uploads them"
     return _Logged(run, lambda text: wandb.Html(f"<pre>{escape(text)}</pre>"), place)
 
 
-SINKS: dict[Tracker, Callable[[Path], Any]] = {"tensorboard": _TensorBoard, "trackio": _trackio, "wandb": _wandb}
+SINKS: dict[Tracker, Callable[[Path], Any]] = {
+    "tensorboard": _TensorBoard,
+    "trackio": _trackio,
+    "wandb": _wandb,
+}
 """A tracker's side of an export of a run: an object that has `add`, `close` and a `place`, for people."""
 
 
@@ -207,13 +249,17 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
     def watch(process: subprocess.Popen[bytes]) -> None:
         if process.wait():
             with contextlib.suppress(RuntimeError):  # of an app that has ended
-                notify(f"The tracker has ended, and the run goes on without it; its log is {run_dir / LOG_FILE}.")
+                notify(
+                    f"The tracker has ended, and the run goes on without it; its log is {run_dir / LOG_FILE}."
+                )
 
     try:
         make_folder(run_dir)
         with growing_file(run_dir / LOG_FILE) as log:
             # A session of its own, so that ctrl+c is the run's.
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=quiet, stderr=log, start_new_session=True
+            )
         threading.Thread(target=watch, args=(process,), daemon=True).start()
     except OSError as error:
         notify(f"The tracker cannot be started ({error}), and the run goes on without it.")

@@ -10,7 +10,15 @@ from msgspec import UNSET, Struct, UnsetType
 from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
-from llamagym_tui.game.chat import ChatMessage, Conversation, Preference, assistant, opening, user, with_actions
+from llamagym_tui.game.chat import (
+    ChatMessage,
+    Conversation,
+    Preference,
+    assistant,
+    opening,
+    user,
+    with_actions,
+)
 
 SCHEMA = 1
 """Raised with every change that an older reader would misread."""
@@ -147,7 +155,10 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
 def conversation(prompt: str, turns: Iterable[Turn]) -> Conversation:
     """The messages of an episode so far."""
-    return [*opening(prompt), *(each for turn in turns for each in (user(turn.observation), assistant(turn.reply)))]
+    return [
+        *opening(prompt),
+        *(each for turn in turns for each in (user(turn.observation), assistant(turn.reply))),
+    ]
 
 
 def utc_timestamp(now: datetime) -> str:
@@ -164,7 +175,9 @@ def encode(demo: Demonstration) -> bytes:
         line = msgspec.json.encode(demo, enc_hook=_plain)
         decode(line)
     except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
-        raise DemoFileError(f"The episode cannot be written as JSON and was not saved: {error}.") from error
+        raise DemoFileError(
+            f"The episode cannot be written as JSON and was not saved: {error}."
+        ) from error
     return line
 
 
@@ -178,7 +191,11 @@ def decode(line: bytes) -> Demonstration:
         raise ValueError("it is nested too deep") from error
     level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
     for _ in range(MOST_DEEP):
-        outer = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        outer = [
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list)
+        ]
         level = [inner for each in outer for inner in each]
     if level:
         raise ValueError(f"a value is nested deeper than {MOST_DEEP}")

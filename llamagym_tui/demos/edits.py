@@ -89,7 +89,9 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> 
     episode there, as truncated and with reward 0: the recorded rest did not follow from this action.
     """
     action = legal_action(reply, agent, demo.admissible_in(turn))
-    at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][turn]
+    at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][
+        turn
+    ]
     messages = [*demo.messages]
     messages[at] = assistant(reply)
     replaced = demo.replaced_replies
@@ -107,7 +109,9 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> 
         length=turn + 1,
         end="truncated",
         source=SOURCE,
-        replaced_replies={at: old for at, old in replaced.items() if at <= turn} if replaced else replaced,
+        replaced_replies={at: old for at, old in replaced.items() if at <= turn}
+        if replaced
+        else replaced,
         admissible=demo.admissible[: turn + 1] if demo.admissible else demo.admissible,
     )
 
@@ -121,12 +125,16 @@ def legal_action(reply: str, agent: AgentBase, admissible: Sequence[str] | None 
     reading = agent.read(reply)
     if reading.failed:
         example = agent.format_action(0) if admissible is None else reply_of(agent, admissible[0])
-        raise ActionParseError(f"The agent reads no action in this reply; for example, {example} names one.")
+        raise ActionParseError(
+            f"The agent reads no action in this reply; for example, {example} names one."
+        )
     if admissible is not None and (name := agent.action_name(reading.action)) not in admissible:
         raise ActionParseError(f"The reply names {name!r}, which cannot be done in that turn.")
     known = len(agent.action_names)
     if known and reading.action not in range(known):
-        raise ActionParseError(f"The reply names {reading.action!r}, which is no action of this game.")
+        raise ActionParseError(
+            f"The reply names {reading.action!r}, which is no action of this game."
+        )
     return reading.action
 
 

@@ -34,12 +34,16 @@ def expert_episodes(
     except UsageError:
         raise
     except Exception as error:  # an environment's code, or the expert's, may raise anything
-        raise EnvError(f"The expert's play in {agent.env_id} failed: {type(error).__name__}: {error}.") from error
+        raise EnvError(
+            f"The expert's play in {agent.env_id} failed: {type(error).__name__}: {error}."
+        ) from error
     finally:
         env.close()
 
 
-def _episode(agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]) -> Demonstration:
+def _episode(
+    agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]
+) -> Demonstration:
     prompt, turns = agent.get_system_prompt(), list[Turn]()
     observation, info = env.reset(seed=seed)
     terminated = truncated = False

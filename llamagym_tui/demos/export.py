@@ -31,7 +31,9 @@ def to_lines(source: Path, path: Path, form: Form) -> int:
     """
     rows = (row for demo in demo_files.read(source) for row in _rows(demo, form))
     if not (lines := [msgspec.json.encode(row) for row in rows]):
-        raise DemoFileError(f"{source} has no replies that a person replaced; correct some with w, at the wheel.")
+        raise DemoFileError(
+            f"{source} has no replies that a person replaced; correct some with w, at the wheel."
+        )
     with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         jsonl.replace_lines(path, lines)
     return len(lines)
@@ -46,7 +48,9 @@ def to_parquet(source: Path, path: Path) -> int:
     try:
         datasets.Dataset.from_list(rows).to_parquet(table)
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
-        raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
+        raise DemoFileError(
+            f"The episodes of {source} have no common table ({error}); export pairs."
+        ) from error
     with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         replace_file(path, table.getvalue())
     return len(rows)
@@ -56,7 +60,9 @@ def _rows(demo: Demonstration, form: Form) -> Iterator[dict[str, Any]]:
     replies = [index for index, message in enumerate(demo.lesson) if message["role"] == "assistant"]
     for turn, index in enumerate(replies):
         message, prompt = demo.lesson[index], {"prompt": demo.messages[:index]}
-        own = demo.corrected.get(turn, message["content"])  # the model's, where a person acted in its place
+        own = demo.corrected.get(
+            turn, message["content"]
+        )  # the model's, where a person acted in its place
         replaced = [assistant(own)] if own != message["content"] else []
         match form:
             case _ if message.get("weight") == 0:
@@ -76,4 +82,8 @@ def _rows(demo: Demonstration, form: Form) -> Iterator[dict[str, Any]]:
 def _row(demo: Demonstration) -> dict[str, Any]:
     """Replaced replies become a list, admissible actions are there, so that every row has the same columns."""
     replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
-    return {**msgspec.to_builtins(demo), "replaced_replies": replaced, "admissible": demo.admissible or []}
+    return {
+        **msgspec.to_builtins(demo),
+        "replaced_replies": replaced,
+        "admissible": demo.admissible or [],
+    }

@@ -56,7 +56,11 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
         return
     value = _parsed(line.content)
     if isinstance(value, str):
-        yield "The line is incomplete; a crash may have interrupted its writing." if line.torn else value
+        yield (
+            "The line is incomplete; a crash may have interrupted its writing."
+            if line.torn
+            else value
+        )
         return
     if line.torn:
         yield "The last line has no end of line."
@@ -71,10 +75,16 @@ def _parsed(content: bytes) -> dict[str, object] | str:
         return "Its JSON is nested too deep."
     except msgspec.DecodeError as error:
         return f"This is not JSON: {error}."
-    return value if isinstance(value, dict) else f"A line holds one JSON object, and this is a {type(value).__name__}."
+    return (
+        value
+        if isinstance(value, dict)
+        else f"A line holds one JSON object, and this is a {type(value).__name__}."
+    )
 
 
-def _form_faults(content: bytes, value: dict[str, object], agent: AgentBase | None) -> Iterator[str]:
+def _form_faults(
+    content: bytes, value: dict[str, object], agent: AgentBase | None
+) -> Iterator[str]:
     schema = value.get("schema", SCHEMA)
     if schema != SCHEMA:
         yield f"The schema is {short(schema)}, and this program knows {SCHEMA}; update it."
@@ -121,7 +131,9 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
     if demo.length != len(demo.actions):
         yield f"The length is given as {short(demo.length)}, but there are {len(demo.actions)} actions."
     total = sum(demo.rewards)  # not `fsum`, which raises where this is infinite
-    if not math.isclose(total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE):
+    if not math.isclose(
+        total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE
+    ):
         yield f"The return is given as {demo.episode_return:g}, but the rewards add up to {total:g}."
 
 

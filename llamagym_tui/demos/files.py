@@ -51,7 +51,9 @@ def file_errors(failed: str, advice: str = "choose another place") -> Iterator[N
     try:
         yield
     except Timeout as error:
-        raise DemoFileError(f"{failed}: another program holds the file; try again when that one is done.") from error
+        raise DemoFileError(
+            f"{failed}: another program holds the file; try again when that one is done."
+        ) from error
     except OSError as error:
         raise DemoFileError(f"{failed} ({error.strerror or error}); {advice}.") from error
 
@@ -84,7 +86,9 @@ def read(path: Path) -> list[Demonstration]:
             if line.torn:
                 break
             why = f"it has over {MOST_LINE:,} bytes" if line.too_long else error
-            raise DemoFileError(f"{path}, line {line.number}: {why}; see `llamagym-tui demos check {path}`.") from error
+            raise DemoFileError(
+                f"{path}, line {line.number}: {why}; see `llamagym-tui demos check {path}`."
+            ) from error
     return demos
 
 
@@ -138,4 +142,10 @@ def _summary(path: Path) -> DemoFile:
                 unreadable.append(line.number)
     except DemoFileError as error:
         fault = str(error)
-    return DemoFile(path, len(returns), sum(returns) / len(returns) if returns else 0.0, tuple(unreadable), fault)
+    return DemoFile(
+        path,
+        len(returns),
+        sum(returns) / len(returns) if returns else 0.0,
+        tuple(unreadable),
+        fault,
+    )

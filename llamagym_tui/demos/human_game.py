@@ -15,8 +15,22 @@ from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
-from llamagym_tui.game.observed import NO_INFO, Info, Observed, expert_action, is_refused, names_by_turn, observed
-from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.game.observed import (
+    NO_INFO,
+    Info,
+    Observed,
+    expert_action,
+    is_refused,
+    names_by_turn,
+    observed,
+)
+from llamagym_tui.protocol.events import (
+    End,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+)
 from llamagym_tui.state.transcript import Transcript
 
 MATCH = 20
@@ -83,7 +97,9 @@ class HumanGame:
     def messages(self) -> Conversation:
         """The prompt, the observations with their admissible actions, and the person's replies so far."""
         admissible = [*(turn.admissible for turn in self._turns), self._now.actions]
-        return with_actions([*conversation(self._prompt, self._turns), user(self._now.text)], admissible)
+        return with_actions(
+            [*conversation(self._prompt, self._turns), user(self._now.text)], admissible
+        )
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -106,18 +122,24 @@ class HumanGame:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
         env = self.open()
         match = None if self.match is None or self.match.is_over else self.match
-        self._seed = self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
+        self._seed = (
+            self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
+        )
         self._prompt = prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
             now = observed(self._agent, observation, info)
         except Exception as error:
-            raise EnvError(f"{self._agent.env_id} refused to begin an episode: {described(error)}.") from error
+            raise EnvError(
+                f"{self._agent.env_id} refused to begin an episode: {described(error)}."
+            ) from error
         self._turns = []
         self._offer(now)
         self.over, self.last, self.discarded = False, None, False
         self._look(observation, info)
-        started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
+        started = EpisodeStarted(
+            episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference"
+        )
         self.transcript = self.transcript.after(started).after(self._shown())
 
     def act(self, action: int | str, reasoning: str = "") -> bool:
@@ -136,7 +158,9 @@ class HumanGame:
             now = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
             self.over = True
-            raise EnvError(f"{self._agent.env_id} refused the action: {described(error)}.") from error
+            raise EnvError(
+                f"{self._agent.env_id} refused the action: {described(error)}."
+            ) from error
         turn = TurnFinished(
             episode=len(self.returns),
             turn=len(self._turns),
@@ -196,7 +220,9 @@ class HumanGame:
         self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
 
     def _shown(self) -> ObservationShown:
-        return ObservationShown(episode=len(self.returns), turn=len(self._turns), text=self._now.text)
+        return ObservationShown(
+            episode=len(self.returns), turn=len(self._turns), text=self._now.text
+        )
 
     def _finish(self, end: End) -> None:
         demo = Demonstration.of(

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from llamagym_tui.user_files import growing_file, make_folder, regular_file, replace_file, sync_folder, torn_line_start
+from llamagym_tui.user_files import (
+    growing_file,
+    make_folder,
+    regular_file,
+    replace_file,
+    sync_folder,
+    torn_line_start,
+)
 
 LOCK_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""
@@ -63,7 +70,12 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any])
             sync_folder(path.parent)
 
 
-def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], Any]) -> None:
+def rewrite(
+    path: Path,
+    change: Callable[[list[bytes]], Sequence[bytes]],
+    *,
+    is_whole: Callable[[bytes], Any],
+) -> None:
     """Write a file again from the lines that it has, while no other writer can add one; until it is whole the old one
     stays.
 
@@ -79,7 +91,10 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
             _mend_tail(file, path, is_whole)
         found = list(lines(path))
         if too_long := [line.number for line in found if line.too_long]:
-            raise OSError(errno.EFBIG, f"line {too_long[0]} has over {MOST_LINE:,} bytes: take it out by an editor")
+            raise OSError(
+                errno.EFBIG,
+                f"line {too_long[0]} has over {MOST_LINE:,} bytes: take it out by an editor",
+            )
         replace_lines(path, change([line.content for line in found]))
 
 

@@ -31,25 +31,38 @@ def to_set(source: Path, name: str, agent: AgentBase, agent_name: str) -> int:
     import minari
 
     if re.search(r"-v\d+$", name) is None:
-        raise UsageError(f"Minari's data sets have a version in their names, as {agent_name}/mine-v0; {name} has none.")
+        raise UsageError(
+            f"Minari's data sets have a version in their names, as {agent_name}/mine-v0; {name} has none."
+        )
     demos = demo_files.read(source)
     if others := {demo.agent for demo in demos} - {agent_name}:
-        raise UsageError(f"{source} has episodes of {', '.join(sorted(others))}, not of {agent_name}; name that agent.")
+        raise UsageError(
+            f"{source} has episodes of {', '.join(sorted(others))}, not of {agent_name}; name that agent."
+        )
     env = agent_env(agent)
     try:
         buffers = [_replayed(source, demo, env) for demo in demos]
         spaces: Any = {"observation_space": env.observation_space, "action_space": env.action_space}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it recommends to name an author, and more
-            minari.create_dataset_from_buffers(name, buffers, env=env.spec, data_format="hdf5", **spaces)
-    except (ValueError, TypeError, AssertionError, NotImplementedError) as error:  # Minari has no errors of its own
+            minari.create_dataset_from_buffers(
+                name, buffers, env=env.spec, data_format="hdf5", **spaces
+            )
+    except (
+        ValueError,
+        TypeError,
+        AssertionError,
+        NotImplementedError,
+    ) as error:  # Minari has no errors of its own
         raise DemoFileError(f"Minari does not take {source} as {name}: {error}") from error
     finally:
         env.close()
     return len(buffers)
 
 
-def from_set(name: str, agent: AgentBase, agent_name: str, *, clock: Callable[[], datetime]) -> Iterator[Demonstration]:
+def from_set(
+    name: str, agent: AgentBase, agent_name: str, *, clock: Callable[[], datetime]
+) -> Iterator[Demonstration]:
     """The episodes of a data set as an agent would show them and reply; no environment is made.
 
     Raises:
@@ -61,21 +74,29 @@ def from_set(name: str, agent: AgentBase, agent_name: str, *, clock: Callable[[]
     try:
         data = minari.load_dataset(name)
     except (OSError, ValueError) as error:
-        raise UsageError(f"Minari has no data set {name} here; `minari list local` shows those that are.") from error
+        raise UsageError(
+            f"Minari has no data set {name} here; `minari list local` shows those that are."
+        ) from error
     played, prompt = getattr(data.env_spec, "id", None), agent.get_system_prompt()
     if played != agent.env_id.rpartition(":")[2]:
-        raise UsageError(f"{name} is of {played}, and {type(agent).__name__} plays {agent.env_id}; name its agent.")
+        raise UsageError(
+            f"{name} is of {played}, and {type(agent).__name__} plays {agent.env_id}; name its agent."
+        )
     kept = data.storage.get_episode_metadata(data.episode_indices)
     for episode, metadata in zip(data.iterate_episodes(), kept, strict=True):
         turns = []
         space = batch_space(data.observation_space, len(episode.rewards) + 1)
         observations = iterate(space, episode.observations)
-        for observation, action, reward in zip(observations, episode.actions.tolist(), episode.rewards, strict=False):
+        for observation, action, reward in zip(
+            observations, episode.actions.tolist(), episode.rewards, strict=False
+        ):
             now = observed(agent, observation, {})
             turns.append(Turn(*now, agent.format_action(action), action, float(reward)))
         end, seed = "terminated" if episode.terminations[-1] else "truncated", metadata.get("seed")
         known: Any = {"end": end, "seed": None if seed is None else int(seed)}
-        yield Demonstration.of(agent, agent_name, prompt, turns, source="expert", recorded_at=clock(), **known)
+        yield Demonstration.of(
+            agent, agent_name, prompt, turns, source="expert", recorded_at=clock(), **known
+        )
 
 
 def _replayed(source: Path, demo: Demonstration, env: Env) -> Any:

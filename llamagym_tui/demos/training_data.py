@@ -49,7 +49,9 @@ def training_data(
             "recorded in the playground or made by `llamagym-tui demos generate`."
         )
     if not place.exists():
-        raise UsageError(f"There is no file of demonstrations {place}; `llamagym-tui demos list` shows yours.")
+        raise UsageError(
+            f"There is no file of demonstrations {place}; `llamagym-tui demos list` shows yours."
+        )
     faults = demo_files.check(place, agent)
     if faults:
         more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
@@ -107,7 +109,9 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
         turns=len(turns),
         actions=dict.fromkeys(agent.action_names, 0) | dict(named.most_common()),
         prompts=len({demo.system_prompt for demo in data.demonstrations}),
-        under_present_prompt=sum(demo.system_prompt == system_prompt for demo in data.demonstrations),
+        under_present_prompt=sum(
+            demo.system_prompt == system_prompt for demo in data.demonstrations
+        ),
         free_replies=len(free),
         free_reply=free[0][:LONGEST_EXAMPLE] if free else "",
         preferences=len(data.preferences),
@@ -129,7 +133,9 @@ def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
     found = []
     if facts.episodes < FEW and facts.turns < MANY_TURNS:
         few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
-        found.append(f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost.")
+        found.append(
+            f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost."
+        )
     name, most = max(facts.actions.items(), key=lambda item: item[1], default=("", 0))
     if facts.turns and most / facts.turns >= ONE_SIDED:
         found.append(
@@ -146,17 +152,23 @@ def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
 def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
     """The figures in words, by their names."""
     shares = sorted(facts.actions.items(), key=lambda item: -item[1])
-    actions = [f"{name} {count:,} ({count / max(facts.turns, 1):.0%})" for name, count in shares[:MOST_ACTIONS]]
+    actions = [
+        f"{name} {count:,} ({count / max(facts.turns, 1):.0%})"
+        for name, count in shares[:MOST_ACTIONS]
+    ]
     more = [f"{len(shares) - MOST_ACTIONS} more"] if len(shares) > MOST_ACTIONS else []
     present = {0: "not the present one", facts.episodes: "the present one"}.get(
-        facts.under_present_prompt, f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
+        facts.under_present_prompt,
+        f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes",
     )
     return {
         "episodes": f"{facts.episodes:,}, every line readable",
         "turns": f"{facts.turns:,}",
         "actions": " · ".join([*actions, *more]),
         "prompts": f"{facts.prompts:,}, {present}",
-        "free text": f"{facts.free_replies:,} of {facts.turns:,} replies" if facts.free_replies else "none",
+        "free text": f"{facts.free_replies:,} of {facts.turns:,} replies"
+        if facts.free_replies
+        else "none",
     }
 
 

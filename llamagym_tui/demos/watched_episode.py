@@ -10,7 +10,13 @@ from msgspec import UNSET
 from llamagym_tui.demos.demonstration import Demonstration, Turn
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.events import AnyEvent, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+)
 
 
 @dataclass
@@ -27,7 +33,9 @@ class WatchedEpisode:
     @cached_property
     def replaced(self) -> dict[int, str]:
         """The model's own replies in the turns (from 0) in which a person acted."""
-        return {at: turn.replaced for at, turn in enumerate(self.turns) if turn.replaced is not None}
+        return {
+            at: turn.replaced for at, turn in enumerate(self.turns) if turn.replaced is not None
+        }
 
     @cached_property
     def identity(self) -> int:
@@ -74,7 +82,12 @@ class EpisodeRecorder:
 
 
 def as_demonstration(
-    watched: WatchedEpisode, agent: AgentBase, agent_name: str, *, model: str, clock: Callable[[], datetime]
+    watched: WatchedEpisode,
+    agent: AgentBase,
+    agent_name: str,
+    *,
+    model: str,
+    clock: Callable[[], datetime],
 ) -> Demonstration:
     """A finished episode of the model as data to train on; a correction, if a person acted in some turns.
 
@@ -84,7 +97,9 @@ def as_demonstration(
     """
     assert watched.finished is not None, "only a finished episode is kept"
     turns, admissible = list[Turn](), watched.admissible or [None] * len(watched.turns)
-    for observation, names, turn in zip(watched.observations, admissible, watched.turns, strict=True):
+    for observation, names, turn in zip(
+        watched.observations, admissible, watched.turns, strict=True
+    ):
         reading = agent.read(turn.reply)
         if (reading.failed or turn.is_refused) and not watched.replaced:
             why = "names no action" if reading.failed else "was refused by the environment"

@@ -17,7 +17,13 @@ import msgspec
 import torch
 from msgspec.structs import asdict
 
-from llamagym_tui.config import FIGURES_OF_A_RUN, GenerationConfig, PPOConfig, SFTSettings, from_dict
+from llamagym_tui.config import (
+    FIGURES_OF_A_RUN,
+    GenerationConfig,
+    PPOConfig,
+    SFTSettings,
+    from_dict,
+)
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
@@ -63,11 +69,15 @@ def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
     """
     named = _ungrouped(values)
     if not named.get("do_sample", True):
-        raise ConfigError("do_sample=False leaves PPO nothing to learn from: play with agent.act(o, greedy=True).")
+        raise ConfigError(
+            "do_sample=False leaves PPO nothing to learn from: play with agent.act(o, greedy=True)."
+        )
     if float(named.get("top_p") or 1.0) < 1.0 or int(named.get("top_k") or 0) > 0:
         left_out = "top_p and top_k are left out: PPO scores the whole distribution, so that is what is sampled."
         warnings.warn(left_out, stacklevel=4)
-    return from_dict(GenerationConfig, {k: v for k, v in named.items() if k not in _IGNORED_GENERATION})
+    return from_dict(
+        GenerationConfig, {k: v for k, v in named.items() if k not in _IGNORED_GENERATION}
+    )
 
 
 def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig:
@@ -132,7 +142,13 @@ class LlamaGymLoop:
         self.agent = agent
         by_turn = names_by_turn(agent)
         self.policy = Policy(
-            model, tokenizer, generation, replies, seed, reply_of=partial(reply_of, agent), names_by_turn=by_turn
+            model,
+            tokenizer,
+            generation,
+            replies,
+            seed,
+            reply_of=partial(reply_of, agent),
+            names_by_turn=by_turn,
         )
         self.policy.history = agent.history
         if demonstrations:
@@ -175,29 +191,46 @@ class LlamaGymLoop:
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )
         if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
-            raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
+            raise ConfigError(
+                f"act was given a list of {len(self.slots)} observations: assign as many rewards."
+            )
         infos = _infos(info, len(self.slots), self._many)
         given = reward if self._many else [reward]
-        earned_by = [_number(each, at) if self.slots[at].took_turn else 0.0 for at, each in enumerate(given)]
+        earned_by = [
+            _number(each, at) if self.slots[at].took_turn else 0.0 for at, each in enumerate(given)
+        ]
         for index, (slot, earned) in enumerate(zip(self.slots, earned_by, strict=True)):
             if slot.took_turn and slot.episode is not None:
                 info_of_step = _of_step(infos[index])
-                slot.episode.reward(earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step))
+                slot.episode.reward(
+                    earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step)
+                )
                 slot.rewards.append(earned)
                 if not math.isfinite(earned) and slot.is_trained:
                     slot.is_trained = False
                     turn = f"environment {index}, turn {slot.episode.turns}"
-                    warnings.warn(f"The reward of {turn} is {earned}: its episode is not trained on.", stacklevel=3)
+                    warnings.warn(
+                        f"The reward of {turn} is {earned}: its episode is not trained on.",
+                        stacklevel=3,
+                    )
 
     def terminate_episode(
-        self, train: bool, *, truncated: bool, final_observation: Any, final_info: Any, env: int | None
+        self,
+        train: bool,
+        *,
+        truncated: bool,
+        final_observation: Any,
+        final_info: Any,
+        env: int | None,
     ) -> dict[str, float]:
         slot = self.slots[self._index(env)]
         if slot.episode is None:
             return {}
         is_trained = train and self.training and slot.is_trained
         if is_trained and truncated and final_observation is None:
-            raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
+            raise ConfigError(
+                "A truncated episode is bootstrapped: terminate_episode needs its final_observation."
+            )
         final = None
         if is_trained and truncated:
             info = _of_step(NO_INFO if final_info is None else final_info)
@@ -238,10 +271,14 @@ class LlamaGymLoop:
             ConfigError: one must be chosen among no actions, and nothing was added.
         """
         under_way = [self.slots[index].episode for index in indices]
-        episodes = [each or Episode(self.policy, self.agent.get_system_prompt()) for each in under_way]
+        episodes = [
+            each or Episode(self.policy, self.agent.get_system_prompt()) for each in under_way
+        ]
         for index, episode, state in zip(indices, episodes, states, strict=True):
             if self.policy.generation.policy == "score" and not self.policy.trie_of(state.actions):
-                raise ConfigError(f"In environment {index}, the score policy has no actions to choose among.")
+                raise ConfigError(
+                    f"In environment {index}, the score policy has no actions to choose among."
+                )
             try:
                 episode.require_fit(*state)
             except PromptTooLongError as error:
@@ -279,7 +316,9 @@ class LlamaGymLoop:
                 f"{len(self.slots)} environments are played: name the one that ended, terminate_episode(env=0)."
             )
         if not 0 <= int(env or 0) < len(self.slots):
-            raise ConfigError(f"There is no environment {env}: act was given {len(self.slots)}, counted from 0.")
+            raise ConfigError(
+                f"There is no environment {env}: act was given {len(self.slots)}, counted from 0."
+            )
         return int(env or 0)
 
 
@@ -287,7 +326,9 @@ def _number(reward: Any, env: int) -> float:
     try:
         return float(reward.item() if hasattr(reward, "item") else reward)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise ConfigError(f"The reward of environment {env} is {reward!r:.60}: assign a number.") from error
+        raise ConfigError(
+            f"The reward of environment {env} is {reward!r:.60}: assign a number."
+        ) from error
 
 
 def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:
@@ -307,7 +348,9 @@ def _of_step(info: Info) -> Info:
 
 def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:
     if tokenizer is None:
-        raise ConfigError("An agent with a model needs its tokenizer: Agent(model, tokenizer, device).")
+        raise ConfigError(
+            "An agent with a model needs its tokenizer: Agent(model, tokenizer, device)."
+        )
     if isinstance(model, AutoModelForCausalLMWithValueHead):
         return model
     if not hasattr(model, "get_output_embeddings"):

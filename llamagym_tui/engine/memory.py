@@ -29,7 +29,14 @@ import psutil
 import torch
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.model.shape import FP32, GIB, LOGIT_COPIES, ModelShape, activation_bytes, forward_limits
+from llamagym_tui.engine.model.shape import (
+    FP32,
+    GIB,
+    LOGIT_COPIES,
+    ModelShape,
+    activation_bytes,
+    forward_limits,
+)
 from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
 
 HEAP = {False: 1.7, True: 1.1}
@@ -56,7 +63,9 @@ class Workload:
     """For each turn."""
 
 
-def workload_of(prefix: int, episodes: Sequence[Sequence[int]], reply: int, choices: Sequence[int] = ()) -> Workload:
+def workload_of(
+    prefix: int, episodes: Sequence[Sequence[int]], reply: int, choices: Sequence[int] = ()
+) -> Workload:
     """The lengths of conversations in which no two replies begin alike.
 
     Args:
@@ -90,7 +99,9 @@ class MemoryEstimate:
     @property
     def total(self) -> int:
         """The peak."""
-        return self.base + self.weights + self.training + self.cache + max(self.rollout, self.update)
+        return (
+            self.base + self.weights + self.training + self.cache + max(self.rollout, self.update)
+        )
 
 
 def estimate_memory(
@@ -123,12 +134,19 @@ def estimate_memory(
     training, update = 0 if full else adapter, 0
     if learns:
         reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
-        training = (3 * weights + reference if full else 4 * adapter) // (config.ranks if config.shard else 1)
+        training = (3 * weights + reference if full else 4 * adapter) // (
+            config.ranks if config.shard else 1
+        )
         columns, scored = _forward_of_an_update(shape, config, workload, b)
-        activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
+        activations = (columns + workload.prefix) * activation_bytes(
+            shape, full=full, dtype_bytes=b
+        )
         trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
         activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
-        update = int(activations * (HEAP[full] if on_host else 1)) + scored * LOGIT_COPIES * shape.vocabulary * FP32
+        update = (
+            int(activations * (HEAP[full] if on_host else 1))
+            + scored * LOGIT_COPIES * shape.vocabulary * FP32
+        )
     if config.precision == "bf16":  # a rounded copy
         weights += shape.parameters * 2
     cache = config.n_envs * cached * shape.layers * 2 * shape.keys * b
@@ -136,14 +154,18 @@ def estimate_memory(
     return MemoryEstimate(base, weights, training, cache, rollout, update)
 
 
-def _forward_of_an_update(shape: ModelShape, config: RunConfig, workload: Workload, b: int) -> tuple[int, int]:
+def _forward_of_an_update(
+    shape: ModelShape, config: RunConfig, workload: Workload, b: int
+) -> tuple[int, int]:
     """Columns and scored tokens of an update's largest forward; a conversation is never divided."""
     limits, turns = forward_limits(shape, b), config.ppo.mini_batch_size
     columns, scored = turns * workload.columns, turns * workload.scored
     # Whichever limit is reached first ends a forward.
     share = min(1.0, limits.tokens / columns, limits.scored / scored)
     most_scored = workload.turns * workload.scored
-    return math.ceil(max(share * columns, workload.longest)), math.ceil(max(share * scored, most_scored))
+    return math.ceil(max(share * columns, workload.longest)), math.ceil(
+        max(share * scored, most_scored)
+    )
 
 
 def as_gib(amount: float) -> str:
@@ -152,7 +174,12 @@ def as_gib(amount: float) -> str:
 
 GROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
-    ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    (
+        "sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
 )
 """Of control groups, version 2 and 1: where they are mounted, their limit, usage, and the page cache in that."""
 
@@ -174,7 +201,10 @@ def held_memory(device: str) -> int:
 def keep_freed_memory() -> None:
     """Let GNU's C library hold freed tensors until `return_freed_memory`: the system's memory is zeroed each time."""
     if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
-        for option, value in ((-4, 0), (-1, 2**31 - 1)):  # of malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD
+        for option, value in (
+            (-4, 0),
+            (-1, 2**31 - 1),
+        ):  # of malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD
             set_option(option, value)
 
 
@@ -201,10 +231,15 @@ def _group_free(root: Path) -> Iterator[int]:
     for mounted, limit, usage, cache in GROUPS:
         for path in {line.split(":", 2)[2].lstrip("/") for line in lines}:
             # In a container the path may be the host's, and the group itself be mounted at the top.
-            for folder in (root / mounted / path, *(root / mounted / parent for parent in Path(path).parents)):
+            for folder in (
+                root / mounted / path,
+                *(root / mounted / parent for parent in Path(path).parents),
+            ):
                 try:
                     most, used = (int((folder / name).read_text()) for name in (limit, usage))
-                    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                    stat = dict(
+                        line.split() for line in (folder / "memory.stat").read_text().splitlines()
+                    )
                 except (OSError, ValueError):  # no such group, or no limit
                     continue
                 yield max(0, most - used + int(stat.get(cache, 0)))

@@ -27,7 +27,9 @@ TIMEOUT = timedelta(minutes=15)
 class Ranks:
     """This process among those that train together; alone unless it is given a size."""
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None, why_lost: Callable[[], str] = str) -> None:
+    def __init__(
+        self, rank: int = 0, size: int = 1, store: Any = None, why_lost: Callable[[], str] = str
+    ) -> None:
         """Meet the others, at torchrun's address or in a `store`; `why_lost` names a rank that has ended, if it can.
 
         Raises:
@@ -42,7 +44,9 @@ class Ranks:
         """Seconds of waiting for other ranks, so far."""
         self.waits: Sequence[float] = ()
         """By rank: the part of the last update that it waited for others."""
-        self._exchange("init_process_group", GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        self._exchange(
+            "init_process_group", GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+        )
         self._patient = self._exchange("new_group", backend=GLOO, timeout=PATIENCE)
 
     def part(self, whole: int) -> int:
@@ -52,7 +56,9 @@ class Ranks:
     def first(self, value: Any = None, *, patient: bool = False) -> Any:
         """The value that rank 0 has, `patient` where the others may have to wait for it for days."""
         box = [value]
-        self._exchange("broadcast_object_list", box, src=0, group=self._patient if patient else None)
+        self._exchange(
+            "broadcast_object_list", box, src=0, group=self._patient if patient else None
+        )
         return box[0]
 
     def gather(self, value: T) -> list[T]:
@@ -63,7 +69,12 @@ class Ranks:
 
     def largest(self, number: int) -> int:
         """Of the numbers that the ranks have, waiting for them as long as for rank 0."""
-        self._call("all_reduce", box := torch.tensor(number), op=distributed.ReduceOp.MAX, group=self._patient)
+        self._call(
+            "all_reduce",
+            box := torch.tensor(number),
+            op=distributed.ReduceOp.MAX,
+            group=self._patient,
+        )
         return int(box)
 
     def take(self, values: torch.Tensor) -> None:
@@ -75,9 +86,15 @@ class Ranks:
         """Add the gradients of all ranks, at once; of a rank that has none, nothing is added."""
         if self.size == 1:
             return
-        parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-        self._exchange("all_reduce", flat := torch.cat([part.flatten().float().cpu() for part in parts]))
-        for weight, total in zip(weights, flat.split([part.numel() for part in parts]), strict=True):
+        parts = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        ]
+        self._exchange(
+            "all_reduce", flat := torch.cat([part.flatten().float().cpu() for part in parts])
+        )
+        for weight, total in zip(
+            weights, flat.split([part.numel() for part in parts]), strict=True
+        ):
             weight.grad = total.view(weight.shape).to(weight)
 
     def leave(self) -> None:

@@ -57,14 +57,19 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 def use_threads(policy: Policy, count: int) -> int:
     """Compute a policy on so many threads; their number."""
-    is_small = _is_small(policy) and not policy.model.backbone.shards  # forwards of shards go in turn
+    is_small = (
+        _is_small(policy) and not policy.model.backbone.shards
+    )  # forwards of shards go in turn
     policy.threads = count if is_small else 1
     torch.set_num_threads(1 if is_small else count)
     return count
 
 
 def calibrate_threads(
-    step: Callable[[], object], use: Callable[[int], object] = torch.set_num_threads, *, budget_s: float = 0.5
+    step: Callable[[], object],
+    use: Callable[[int], object] = torch.set_num_threads,
+    *,
+    budget_s: float = 0.5,
 ) -> int:
     """Set, and return, the number of threads on which `step` is fastest; one thread unless more are clearly faster.
 
@@ -85,7 +90,9 @@ def calibrate_threads(
     began = time.perf_counter()
     timed(step, 1)
     best, best_s = 1, timed(step, 1)
-    for count in sorted({min(2**power, cores()) for power in range(1, cores().bit_length() + 1)} - {1}):
+    for count in sorted(
+        {min(2**power, cores()) for power in range(1, cores().bit_length() + 1)} - {1}
+    ):
         if time.perf_counter() - began > budget_s or _waits(timed, count):
             break
         here_s = timed(step, count)
@@ -112,10 +119,15 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     vocabulary = int(backbone.lm.config.get_text_config().vocab_size)
     start = TRIAL_LENGTH - TRIAL_REPLY
     turn = Turn(start, TRIAL_LENGTH, (0.0,) * TRIAL_REPLY, value=0.0, reward=0.0)
-    ids = [[(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)] for row in range(TRIAL_ROWS)]
+    ids = [
+        [(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)]
+        for row in range(TRIAL_ROWS)
+    ]
     rows = [Row(Segment(tuple(ids[0]), row, [turn]), number) for number, row in enumerate(ids)]
     limits = ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH, flat=backbone.is_lean)
-    weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
+    weights = [
+        weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad
+    ]
 
     def gradients(some: Sequence[Row]) -> object:
         parts = forwards(some, limits, backbone.device)
@@ -139,7 +151,9 @@ def products() -> None:
 
 def _is_small(policy: Policy) -> bool:
     weights = list(policy.model.causal_lm.parameters())
-    return weights[0].device.type == "cpu" and sum(weight.numel() for weight in weights) <= SMALL_MODEL
+    return (
+        weights[0].device.type == "cpu" and sum(weight.numel() for weight in weights) <= SMALL_MODEL
+    )
 
 
 def _waits(timed: Callable[..., float], threads: int) -> bool:
@@ -147,7 +161,9 @@ def _waits(timed: Callable[..., float], threads: int) -> bool:
     left_s = SLOWER * PROBES * min(timed(products, 1) for _ in range(3)) + THREADS_START_S
     for _ in range(PROBES):
         left_s -= timed(products, threads)
-        if left_s < 0 or torch.get_num_threads() == 1:  # then batches are divided, and no product has several threads
+        if (
+            left_s < 0 or torch.get_num_threads() == 1
+        ):  # then batches are divided, and no product has several threads
             return left_s < 0
     return False
 

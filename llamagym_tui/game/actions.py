@@ -12,7 +12,8 @@ MAX_REPLY_CHARS = 20_000
 """Only so much of a reply's end is read: broken JSON is searched in time that grows with the square."""
 # A number must end where it seems to: 1.5, 1,000 and 1st are no actions, "1." at a sentence's end is one.
 _PATTERN = re.compile(
-    r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?[0-9]+(?!\w|[.,][0-9])|[A-Za-z][\w-]*)", re.IGNORECASE
+    r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?[0-9]+(?!\w|[.,][0-9])|[A-Za-z][\w-]*)",
+    re.IGNORECASE,
 )
 
 

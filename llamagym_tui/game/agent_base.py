@@ -146,10 +146,20 @@ class AgentBase(ABC):
         """
         reading = self._extracted(reply)
         index = json_index(reply) if reading.how != "json" else None
-        if index is None or _is_index(reading.action, index) or self._reads(f'{{"action": {index}}}', index):
+        if (
+            index is None
+            or _is_index(reading.action, index)
+            or self._reads(f'{{"action": {index}}}', index)
+        ):
             return reading
-        is_named = index <= max(map(int, re.findall(r"\d+", self.get_system_prompt())), default=index)
-        return ActionReading(index, "json") if is_named and self._reads(f"Action: {index}", index) else reading
+        is_named = index <= max(
+            map(int, re.findall(r"\d+", self.get_system_prompt())), default=index
+        )
+        return (
+            ActionReading(index, "json")
+            if is_named and self._reads(f"Action: {index}", index)
+            else reading
+        )
 
     def _reads(self, reply: str, index: int) -> bool:
         return _is_index(self._extracted(reply, is_reply=False).action, index)

@@ -42,7 +42,9 @@ def assistant(content: str) -> ChatMessage:
     return {"role": "assistant", "content": content}
 
 
-def with_actions(conversation: Conversation, admissible: Sequence[Sequence[str] | None]) -> Conversation:
+def with_actions(
+    conversation: Conversation, admissible: Sequence[Sequence[str] | None]
+) -> Conversation:
     """The conversation with the admissible actions of each user message, as far as these are given."""
     given = iter(admissible)
     named: Conversation = []

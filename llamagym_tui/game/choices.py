@@ -22,7 +22,9 @@ class Choice(NamedTuple):
     name: str
 
 
-def choices(agent: AgentBase, space: Any, admissible: Sequence[str] | None = None) -> tuple[Choice, ...]:
+def choices(
+    agent: AgentBase, space: Any, admissible: Sequence[str] | None = None
+) -> tuple[Choice, ...]:
     """The actions that can be taken with a key each: the agent's keys, then digits and letters that it leaves free.
 
     Args:
@@ -46,7 +48,9 @@ def choices(agent: AgentBase, space: Any, admissible: Sequence[str] | None = Non
         natural = str(action)
         key = keys.get(action) or (natural if natural in free else free[0] if free else "")
         if not key and not admissible:
-            raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
+            raise EnvError(
+                f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person."
+            )
         if key in free:
             free.remove(key)
         given.append(Choice(key, action, agent.action_name(action)))

@@ -38,7 +38,9 @@ def draws(agent: AgentBase) -> bool:
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     """Whether an environment could be made so that it renders text, and no other mode was chosen."""
-    return "render_mode" not in env_kwargs and "ansi" in ((env.metadata or {}).get("render_modes") or ())
+    return "render_mode" not in env_kwargs and "ansi" in (
+        (env.metadata or {}).get("render_modes") or ()
+    )
 
 
 def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> Drawing:
@@ -62,7 +64,12 @@ def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
 
 def _bounded(text: str) -> str:
     """The first lines of a text, each cut; empty lines around them are left out."""
-    lines = text[: MAX_LINES * 10 * MAX_COLUMNS].replace("\r\n", "\n").strip("\n").split("\n")[:MAX_LINES]
+    lines = (
+        text[: MAX_LINES * 10 * MAX_COLUMNS]
+        .replace("\r\n", "\n")
+        .strip("\n")
+        .split("\n")[:MAX_LINES]
+    )
     return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
 
 
@@ -77,4 +84,6 @@ def _with_marks(text: str) -> Drawing:
         began = length if code.strip("0;") else -1
         plain.append(piece)
         length += len(piece)
-    return Drawing("".join(plain), (*marks, (began, length)) if 0 <= began < length else tuple(marks))
+    return Drawing(
+        "".join(plain), (*marks, (began, length)) if 0 <= began < length else tuple(marks)
+    )

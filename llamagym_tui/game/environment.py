@@ -39,10 +39,14 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
     except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
-        reason = (str(error).strip().splitlines() or [""])[0].partition(" was raised from the environment creator")[0]
+        reason = (str(error).strip().splitlines() or [""])[0].partition(
+            " was raised from the environment creator"
+        )[0]
         if not reason or isinstance(error, KeyError | SystemExit):
             reason = described(error)
-        raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
+        raise EnvError(
+            f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}."
+        ) from error
 
 
 def episode_seed(run_seed: int, episode: int) -> int:

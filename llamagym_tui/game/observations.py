@@ -35,11 +35,14 @@ def level(number: float, low: float, high: float) -> str:
 def named_levels(names: Sequence[str], numbers: Any, ranges: Sequence[Range]) -> str:
     """Numbers as 0 to 99 of their ranges, each after its name: ``position 47, speed 52``."""
     return ", ".join(
-        f"{name} {level(float(number), *bounds)}" for name, number, bounds in zip(names, numbers, ranges, strict=True)
+        f"{name} {level(float(number), *bounds)}"
+        for name, number, bounds in zip(names, numbers, ranges, strict=True)
     )
 
 
-def in_words(space: Space[Any], observation: Any, names: Iterator[str], ranges: Iterator[Range]) -> str:
+def in_words(
+    space: Space[Any], observation: Any, names: Iterator[str], ranges: Iterator[Range]
+) -> str:
     """An observation as short text: a Dict by key, a Tuple by place, numbers after their names while there are any.
 
     Args:
@@ -50,7 +53,10 @@ def in_words(space: Space[Any], observation: Any, names: Iterator[str], ranges: 
 
     match space:
         case spaces.Dict():
-            parts = ((key, in_words(part, observation[key], names, ranges)) for key, part in space.spaces.items())
+            parts = (
+                (key, in_words(part, observation[key], names, ranges))
+                for key, part in space.spaces.items()
+            )
             return "; ".join(f"{key}: {words}" for key, words in parts)
         case spaces.Tuple():
             parts_in_order = zip(space.spaces, observation, strict=True)
@@ -113,7 +119,11 @@ def _random_play(env: gymnasium.Env[Any, Any]) -> list[list[float]]:
     """The numbers of the Boxes in each observation; an environment that fails ends it."""
 
     def numbers(observation: Any) -> list[float]:
-        return [float(number) for _, part in _boxes(env.observation_space, observation) for number in _flat(part)]
+        return [
+            float(number)
+            for _, part in _boxes(env.observation_space, observation)
+            for number in _flat(part)
+        ]
 
     env.action_space.seed(SEED)
     seen = [numbers(env.reset(seed=SEED)[0])]

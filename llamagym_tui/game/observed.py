@@ -30,15 +30,21 @@ class Observed(NamedTuple):
 
 def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
     """A state in the agent's words. Raises TypeError: its text, or the name of an action, is no text."""
-    return Observed(observation_text(agent, observation, info), admissible_actions(agent, observation, info))
+    return Observed(
+        observation_text(agent, observation, info), admissible_actions(agent, observation, info)
+    )
 
 
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
     """The user message of a state. Raises TypeError: the agent returns no text."""
     text = called(agent.format_observation, observation, info=info)
     if not isinstance(text, str):
-        raise TypeError(f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text")
-    return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
+        raise TypeError(
+            f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text"
+        )
+    return (
+        text if text.isascii() else text.encode(errors="replace").decode()
+    )  # lone surrogates are no characters
 
 
 def described_return(agent: AgentBase, mean: float) -> str:
@@ -78,7 +84,9 @@ def action_named(agent: AgentBase, name: str) -> Any:
     return agent.action_names.index(name) if name in agent.action_names else name
 
 
-def random_action(agent: AgentBase, observation: Any, info: Info, env: Any, rng: random.Random) -> Any:
+def random_action(
+    agent: AgentBase, observation: Any, info: Info, env: Any, rng: random.Random
+) -> Any:
     """Any of the actions that are admissible now; where none are named, any of the environment's."""
     names = admissible_actions(agent, observation, info)
     return action_named(agent, rng.choice(names)) if names else env.action_space.sample()
@@ -127,9 +135,10 @@ def _taken(function: Callable[..., Any], first: int, offered: tuple[str, ...]) -
     taken: list[str] = []
     for name, parameter in zip(offered, parameters, strict=False):
         is_named = parameter.name in offered
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) or not (
-            is_named or parameter.default is parameter.empty
-        ):
+        if parameter.kind not in (
+            parameter.POSITIONAL_ONLY,
+            parameter.POSITIONAL_OR_KEYWORD,
+        ) or not (is_named or parameter.default is parameter.empty):
             break
         taken.append(parameter.name if is_named else name)
     return tuple(taken)

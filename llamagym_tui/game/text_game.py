@@ -44,7 +44,9 @@ TURNS = 50
 def spec_of(game: str) -> EnvSpec:
     """What `gymnasium.make` makes a game of: the path of a file, or a challenge of TextWorld."""
     maker: Any = TextGame
-    return EnvSpec("TextWorld-v0", maker, max_episode_steps=TURNS, order_enforce=False, kwargs={"game": game})
+    return EnvSpec(
+        "TextWorld-v0", maker, max_episode_steps=TURNS, order_enforce=False, kwargs={"game": game}
+    )
 
 
 class TextGame(gymnasium.Env[str, str]):
@@ -63,7 +65,9 @@ class TextGame(gymnasium.Env[str, str]):
         self._game = textworld.start(game, textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
         self._info: dict[str, Any] = {}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self._game.seed(seed % 2**15)
@@ -76,13 +80,25 @@ class TextGame(gymnasium.Env[str, str]):
         # Other signs are keys of the interpreter's, or begin another command.
         words = re.findall(r"[a-z0-9'-]+", str(action)[:MOST_LETTERS].lower())
         command = action if action in known else " ".join(words)
-        if action not in known and (not words or words[0].startswith("tw-") or NOT_OF_THE_GAME & set(words)):
+        if action not in known and (
+            not words or words[0].startswith("tw-") or NOT_OF_THE_GAME & set(words)
+        ):
             return "That is no command.", 0.0, False, False, {**self._info, "invalid_action": True}
         state, _, done = self._game.step(command)
         before, self._info = self._info, _info(state)
         changed = done or any(self._info.get(name) != before.get(name) for name in MAY_CHANGE)
-        info = self._info if changed or not known or command in known else {**self._info, "invalid_action": True}
-        return _text(state), float(info.get("score", 0) - before.get("score", 0)), bool(done), False, dict(info)
+        info = (
+            self._info
+            if changed or not known or command in known
+            else {**self._info, "invalid_action": True}
+        )
+        return (
+            _text(state),
+            float(info.get("score", 0) - before.get("score", 0)),
+            bool(done),
+            False,
+            dict(info),
+        )
 
     def close(self) -> None:
         self._game.close()
@@ -96,9 +112,13 @@ def _require_playable(game: str, changed: float) -> None:
         # -P: nothing is imported from the working folder.
         run = _run("-P", "-c", begin, game, timeout=TRIAL_S)
     except subprocess.TimeoutExpired as error:
-        raise EnvError(f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s") from error
+        raise EnvError(
+            f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s"
+        ) from error
     if run.returncode:
-        told = (run.stdout.strip().splitlines() or [f"its interpreter ended with {run.returncode}"])[-1].strip()
+        told = (
+            run.stdout.strip().splitlines() or [f"its interpreter ended with {run.returncode}"]
+        )[-1].strip()
         raise EnvError(f"it is no game that TextWorld can play: {told}")
 
 
@@ -106,7 +126,13 @@ def _run(*arguments: str, timeout: float | None = None) -> subprocess.CompletedP
     """What Python has run, with all that it wrote as its output."""
     command, out, both = [sys.executable, *arguments], subprocess.PIPE, subprocess.STDOUT
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=out, stderr=both, text=True, errors="replace", timeout=timeout
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=both,
+        text=True,
+        errors="replace",
+        timeout=timeout,
     )
 
 
@@ -128,17 +154,28 @@ def made(challenge: str, settings: Mapping[str, Any]) -> Path:
         challenge: ``tw-simple``, ``tw-cooking`` ….
         settings: options of ``tw-make`` by their names; true stands for one without a value.
     """
-    given = {name.replace("_", "-"): value for name, value in sorted(settings.items()) if value not in (False, None)}
-    words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in ({"seed": 1} | given).items()]
+    given = {
+        name.replace("_", "-"): value
+        for name, value in sorted(settings.items())
+        if value not in (False, None)
+    }
+    words = [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in ({"seed": 1} | given).items()
+    ]
     games = cache_dir() / "games"
-    folder = games / re.sub(r"[^\w=.-]+", "_", "".join([challenge, *words, "--", version("textworld")]))
+    folder = games / re.sub(
+        r"[^\w=.-]+", "_", "".join([challenge, *words, "--", version("textworld")])
+    )
     make_folder(games)
     with FileLock(games / ".lock"):
         discard_drafts(games)  # whoever made them has let go of the lock
         if not folder.is_dir():
             draft = draft_folder(games)
             maker = Path(sys.executable).with_name("tw-make")
-            run = _run(str(maker), challenge, *words, "--silent", "--output", str(draft / "game.z8"))
+            run = _run(
+                str(maker), challenge, *words, "--silent", "--output", str(draft / "game.z8")
+            )
             if run.returncode or not (draft / "game.z8").is_file():
                 told = (run.stdout.strip().splitlines() or ["it made no game"])[-1]
                 raise EnvError(f"tw-make {challenge}: {told.rpartition('error: ')[2]}")

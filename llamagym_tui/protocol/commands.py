@@ -191,8 +191,12 @@ class Stop(Command, frozen=True, kw_only=True):
     """Write a checkpoint and end; confirmed by ``RunFinished``."""
 
 
-RunCommand = StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
-WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions | WeighPrompt
+RunCommand = (
+    StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
+)
+WatchCommand = (
+    Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions | WeighPrompt
+)
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

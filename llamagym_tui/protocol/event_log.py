@@ -54,7 +54,12 @@ def apart(event: EpisodesCounted) -> EpisodesCounted:
     pairs = zip(event.returns, event.lengths, event.counts, strict=True)
     each = [(value, length) for value, length, count in pairs for _ in range(count)]
     random.Random(event.episodes).shuffle(each)
-    return replace(event, returns=[value for value, _ in each], lengths=[length for _, length in each], counts=[])
+    return replace(
+        event,
+        returns=[value for value, _ in each],
+        lengths=[length for _, length in each],
+        counts=[],
+    )
 
 
 CONVERSATION_EVENTS_PER_S = 10.0
@@ -108,12 +113,16 @@ class ConversationBudget:
         if not isinstance(event, events.WatchedEvent):
             return [event]
         marks: list[events.Event] = []
-        self._marked_at_s = min(self._marked_at_s, event.at_s)  # a resumed run goes on in the middle
+        self._marked_at_s = min(
+            self._marked_at_s, event.at_s
+        )  # a resumed run goes on in the middle
         if isinstance(event, events.EpisodeStarted):
             self._earn(event.at_s)
             self._kept_episode = event.episode if self._budget > 0 else None
             if self._left_out and event.at_s - self._marked_at_s >= MARK_EVERY_S:
-                marks.append(events.EventsLeftOut(at_s=event.at_s, count=self._left_out, reason="long_run"))
+                marks.append(
+                    events.EventsLeftOut(at_s=event.at_s, count=self._left_out, reason="long_run")
+                )
                 self._left_out, self._marked_at_s = 0, event.at_s
         if event.episode != self._kept_episode:
             self._left_out += 1
@@ -163,7 +172,9 @@ class EventLog:
         self._lost = events.EventsLeftOut(at_s=event.at_s, count=lost, reason="full_disk")
 
     def _line(self, event: events.Event) -> bytes:
-        if isinstance(event, events.EpisodesCounted):  # numbers only, and most of a long run's bytes
+        if isinstance(
+            event, events.EpisodesCounted
+        ):  # numbers only, and most of a long run's bytes
             return _WHOLE.sub(b"", self._encoder.encode(grouped(event))) + b"\n"
         return self._encoder.encode(event) + b"\n"
 
@@ -179,9 +190,17 @@ class EventLog:
         except OSError as error:
             self._retry_s = min(MOST_RETRY_S, max(FLUSH_EVERY_S, 2 * self._retry_s))
             self._flush_at = self._clock() + self._retry_s
-            return "" if failed else f"The event log cannot be written ({error}); its events wait, and the run goes on."
+            return (
+                ""
+                if failed
+                else f"The event log cannot be written ({error}); its events wait, and the run goes on."
+            )
         self._retry_s, self._flush_at = 0.0, self._clock() + FLUSH_EVERY_S
-        return "The event log is written again; a mark in it has what was lost, if anything was." if failed else ""
+        return (
+            "The event log is written again; a mark in it has what was lost, if anything was."
+            if failed
+            else ""
+        )
 
     def close(self) -> None:
         """Flush and close; again does nothing. Raises OSError if not everything could be written."""
@@ -190,7 +209,9 @@ class EventLog:
         self.flush()
         self._file.close()
         if self._waiting:
-            raise OSError(f"the last {len(self._waiting):,} bytes of the event log could not be written")
+            raise OSError(
+                f"the last {len(self._waiting):,} bytes of the event log could not be written"
+            )
 
 
 class Logged(NamedTuple):
@@ -235,7 +256,9 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
                 offset += len(line)
                 yield Logged(event, offset)
     except OSError as error:
-        raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
+        raise RunStoreError(
+            f"The events of the run cannot be read ({error}); name a run folder."
+        ) from error
 
 
 def followed(path: Path, wait: Callable[[float], bool]) -> Iterator[events.AnyEvent | None]:
@@ -290,7 +313,9 @@ def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
         except msgspec.ValidationError:
             if b"null" not in line:
                 raise
-            event = msgspec.convert(_with_nan(msgspec.json.decode(line), events.AnyEvent), events.AnyEvent)
+            event = msgspec.convert(
+                _with_nan(msgspec.json.decode(line), events.AnyEvent), events.AnyEvent
+            )
         if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
             raise ValueError("it has a number too large")
         return apart(event) if isinstance(event, events.EpisodesCounted) else event
@@ -315,7 +340,9 @@ def _with_nan(value: Any, kind: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if kind is events.AnyEvent:
-        kind = next((each for each in get_args(events.AnyEvent) if each.__name__ == value.get("type")), None)
+        kind = next(
+            (each for each in get_args(events.AnyEvent) if each.__name__ == value.get("type")), None
+        )
     is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
     return {key: _with_nan(item, types.get(key)) for key, item in value.items()}

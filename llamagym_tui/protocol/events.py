@@ -14,7 +14,16 @@ from llamagym_tui.protocol.policy_map import MapPanel
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
 
-Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
+Phase = Literal[
+    "loading",
+    "warm_starting",
+    "rolling_out",
+    "updating",
+    "paused",
+    "evaluating",
+    "stopped",
+    "failed",
+]
 """The lifecycle of a session; `llamagym_tui.trainer.phases` owns the transition table."""
 End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
@@ -612,12 +621,31 @@ ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDroppe
 """What the conversation of the watched environment is made of."""
 WatchedEvent = ConversationEvent | StateDrawn
 """What is watched; left out first where not everything has room."""
-SessionEvent = Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut | SessionFailed | RunFinished
-ChangeEvent = WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed | PromptWeighed
+SessionEvent = (
+    Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut | SessionFailed | RunFinished
+)
+ChangeEvent = (
+    WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
+)
+LookEvent = (
+    TurnInspected
+    | PolicyMapLaidOut
+    | PolicyMapped
+    | PolicyMapWatched
+    | ConversationWeighed
+    | PromptWeighed
+)
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
+FigureEvent = (
+    EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
+)
 EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
-WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated | WarmStartUndone
+WarmStartEvent = (
+    DemonstrationsRead
+    | WarmStartProgressed
+    | WarmStartFinished
+    | WarmStartEvaluated
+    | WarmStartUndone
+)
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
 AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

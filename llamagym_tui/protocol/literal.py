@@ -19,7 +19,9 @@ UNSAFE: Final = re.compile(
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
     "\ud800-\udfff]"  # surrogates: a lone one cannot be encoded
 )
-_LINE_ENDS: Final = str.maketrans("\n\t", "\N{SYMBOL FOR NEWLINE}\N{SYMBOL FOR HORIZONTAL TABULATION}")
+_LINE_ENDS: Final = str.maketrans(
+    "\n\t", "\N{SYMBOL FOR NEWLINE}\N{SYMBOL FOR HORIZONTAL TABULATION}"
+)
 
 
 def literal(text: str) -> str:
@@ -55,7 +57,13 @@ def echo_json(figures: dict[str, Any]) -> None:
 
 def _visible(unsafe: re.Match[str]) -> str:
     code = ord(unsafe[0])
-    return chr(0x2400 + code) if code < 0x20 else "\N{SYMBOL FOR DELETE}" if code == 0x7F else REPLACEMENT
+    return (
+        chr(0x2400 + code)
+        if code < 0x20
+        else "\N{SYMBOL FOR DELETE}"
+        if code == 0x7F
+        else REPLACEMENT
+    )
 
 
 def _bounded(line: str, longest: int = LONGEST_LINE) -> str:

@@ -27,7 +27,9 @@ def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
         AgentFileError: the file, or the class, is faulty.
     """
     if not path.is_file():
-        raise UsageError(f"There is no agent file {path}; check the path, or see `llamagym-tui agents`.")
+        raise UsageError(
+            f"There is no agent file {path}; check the path, or see `llamagym-tui agents`."
+        )
     agent_class = _chosen(_executed(path), path, class_name)
     _require_complete(agent_class, path)
     if GAME_FILE.fullmatch(agent_class.env_id):
@@ -39,7 +41,9 @@ def _compiled(path: Path) -> CodeType:
     try:
         return compile(file_content(path), str(path), "exec")
     except SyntaxError as error:
-        raise AgentFileError(f"{path}, line {error.lineno or 1}: {error.msg}; correct it and start again.") from error
+        raise AgentFileError(
+            f"{path}, line {error.lineno or 1}: {error.msg}; correct it and start again."
+        ) from error
     except ValueError as error:
         raise AgentFileError(f"{path}, line 1: this is not Python source ({error}).") from error
     except OSError as error:
@@ -49,9 +53,13 @@ def _compiled(path: Path) -> CodeType:
 def _executed(path: Path) -> ModuleType:
     """The file's module, run as a script would be: its neighbours can be imported."""
     code, digest = _compiled(path), hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    spec = importlib.util.spec_from_file_location(f"llamagym_tui_agent_file_{path.stem}_{digest}", path)
+    spec = importlib.util.spec_from_file_location(
+        f"llamagym_tui_agent_file_{path.stem}_{digest}", path
+    )
     if spec is None or spec.loader is None:
-        raise AgentFileError(f"{path}, line 1: Python cannot import a file of this name; end it in .py.")
+        raise AgentFileError(
+            f"{path}, line 1: Python cannot import a file of this name; end it in .py."
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     folder = str(path.parent)
@@ -62,7 +70,9 @@ def _executed(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         line, message = _line_in(path, error), str(error) or "no message"
-        raise AgentFileError(f"{path}, line {line}: {type(error).__name__}: {message.splitlines()[0]}") from error
+        raise AgentFileError(
+            f"{path}, line {line}: {type(error).__name__}: {message.splitlines()[0]}"
+        ) from error
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
@@ -71,7 +81,11 @@ def _executed(path: Path) -> ModuleType:
 
 def _line_in(path: Path, error: BaseException) -> int:
     """The deepest line of the file on the way to an error."""
-    lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    lines = [
+        frame.lineno or 1
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
     return lines[-1] if lines else 1
 
 
@@ -79,18 +93,24 @@ def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[Agen
     defined = {
         name: value
         for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, AgentBase) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, AgentBase)
+        and value.__module__ == module.__name__
     }
     if class_name is not None:
         if class_name in defined:
             return defined[class_name]
         raise AgentFileError(f"{path} has no agent class {class_name}; {_offer(path, defined)}")
     # A base class that leaves methods open is not what was meant when a class that fills them is there.
-    candidates = {name: value for name, value in defined.items() if not inspect.isabstract(value)} or defined
+    candidates = {
+        name: value for name, value in defined.items() if not inspect.isabstract(value)
+    } or defined
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if not candidates:
-        raise AgentFileError(f"{path} defines no agent; write a class that inherits from llamagym_tui.Agent.")
+        raise AgentFileError(
+            f"{path} defines no agent; write a class that inherits from llamagym_tui.Agent."
+        )
     raise AgentFileError(f"{path} defines several agents; {_offer(path, candidates)}")
 
 
@@ -112,4 +132,6 @@ def _require_complete(agent_class: type[AgentBase], path: Path) -> None:
         raise AgentFileError(f'{where} names no environment; give it env_id = "…", a Gymnasium id.')
     for name, value in agent_class.baselines.items():
         if not isinstance(value, int | float) or not abs(value) <= LARGEST:
-            raise AgentFileError(f"{where} has the baseline {name}: {value}; give it a number up to {LARGEST:.0e}.")
+            raise AgentFileError(
+                f"{where} has the baseline {name}: {value}; give it a number up to {LARGEST:.0e}."
+            )

@@ -20,7 +20,11 @@ START_DIR = "start"
 
 def kept_updates(run_dir: Path) -> list[int]:
     """Updates of which a run has kept the checkpoint, in order."""
-    names = (path.name.removeprefix(UPDATE_DIR) for path in run_dir.glob(f"{UPDATE_DIR}*") if path.is_dir())
+    names = (
+        path.name.removeprefix(UPDATE_DIR)
+        for path in run_dir.glob(f"{UPDATE_DIR}*")
+        if path.is_dir()
+    )
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
@@ -47,10 +51,14 @@ def branch_point(spec: str) -> str:
     has_update = number.isascii() and number.isdigit()
     folder = find_run((name or None) if has_update else spec).absolute()
     if not (kept := kept_updates(folder)):
-        raise RunStoreError(f"{folder} keeps no checkpoint to branch off from; its setting keep_checkpoints is 0.")
+        raise RunStoreError(
+            f"{folder} keeps no checkpoint to branch off from; its setting keep_checkpoints is 0."
+        )
     update = int(number) if has_update else kept[-1]
     if update not in kept:
-        raise UsageError(f"{folder} keeps no checkpoint of update {update}; it has {', '.join(map(str, kept))}.")
+        raise UsageError(
+            f"{folder} keeps no checkpoint of update {update}; it has {', '.join(map(str, kept))}."
+        )
     return f"{folder}@{update}"
 
 
@@ -73,5 +81,7 @@ def begun(config: RunConfig) -> RunConfig:
         (folder / EVENTS_FILE).touch(mode=0o600)
         store.write_config(config)
     except OSError as error:
-        raise RunStoreError(f"{folder} cannot become a branch of {parent} ({error}); name another folder.") from error
+        raise RunStoreError(
+            f"{folder} cannot become a branch of {parent} ({error}); name another folder."
+        ) from error
     return config

@@ -49,10 +49,16 @@ def find_agent(
     """
     agent = _named(spec)
     if needed := missing(agent):
-        raise UsageError(f"{agent_name(spec)} needs the package {agent.extra}, which is not installed: {needed}.")
+        raise UsageError(
+            f"{agent_name(spec)} needs the package {agent.extra}, which is not installed: {needed}."
+        )
     if env_kwargs:
         # Its module is this one: what ships for the agent was played in its own environment.
-        agent = type(agent.__name__, (agent,), {"env_kwargs": {**agent.env_kwargs, **env_kwargs}, "baselines": {}})
+        agent = type(
+            agent.__name__,
+            (agent,),
+            {"env_kwargs": {**agent.env_kwargs, **env_kwargs}, "baselines": {}},
+        )
     if not issubclass(agent, GenericAgent):
         return agent
     from llamagym_tui.setup.generic_agents import completed
@@ -92,7 +98,11 @@ def absolute_spec(spec: str) -> str:
     """The same spec for a process with another working directory, a built-in name as its file has it."""
     file = agent_file(spec)
     if file is None:
-        return str(Path(spec).expanduser().absolute()) if GAME_FILE.fullmatch(spec) else _as_built_in(spec)
+        return (
+            str(Path(spec).expanduser().absolute())
+            if GAME_FILE.fullmatch(spec)
+            else _as_built_in(spec)
+        )
     return f"{file.path}:{file.class_name}" if file.class_name else str(file.path)
 
 
@@ -101,14 +111,23 @@ def is_same_agent(spec: str, other: str) -> bool:
     file, second = agent_file(spec), agent_file(other)
     if file is None or second is None:
         return absolute_spec(spec) == absolute_spec(other)
-    is_same_class = file.class_name == second.class_name or None in (file.class_name, second.class_name)
+    is_same_class = file.class_name == second.class_name or None in (
+        file.class_name,
+        second.class_name,
+    )
     return file.path == second.path and is_same_class
 
 
 def agent_name(spec: str) -> str:
     """A short name for files and headers: ``blackjack``, ``cliff`` for ``./cliff.py``, ``CartPole-v1``."""
     file = agent_file(spec)
-    name = file.path.stem if file else Path(spec).stem if GAME_FILE.fullmatch(spec) else _as_built_in(spec)
+    name = (
+        file.path.stem
+        if file
+        else Path(spec).stem
+        if GAME_FILE.fullmatch(spec)
+        else _as_built_in(spec)
+    )
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "agent"
 
 
@@ -147,7 +166,11 @@ def _agent_in(name: str) -> type[AgentBase] | None:
     if name not in _agent_modules():
         return None
     module = importlib.import_module(f"{agents.__name__}.{name}")
-    own = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
     return next((value for value in own if issubclass(value, AgentBase) and value.env_id), None)
 
 
@@ -164,7 +187,12 @@ def _agent_for(env_id: str) -> type[AgentBase] | None:
             if module and not missing(agent):
                 importlib.import_module(module)
                 _require_known(name)
-            own = {"env_id": f"{module}{colon}{name}", "env_kwargs": {}, "title": agent_name(name), "baselines": {}}
+            own = {
+                "env_id": f"{module}{colon}{name}",
+                "env_kwargs": {},
+                "title": agent_name(name),
+                "baselines": {},
+            }
             return type(agent.__name__, (agent,), own)
     return None
 
@@ -173,7 +201,9 @@ def _generic_agent(env_id: str) -> type[AgentBase]:
     """Of an id as `gymnasium.make` takes it; one in a module is looked up when the environment is made."""
     if ":" not in env_id:
         _require_known(env_id)
-    return type("GenericAgent", (GenericAgent,), {"env_id": env_id, "__module__": GenericAgent.__module__})
+    return type(
+        "GenericAgent", (GenericAgent,), {"env_id": env_id, "__module__": GenericAgent.__module__}
+    )
 
 
 def _require_known(env_id: str) -> None:
@@ -183,6 +213,13 @@ def _require_known(env_id: str) -> None:
         gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError, ValueError) as error:
         folded = {name.lower(): name for name in [*gymnasium.registry, *built_in()]}
-        nearest = [folded[name] for name in difflib.get_close_matches(env_id.lower(), list(folded), n=3, cutoff=0.6)]
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"built in: {', '.join(built_in())}."
+        nearest = [
+            folded[name]
+            for name in difflib.get_close_matches(env_id.lower(), list(folded), n=3, cutoff=0.6)
+        ]
+        hint = (
+            f"did you mean {' or '.join(nearest)}?"
+            if nearest
+            else f"built in: {', '.join(built_in())}."
+        )
         raise UsageError(f"There is no agent named {env_id!r}; {hint}") from error

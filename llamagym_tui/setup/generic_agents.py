@@ -14,7 +14,13 @@ from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError, described
-from llamagym_tui.game.environment import MOST_COMBINATIONS, Env, decisions, few_actions, wrapped_env
+from llamagym_tui.game.environment import (
+    MOST_COMBINATIONS,
+    Env,
+    decisions,
+    few_actions,
+    wrapped_env,
+)
 from llamagym_tui.game.observations import Range, ranges_of
 from llamagym_tui.user_files import file_content
 
@@ -27,7 +33,9 @@ KNOWN = msgspec.json.decode(
 """Of Gymnasium's own environments, by their names without a version."""
 
 
-def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -> type[GenericAgent]:
+def completed(
+    base: type[GenericAgent], ranges: Sequence[Range] | None = None
+) -> type[GenericAgent]:
     """A subclass that knows the spaces of its environment.
 
     Args:
@@ -38,12 +46,21 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
     except EnvError as error:
         raise UsageError(str(error)) from error
     try:
-        given = {"title": base.env_id, "observation_space": env.observation_space, **_known(env), **_grid(env)}
+        given = {
+            "title": base.env_id,
+            "observation_space": env.observation_space,
+            **_known(env),
+            **_grid(env),
+        }
         given |= _actions(base, env, given.pop("action_names", ()))
         _require_text(base.env_id, env)
-        names_history = any("history" in vars(each) for each in base.__mro__[: base.__mro__.index(GenericAgent)])
+        names_history = any(
+            "history" in vars(each) for each in base.__mro__[: base.__mro__.index(GenericAgent)]
+        )
         if isinstance(env.observation_space, Box | Discrete) and not names_history:
-            given["history"] = 0  # what such an environment shows is mostly all that there is to see
+            given["history"] = (
+                0  # what such an environment shows is mostly all that there is to see
+            )
         if not base.observation_ranges:
             try:
                 given["observation_ranges"] = ranges_of(env, ranges or ())
@@ -65,9 +82,17 @@ def _grid(env: Env) -> dict[str, Any]:
     """Row and column, where a Discrete observation counts the fields of the map that the environment has."""
     shown, inner = env.observation_space, env.unwrapped
     shape: Any
-    for shape in (getattr(inner, "shape", None), getattr(getattr(inner, "desc", None), "shape", None)):
+    for shape in (
+        getattr(inner, "shape", None),
+        getattr(getattr(inner, "desc", None), "shape", None),
+    ):
         is_map = isinstance(shape, tuple) and len(shape) == 2
-        if is_map and isinstance(shown, Discrete) and shown.start == 0 and math.prod(shape) == shown.n:
+        if (
+            is_map
+            and isinstance(shown, Discrete)
+            and shown.start == 0
+            and math.prod(shape) == shown.n
+        ):
             return {"observation_sizes": shape, "observation_names": ("row", "column")}
     return {}
 
@@ -82,9 +107,15 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
         raise UsageError(_refusal(base.env_id, space))
     names = base.action_names or known
     if not isinstance(actions, range):
-        parts = base.decision_names or [[str(value) for value in values] for values in decisions(space) or ()]
+        parts = base.decision_names or [
+            [str(value) for value in values] for values in decisions(space) or ()
+        ]
         names = names or tuple("+".join(part) for part in itertools.product(*parts))
-    return {"action_names": names if len(names) == len(actions) else tuple(f"action {each}" for each in actions)}
+    return {
+        "action_names": names
+        if len(names) == len(actions)
+        else tuple(f"action {each}" for each in actions)
+    }
 
 
 def _refusal(env_id: str, space: Any) -> str:

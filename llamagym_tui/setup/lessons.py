@@ -94,20 +94,26 @@ def read_lesson(path: Path) -> Lesson:
     try:
         return msgspec.toml.decode(file_text(path), type=Lesson)
     except (OSError, ValueError, UsageError) as error:
-        raise ConfigError(f"The lesson {path} has a fault, to be repaired there: {error}") from error
+        raise ConfigError(
+            f"The lesson {path} has a fault, to be repaired there: {error}"
+        ) from error
 
 
 @cache
 def lessons() -> dict[str, Lesson]:
     """By name, in the order of their files' numbers."""
-    return {path.stem.partition("-")[2]: read_lesson(path) for path in sorted(FOLDER.glob("*.toml"))}
+    return {
+        path.stem.partition("-")[2]: read_lesson(path) for path in sorted(FOLDER.glob("*.toml"))
+    }
 
 
 def begun(name: str, *, control: bool = False, **options: Any) -> RunConfig:
     """Settings of a new run of a lesson, whose folder is made and named for it; `options` as `run_config` has them."""
     lesson = lessons()[name]
     chosen = lesson.control if control else lesson.settings
-    config = with_run_dir(run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, **options))
+    config = with_run_dir(
+        run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, **options)
+    )
     about = f"{name}{', control' * control}: {lesson.title}"
     replace_file(Path(config.run_dir) / ABOUT_FILE, about.encode())
     return config

@@ -10,7 +10,9 @@ from llamagym_tui.setup.trust import code_of
 
 
 class RunAgent:
-    def __init__(self, spec: str, *, config: RunConfig | None = None, may_run_code: bool = True) -> None:
+    def __init__(
+        self, spec: str, *, config: RunConfig | None = None, may_run_code: bool = True
+    ) -> None:
         """An agent by its spec; not looked up yet.
 
         Args:
@@ -40,12 +42,16 @@ class RunAgent:
         """
         if self._agent is None:
             if not self._may_run_code and (code := code_of(self.spec)):
-                raise UsageError(f"A replay executes no code, and the agent of this run is {code}; resume the run.")
+                raise UsageError(
+                    f"A replay executes no code, and the agent of this run is {code}; resume the run."
+                )
             agent_class = agent_of(self._config) if self._config else find_agent(self.spec)
             try:
                 self._agent = agent_class()
             except Exception as error:  # a user's own code
-                raise AgentFileError(f"{agent_class.__name__} cannot be made without a model: {error}.") from error
+                raise AgentFileError(
+                    f"{agent_class.__name__} cannot be made without a model: {error}."
+                ) from error
         return self._agent
 
     def own_prompt(self) -> str:
@@ -54,7 +60,9 @@ class RunAgent:
         try:
             return agent.get_system_prompt()
         except Exception as error:
-            raise AgentFileError(f"{type(agent).__name__}.get_system_prompt failed: {described(error)}.") from error
+            raise AgentFileError(
+                f"{type(agent).__name__}.get_system_prompt failed: {described(error)}."
+            ) from error
 
     def demos_path(self) -> Path:
         from llamagym_tui.demos.files import default_path

@@ -54,13 +54,17 @@ def run_config(
     if "model" in given:
         given["model"] = checked_model(given["model"])
     if resume and branch_of:
-        raise UsageError("--resume goes on with a run, and --from begins another one; leave one of them out.")
+        raise UsageError(
+            "--resume goes on with a run, and --from begins another one; leave one of them out."
+        )
     if resume:
         return _resumed(run_dir, given, trust_agent=trust_agent)
     if branch_of:
         return _branch(branch_of, run_dir, given, trust_agent=trust_agent)
     if agent is None:
-        raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
+        raise UsageError(
+            "Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them."
+        )
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
     return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
@@ -72,7 +76,9 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
 
     for name in agent_class.run_settings:
         if name not in setting_types() or name in OPTIONS_OF:
-            raise UsageError(f"{agent_class.__name__}.run_settings has {name!r}, which is no setting of a run.")
+            raise UsageError(
+                f"{agent_class.__name__}.run_settings has {name!r}, which is no setting of a run."
+            )
     return merged(in_sections(agent_class.run_settings, {}), given)
 
 
@@ -109,7 +115,8 @@ def ranks_of(config: RunConfig) -> int:
     faults = {
         "more than one rank; give --ranks": size == 1,
         "fp32 products; give --set precision=fp32": config.precision != "fp32",
-        "a policy that samples itself; leave out generation.server": config.generation.server is not None,
+        "a policy that samples itself; leave out generation.server": config.generation.server
+        is not None,
         "a start without a warm start; make it first, with `llamagym-tui sft`": config.sft_warm_start,
     }
     for need, is_missing in faults.items():
@@ -119,7 +126,12 @@ def ranks_of(config: RunConfig) -> int:
 
 
 def warm_start(
-    agent: str | None, path: Path | None, env: Sequence[str] | None = None, *, wanted: bool, resume: bool
+    agent: str | None,
+    path: Path | None,
+    env: Sequence[str] | None = None,
+    *,
+    wanted: bool,
+    resume: bool,
 ) -> dict[str, Any]:
     """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships."""
     if not wanted:
@@ -127,12 +139,20 @@ def warm_start(
             raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
         return {}
     if resume:
-        raise UsageError("A run that is resumed has begun already; --sft-warm-start is for a new one.")
-    return {"sft_warm_start": True, "sft_data": sft_file(agent, path, env) if agent is not None else None}
+        raise UsageError(
+            "A run that is resumed has begun already; --sft-warm-start is for a new one."
+        )
+    return {
+        "sft_warm_start": True,
+        "sft_data": sft_file(agent, path, env) if agent is not None else None,
+    }
 
 
 def sft_file(
-    agent: str, path: Path | None, env: Sequence[str] | None = None, method: Literal["sft", "dpo"] = "sft"
+    agent: str,
+    path: Path | None,
+    env: Sequence[str] | None = None,
+    method: Literal["sft", "dpo"] = "sft",
 ) -> str:
     """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it."""
     from llamagym_tui.demos.training_data import training_data
@@ -168,7 +188,9 @@ def read_prompt(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
     except OSError as error:
-        raise UsageError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
+        raise UsageError(
+            f"The prompt file {path} cannot be read: {error.strerror or error}."
+        ) from error
 
 
 def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:
@@ -192,7 +214,9 @@ def checked_model(name: str) -> str:
         run, _, update = branch.branch_point(name).rpartition("@")
         return str(Path(run, f"{branch.UPDATE_DIR}{update}"))
     if _looks_local(name):
-        raise UsageError(f"There is no model folder {name}; check the path, or see `llamagym-tui models`.")
+        raise UsageError(
+            f"There is no model folder {name}; check the path, or see `llamagym-tui models`."
+        )
     is_of_a_run = run_store.is_run(runs_dir() / name) and not (
         model_registry.find(name) or model_registry.is_here(name)
     )
@@ -201,12 +225,19 @@ def checked_model(name: str) -> str:
 
 def _looks_local(name: str) -> bool:
     """Whether a name can only be a path: a hub id is ``name`` or ``owner/name``."""
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or Path(name).is_absolute()
+    return (
+        name.startswith((".", "/", "~"))
+        or "\\" in name
+        or name.count("/") > 1
+        or Path(name).is_absolute()
+    )
 
 
 def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     if run_dir is None:
-        raise UsageError("--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them.")
+        raise UsageError(
+            "--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them."
+        )
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
@@ -215,10 +246,17 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     return _going_on(folder, given | now, trust_agent=trust_agent)
 
 
-def _branch(spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
+def _branch(
+    spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool
+) -> RunConfig:
     parent = branch.branch_point(spec)
     folder = "" if run_dir is None else str(run_dir.expanduser().absolute())
-    of_its_own = {"run_dir": folder, "resume": False, "parent": parent, "system_prompt": given.get("system_prompt")}
+    of_its_own = {
+        "run_dir": folder,
+        "resume": False,
+        "parent": parent,
+        "system_prompt": given.get("system_prompt"),
+    }
     origin = Path(parent.rpartition("@")[0])
     config = _going_on(origin, given | of_its_own, trust_agent=trust_agent)
     run_store.require_same_policy(config, origin)
@@ -240,7 +278,9 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     from llamagym_tui.setup.assignments import merged
 
     settings = merged(msgspec.to_builtins(earlier), given)
-    settings["measured"] = {name: why for name, why in earlier.measured.items() if not _has(given, name)}
+    settings["measured"] = {
+        name: why for name, why in earlier.measured.items() if not _has(given, name)
+    }
     if settings["history"] == "own":  # begun by a version that knew the whole conversation alone
         settings["history"] = "all"
     return from_dict(RunConfig, settings)

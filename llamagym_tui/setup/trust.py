@@ -85,8 +85,12 @@ def _digest(spec: str) -> str:
         try:
             content = file_content(file.path)
         except OSError as error:
-            raise UsageError(f"The run's agent file {file.path} cannot be read: {error.strerror or error}.") from error
-    return hashlib.sha256(str(code_of(spec)).encode("utf-8", "surrogateescape") + b"\0" + content).hexdigest()
+            raise UsageError(
+                f"The run's agent file {file.path} cannot be read: {error.strerror or error}."
+            ) from error
+    return hashlib.sha256(
+        str(code_of(spec)).encode("utf-8", "surrogateescape") + b"\0" + content
+    ).hexdigest()
 
 
 def _read() -> _Trusted:

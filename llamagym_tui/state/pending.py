@@ -33,7 +33,9 @@ class Pending:
                 return replace(self, roll_back=True)
             case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
                 return replace(self, policy_map=on)
-            case commands.ChangeSettings(changes=changes) if changes.items() - self.settings.items():
+            case commands.ChangeSettings(changes=changes) if (
+                changes.items() - self.settings.items()
+            ):
                 return replace(self, settings={**self.settings, **changes})
             case commands.WeighActions() if command != self.weighing:
                 return replace(self, weighing=command)
@@ -44,7 +46,11 @@ class Pending:
 
     def after(self, event: AnyEvent) -> "Pending":
         match event:
-            case events.EvaluationFinished() | events.PromptsCompared() | events.EvaluationCancelled():
+            case (
+                events.EvaluationFinished()
+                | events.PromptsCompared()
+                | events.EvaluationCancelled()
+            ):
                 return replace(self, evaluation=None, evaluation_cancelled=False)
             case events.CheckpointSaved() | events.WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)
@@ -52,15 +58,22 @@ class Pending:
                 return replace(self, roll_back=False)
             case events.SettingsChanged(changes=changes):
                 return replace(
-                    self, settings={name: value for name, value in self.settings.items() if name not in changes}
+                    self,
+                    settings={
+                        name: value for name, value in self.settings.items() if name not in changes
+                    },
                 )
             case events.PolicyMapWatched(on=on) if on is self.policy_map:
                 return replace(self, policy_map=None)
             case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
-            case events.ConversationWeighed() if self.weighing and event.ticket == self.weighing.ticket:
+            case events.ConversationWeighed() if (
+                self.weighing and event.ticket == self.weighing.ticket
+            ):
                 return replace(self, weighing=None)
-            case events.PromptWeighed(system_prompt=text) if self.draft and text == self.draft.system_prompt:
+            case events.PromptWeighed(system_prompt=text) if (
+                self.draft and text == self.draft.system_prompt
+            ):
                 return replace(self, draft=None)
             case _:
                 return self
@@ -81,7 +94,10 @@ class Inspection:
     def after(self, event: events.TurnInspected) -> "Inspection":
         # An answer to an older request leaves the newer one pending.
         wanted = self.requested
-        answers = wanted is not None and (wanted.episode, wanted.turn) == (event.episode, event.turn)
+        answers = wanted is not None and (wanted.episode, wanted.turn) == (
+            event.episode,
+            event.turn,
+        )
         requested = None if answers else wanted
         if event.why_not:
             return replace(self, refused=event, requested=requested)
@@ -90,9 +106,15 @@ class Inspection:
     def of(self, episode: int, turn: int) -> events.TurnInspected | None:
         """The tokens of a reply, if it was the last one inspected."""
         found = self.found
-        return found if found is not None and (found.episode, found.turn) == (episode, turn) else None
+        return (
+            found if found is not None and (found.episode, found.turn) == (episode, turn) else None
+        )
 
     def why_not(self, episode: int, turn: int) -> str:
         """Why nothing more is known of a reply; empty if no reason was given."""
         refused = self.refused
-        return refused.why_not if refused is not None and (refused.episode, refused.turn) == (episode, turn) else ""
+        return (
+            refused.why_not
+            if refused is not None and (refused.episode, refused.turn) == (episode, turn)
+            else ""
+        )

@@ -37,12 +37,22 @@ class Played(NamedTuple):
 
     def plus(self, other: "Played") -> "Played":
         if self.actions and other.actions and len(self.actions) != len(other.actions):
-            return other  # a resumed run's agent has other actions than before: its count begins anew
+            return (
+                other  # a resumed run's agent has other actions than before: its count begins anew
+            )
         mine, theirs = self.returns, other.returns
-        counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
+        counted = zip(
+            self.actions or (0,) * len(other.actions),
+            other.actions or (0,) * len(self.actions),
+            strict=True,
+        )
         return Played(
             other.manner,
-            Totals(mine.episodes + theirs.episodes, mine.total + theirs.total, mine.squares + theirs.squares),
+            Totals(
+                mine.episodes + theirs.episodes,
+                mine.total + theirs.total,
+                mine.squares + theirs.squares,
+            ),
             self.turns + other.turns,
             self.parse_failures + other.parse_failures,
             tuple(a + b for a, b in counted),
@@ -75,7 +85,9 @@ class PlayCounts(NamedTuple):
         played = Played(manner, returns, sum(event.lengths), event.parse_failures, actions, update)
         if event.mode == "train":
             return self._replace(stretches=_recent(self.stretches, played))
-        return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)
+        return self._replace(
+            inference=self.inference.plus(played) if self.inference.manner == manner else played
+        )
 
     def switched_to_inference(self) -> "PlayCounts":
         return self._replace(inference=Played())

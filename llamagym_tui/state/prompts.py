@@ -85,20 +85,27 @@ def taken(versions: Versions, version: int, text: str) -> Versions:
     if any(known.version == version and known.text == text for known in versions):
         return versions
     others = [known for known in versions if known.version != version]
-    first, *rest = sorted([*others, PromptVersion(version=version, text=text)], key=lambda known: known.version)
+    first, *rest = sorted(
+        [*others, PromptVersion(version=version, text=text)], key=lambda known: known.version
+    )
     return (first, *rest[1 - MAX_VERSIONS :])
 
 
 def counted(versions: Versions, event: EpisodesCounted, update: int) -> Versions:
     """With more episodes, by the policy after an update."""
     version = event.prompt_version
-    return tuple(_with_episodes(known, event, update) if known.version == version else known for known in versions)
+    return tuple(
+        _with_episodes(known, event, update) if known.version == version else known
+        for known in versions
+    )
 
 
 def taken_back(versions: Versions, saved: Versions) -> Versions:
     """As they were counted at a checkpoint; a prompt that was taken since is kept, with nothing played under it."""
     then = {known.version: known for known in saved}
-    return tuple(then.get(now.version, PromptVersion(version=now.version, text=now.text)) for now in versions)
+    return tuple(
+        then.get(now.version, PromptVersion(version=now.version, text=now.text)) for now in versions
+    )
 
 
 def words(text: str, other: str = "", most: int = WORDS) -> str:
@@ -106,7 +113,9 @@ def words(text: str, other: str = "", most: int = WORDS) -> str:
     mine, theirs = one_line(text).split(), one_line(other).split()
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))))
     parts = shared < len(mine) and len(" ".join(mine[:shared])) > most // 2
-    shown = textwrap.shorten(" ".join(["…", *mine[shared:]] if parts else mine), most, placeholder=" …")
+    shown = textwrap.shorten(
+        " ".join(["…", *mine[shared:]] if parts else mine), most, placeholder=" …"
+    )
     return f"“{shown.strip()}”" if mine else "(none)"
 
 

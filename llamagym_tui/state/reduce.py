@@ -62,7 +62,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _episodes_counted(state, event)
         case events.UpdateFinished():
             episodes, history = max(state.episodes, event.episodes), state.history.add(event)
-            after = replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
+            after = replace(
+                state, updates=event.update, stats=event.stats, history=history, episodes=episodes
+            )
             return replace(after, moved=event.moved)
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
@@ -71,7 +73,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.RunStarted():
             return _run_started(state, event)
         case events.WatchChanged():
-            return _noted(_after(state, event, "watching", "view"), watched_text(event, state.n_envs))
+            return _noted(
+                _after(state, event, "watching", "view"), watched_text(event, state.n_envs)
+            )
         case events.PaceChanged():
             return _after(state, event, "watching")
         case events.WheelTaken():
@@ -94,9 +98,13 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _settings_changed(_after(state, event, "pending"), event)
         case events.SettingsMeasured(values=values, reasons=reasons):
             measured = replace(state, config=with_measured(state.config, values, reasons))
-            return _noted(measured, f"Measured in the first batch: {clipped(measured_text(event))}.")
+            return _noted(
+                measured, f"Measured in the first batch: {clipped(measured_text(event))}."
+            )
         case events.ObservationsDistinguished():
-            return _noted(state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}")
+            return _noted(
+                state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}"
+            )
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -107,7 +115,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             evaluations = (*state.evaluations, event)[-MAX_EVALUATIONS:]
             evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
             return _noted(
-                evaluated, _evaluation_text(event, state.return_unit) + prompts.played_by(event, state.prompts)
+                evaluated,
+                _evaluation_text(event, state.return_unit)
+                + prompts.played_by(event, state.prompts),
             )
         case events.PromptsCompared():
             text = prompts_text(event, state.prompts, state.run)
@@ -128,12 +138,15 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _after(state, event, "warm_start", detail=detail)
         case events.WarmStartFinished():
             trained = _after(state, event, "warm_start", play=PlayCounts())
-            return _marked(_outdated(trained, "before the warm start"), "warm start", warm_start_text(event))
+            return _marked(
+                _outdated(trained, "before the warm start"), "warm start", warm_start_text(event)
+            )
         case events.WarmStartEvaluated():
             evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
             compared = _after(state, event, "warm_start", evaluations=evaluations)
             return _noted(
-                compared, f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}."
+                compared,
+                f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}.",
             )
         case events.WarmStartUndone():
             return _gone_back(state, event.update)
@@ -141,14 +154,22 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             saved = Saved(state.stats, state.play, state.prompts)
             written = _after(state, event, "pending", checkpoint=event, saved=saved)
             requested = state.pending.checkpoint
-            return _noted(written, f"Checkpoint written, after update {event.update:,}.") if requested else written
+            return (
+                _noted(written, f"Checkpoint written, after update {event.update:,}.")
+                if requested
+                else written
+            )
         case events.RolledBack():
             rolled = _gone_back(_after(state, event, "pending"), event.update)
             return _marked(rolled, "rolled back", f"to update {event.update:,}; {event.reason}")
         case events.WarningRaised():
             message = clipped(event.message)
-            found = f"After update {state.updates:,}: {message}" if event.collapsed else state.collapse
-            warned = _after(state, event, "pending", "watching", "wheel", "warm_start", collapse=found)
+            found = (
+                f"After update {state.updates:,}: {message}" if event.collapsed else state.collapse
+            )
+            warned = _after(
+                state, event, "pending", "watching", "wheel", "warm_start", collapse=found
+            )
             return _noted(warned, f"Warning: {message}")
         case events.EventsLeftOut():
             return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
@@ -161,7 +182,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
 
 
 def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> RunState:
-    return with_records(state, **{name: getattr(state, name).after(event) for name in records}, **fields)
+    return with_records(
+        state, **{name: getattr(state, name).after(event) for name in records}, **fields
+    )
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
@@ -176,7 +199,9 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
 def measured_text(event: events.SettingsMeasured) -> str:
     """What the first batch has decided, as one line; without what stays at its default, unless all does."""
     usual = flat(RunConfig(agent="", run_dir=""))
-    other = [why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)]
+    other = [
+        why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
+    ]
     return "; ".join(other or list(event.reasons.values())[:1])
 
 
@@ -206,7 +231,9 @@ def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
 
 def _outdated(state: RunState, why: str) -> RunState:
     """Mark the evaluations as those of an earlier policy."""
-    evaluations = tuple(structs.replace(each, outdated=each.outdated or why) for each in state.evaluations)
+    evaluations = tuple(
+        structs.replace(each, outdated=each.outdated or why) for each in state.evaluations
+    )
     return replace(state, evaluations=evaluations)
 
 
@@ -231,7 +258,9 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         state,
         agent=event.agent,
         model=event.model,
-        run_dir=state.run_dir if state.recorded else event.run_dir,  # a recorded one may have been moved
+        run_dir=state.run_dir
+        if state.recorded
+        else event.run_dir,  # a recorded one may have been moved
         run=event,
         recent=(),  # as the trainer counts them, for they are put in words there
         described="",
@@ -250,7 +279,9 @@ def _gone_back(state: RunState, update: int) -> RunState:
     """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
     then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
     left = _outdated(state, "before the roll back")
-    return replace(left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None, collapse="")
+    return replace(
+        left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None, collapse=""
+    )
 
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:
@@ -309,24 +340,39 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
 
 def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
     requested = None if state.mode_requested == event.mode else state.mode_requested
-    play = state.play.switched_to_inference() if event.mode == "inference" != state.mode else state.play
+    play = (
+        state.play.switched_to_inference()
+        if event.mode == "inference" != state.mode
+        else state.play
+    )
     changed = replace(state, mode=event.mode, mode_requested=requested, play=play)
     meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)
 
 
 def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunState:
-    followed = {FINAL[name] for name in event.changes if name in FINAL}  # the end of a schedule that follows its start
-    label = ", ".join(f"{name} {value}" for name, value in event.changes.items() if name not in followed)
+    followed = {
+        FINAL[name] for name in event.changes if name in FINAL
+    }  # the end of a schedule that follows its start
+    label = ", ".join(
+        f"{name} {value}" for name, value in event.changes.items() if name not in followed
+    )
     changed = replace(state, settings={**state.settings, **event.changes}, collapse="")
     return _marked(changed, label, "from now on")
 
 
-def _with_frame(film: tuple[events.PolicyMapped, ...], mapped: events.PolicyMapped) -> tuple[events.PolicyMapped, ...]:
+def _with_frame(
+    film: tuple[events.PolicyMapped, ...], mapped: events.PolicyMapped
+) -> tuple[events.PolicyMapped, ...]:
     """The film with another map at its end; maps of updates that were undone, or are made again, go."""
     frames = [*(frame for frame in film if frame.update < mapped.update), mapped]
     if len(frames) > MAX_FRAMES:  # the one goes of which the neighbours are the nearest
-        del frames[min(range(1, MAX_FRAMES - 1), key=lambda at: frames[at + 1].update - frames[at - 1].update)]
+        del frames[
+            min(
+                range(1, MAX_FRAMES - 1),
+                key=lambda at: frames[at + 1].update - frames[at - 1].update,
+            )
+        ]
     return tuple(frames)
 
 
@@ -354,7 +400,9 @@ def _ended(state: RunState) -> RunState:
         pause_requested=None,
         prompt_requested=None,
         pending=Pending(),
-        watching=replace(state.watching, requested=None, turn_s_requested=None, step_requested=None),
+        watching=replace(
+            state.watching, requested=None, turn_s_requested=None, step_requested=None
+        ),
         wheel=Wheel(),
         warm_start=state.warm_start.ended(),
         inspection=replace(state.inspection, requested=None),
@@ -366,6 +414,4 @@ def _ended(state: RunState) -> RunState:
 def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
     mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
     within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
-    return (
-        f"Evaluation: mean return {with_unit(mean.text, unit)} over {counted(mean.episodes, f'{how} episode')}{within}"
-    )
+    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {counted(mean.episodes, f'{how} episode')}{within}"

@@ -66,7 +66,9 @@ class Keyframe(NamedTuple):
     state: RunState
 
     def after(self, logged: event_log.Logged) -> "Keyframe":
-        return Keyframe(self.moment.of_next(logged.event), logged.end, reduce(self.state, logged.event))
+        return Keyframe(
+            self.moment.of_next(logged.event), logged.end, reduce(self.state, logged.event)
+        )
 
 
 class Recording(event_log.Pieces):
@@ -76,7 +78,9 @@ class Recording(event_log.Pieces):
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE
         super().__init__(self.path)
-        opening = replace(initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir))
+        opening = replace(
+            initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir)
+        )
         self._frames = [Keyframe(Moment(), 0, opening)]
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
@@ -125,11 +129,15 @@ class Recording(event_log.Pieces):
     def frame_at(self, at_s: float) -> Keyframe:
         """The last kept state at or before a time."""
         # Several events may share a moment: the last keyframe at it is as good as the first.
-        return self._frames[max(0, bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s) - 1)]
+        return self._frames[
+            max(0, bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s) - 1)
+        ]
 
 
 class Player:
-    def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, recording: Recording, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """A player that plays from where something is said first; the recording may be read on meanwhile."""
         self.recording = recording
         self.at_s = 0.0
@@ -194,7 +202,9 @@ class Player:
         self.at_s = at_s
         for _ in range(PLAYED_EVENTS):
             coming = self._coming()
-            self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
+            self._behind = (
+                coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
+            )
             if coming is None or not self._behind:
                 return
             self._here, self._next = self._here.after(coming), None

@@ -149,7 +149,11 @@ class RunState:
     @property
     def prompt_awaits_reset(self) -> bool:
         """Whether the watched episode still has an older prompt than the confirmed one."""
-        return self.live and self.watched is not None and self.watched.prompt_version < self.prompt_version
+        return (
+            self.live
+            and self.watched is not None
+            and self.watched.prompt_version < self.prompt_version
+        )
 
     @property
     def n_envs(self) -> int:
@@ -161,9 +165,16 @@ class RunState:
     def manner(self) -> Manner:
         generation = self.config.generation
         names = ("temperature", "policy", "normalization", "max_new_tokens")
-        now = {name: self.settings.get(f"generation.{name}", getattr(generation, name)) for name in names}
+        now = {
+            name: self.settings.get(f"generation.{name}", getattr(generation, name))
+            for name in names
+        }
         rule = str(now["policy"]) + (f" {now['normalization']}" if now["policy"] == "score" else "")
-        return Manner(self.prompt_version, float(now["temperature"]), f"{rule}, {now['max_new_tokens']} tokens")
+        return Manner(
+            self.prompt_version,
+            float(now["temperature"]),
+            f"{rule}, {now['max_new_tokens']} tokens",
+        )
 
     @property
     def map_is_present(self) -> bool:
@@ -194,7 +205,11 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
     """The state after a command was requested; the same object if it is pending already."""
     match command:
         case commands.SetMode():
-            return state if command.mode == state.mode_intended else replace(state, mode_requested=command.mode)
+            return (
+                state
+                if command.mode == state.mode_intended
+                else replace(state, mode_requested=command.mode)
+            )
         case commands.Pause() | commands.Resume():
             pause = isinstance(command, commands.Pause)
             return state if pause == state.pause_intended else replace(state, pause_requested=pause)
@@ -218,7 +233,9 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
 
 def with_records(state: RunState, **records: Any) -> RunState:
     """The state with other records, by field names; the same object if all are those that it has."""
-    changed = {name: record for name, record in records.items() if record is not getattr(state, name)}
+    changed = {
+        name: record for name, record in records.items() if record is not getattr(state, name)
+    }
     return replace(state, **changed) if changed else state
 
 

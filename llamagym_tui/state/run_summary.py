@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.protocol import event_log, events
-from llamagym_tui.returns import MAX_GROUPS, RECENT, MeanReturn, Point, ReturnSeries, smoothing_window
+from llamagym_tui.returns import (
+    MAX_GROUPS,
+    RECENT,
+    MeanReturn,
+    Point,
+    ReturnSeries,
+    smoothing_window,
+)
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
@@ -101,7 +108,11 @@ def _kept(run_dir: Path) -> RunSummary:
     except (OSError, ValueError, RecursionError):
         return RunSummary()
     series = kept.returns
-    is_sound = series.group > 0 and len(series.sums) == len(series.squares) <= MAX_GROUPS and kept.offset >= 0
+    is_sound = (
+        series.group > 0
+        and len(series.sums) == len(series.squares) <= MAX_GROUPS
+        and kept.offset >= 0
+    )
     return kept if kept.version == VERSION and is_sound else RunSummary()
 
 

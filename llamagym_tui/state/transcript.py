@@ -49,7 +49,15 @@ class Notice(Struct, frozen=True, gc=False):
     text: str
 
 
-Fact = ActionsWeighed | EpisodeStarted | ObservationShown | Reply | TurnFinished | EpisodeFinished | Notice
+Fact = (
+    ActionsWeighed
+    | EpisodeStarted
+    | ObservationShown
+    | Reply
+    | TurnFinished
+    | EpisodeFinished
+    | Notice
+)
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -77,7 +85,9 @@ class Transcript:
                 return self._reply_grown(event)
             case TurnFinished():
                 by_person = event.replaced is not None
-                reply = Reply(event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person)
+                reply = Reply(
+                    event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person
+                )
                 outcome = replace(
                     event,
                     reply="",
@@ -87,7 +97,9 @@ class Transcript:
                     replaced_action=clipped(event.replaced_action),
                 )
                 is_open = self._open_reply(reply.episode, reply.turn) is not None
-                return (self._last_replaced(reply) if is_open else self._appended(reply))._appended(outcome)
+                return (self._last_replaced(reply) if is_open else self._appended(reply))._appended(
+                    outcome
+                )
             case ObservationShown():
                 return self._appended(replace(event, text=clipped(event.text), actions=None))
             case EpisodeStarted():
@@ -96,7 +108,11 @@ class Transcript:
                 return self._appended(event)
             case EpisodeDropped():
                 last = self._last.fact if self._last else None
-                settled = self._last_replaced(replace(last, done=True)) if isinstance(last, Reply) else self
+                settled = (
+                    self._last_replaced(replace(last, done=True))
+                    if isinstance(last, Reply)
+                    else self
+                )
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
 
     def note(self, text: str) -> Transcript:
@@ -112,7 +128,11 @@ class Transcript:
 
     def _open_reply(self, episode: int, turn: int) -> Reply | None:
         fact = self._last.fact if self._last else None
-        return fact if isinstance(fact, Reply) and (fact.episode, fact.turn) == (episode, turn) else None
+        return (
+            fact
+            if isinstance(fact, Reply) and (fact.episode, fact.turn) == (episode, turn)
+            else None
+        )
 
     def _last_replaced(self, fact: Fact) -> Transcript:
         *page, last = self.pages[-1]
@@ -125,7 +145,9 @@ class Transcript:
         if len(self.entries) <= entries:
             return self
         kept = self.entries[-entries:]
-        return Transcript(tuple(kept[at : at + PAGE] for at in range(0, len(kept), PAGE)), self.next_serial)
+        return Transcript(
+            tuple(kept[at : at + PAGE] for at in range(0, len(kept), PAGE)), self.next_serial
+        )
 
     def _appended(self, fact: Fact) -> Transcript:
         *before, last = self.pages or ((),)

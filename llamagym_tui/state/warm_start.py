@@ -62,7 +62,9 @@ class WarmStartState:
     def after(self, event: AnyEvent) -> "WarmStartState":
         match event:
             case events.PhaseChanged(phase="warm_starting"):
-                begun = self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
+                begun = (
+                    self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
+                )
                 return replace(begun, stage=Stage.TRAINING, detail=event.detail)
             case events.PhaseChanged(phase="evaluating") if self.under_way:
                 return replace(self, detail=event.detail)
@@ -73,7 +75,9 @@ class WarmStartState:
             case events.WarmStartFinished():
                 # Cancelling it cancels the evaluation after it, too.
                 stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
-                return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
+                return replace(
+                    self, stage=stage, result=event, step=event.steps, cancelling=False, detail=""
+                )
             case events.WarmStartEvaluated():
                 return replace(self, stage=Stage.OVER, evaluated=event, detail="")
             case events.EvaluationCancelled() if self.under_way:

@@ -42,10 +42,16 @@ class Watching:
         return self.turn_s if self.turn_s_requested is None else self.turn_s_requested
 
     def slower(self) -> float:
-        return min((turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended), default=self.turn_s_intended)
+        return min(
+            (turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended),
+            default=self.turn_s_intended,
+        )
 
     def faster(self) -> float:
-        return max((turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended), default=self.turn_s_intended)
+        return max(
+            (turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended),
+            default=self.turn_s_intended,
+        )
 
     def requesting(self, command: AnyCommand) -> "Watching":
         match command:
@@ -63,12 +69,17 @@ class Watching:
             case events.WatchChanged():
                 # An answer to an older request leaves the newer one pending.
                 wanted = self.requested
-                newer = isinstance(wanted, Watch) and event.kind == "env" and event.env != wanted.env
+                newer = (
+                    isinstance(wanted, Watch) and event.kind == "env" and event.env != wanted.env
+                )
                 return replace(self, now=event, requested=wanted if newer else None)
             case events.PaceChanged(turn_s=turn_s):
                 requested = None if turn_s == self.turn_s_requested else self.turn_s_requested
                 return replace(self, turn_s=turn_s, turn_s_requested=requested)
-            case events.PhaseChanged(phase="rolling_out" | "paused") | events.WarningRaised(refused="step"):
+            case (
+                events.PhaseChanged(phase="rolling_out" | "paused")
+                | events.WarningRaised(refused="step")
+            ):
                 return replace(self, step_requested=None) if self.step_requested else self
             case _:
                 return self
@@ -91,7 +102,9 @@ class StateView:
         drawn, finished = self.drawn, self.finished
         if drawn is None or finished is None:
             return None
-        return finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
+        return (
+            finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
+        )
 
     def requesting(self, command: DrawStates) -> "StateView":
         return self if command.on == self.requested else replace(self, requested=command.on)
@@ -100,7 +113,12 @@ class StateView:
         drawn = self.drawn
         match event:
             case events.StateDrawn():
-                return replace(self, drawn=with_fields(event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]))
+                return replace(
+                    self,
+                    drawn=with_fields(
+                        event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]
+                    ),
+                )
             case events.EpisodeFinished():
                 return replace(self, finished=event)
             case events.ObservationShown() if drawn is not None:

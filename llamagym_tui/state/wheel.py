@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, TakeWheel
-from llamagym_tui.protocol.events import ActionAwaited, AnyEvent, TurnFinished, WarningRaised, WheelLetGo, WheelTaken
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    AnyEvent,
+    TurnFinished,
+    WarningRaised,
+    WheelLetGo,
+    WheelTaken,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +37,12 @@ class Wheel:
 
     @property
     def is_persons_turn(self) -> bool:
-        return self.taken is not None and self.awaited is not None and self.acted is None and self.requested is None
+        return (
+            self.taken is not None
+            and self.awaited is not None
+            and self.acted is None
+            and self.requested is None
+        )
 
     def requesting(self, command: AnyCommand) -> "Wheel":
         match command:
@@ -38,14 +50,19 @@ class Wheel:
                 return replace(self, requested=command, fault="")
             case LetGo() if self.is_wanted and not isinstance(self.requested, LetGo):
                 return replace(self, requested=command, fault="")
-            case Act(episode=episode, turn=turn) if self.is_persons_turn and self._awaits(episode, turn):
+            case Act(episode=episode, turn=turn) if self.is_persons_turn and self._awaits(
+                episode, turn
+            ):
                 return replace(self, acted=command, fault="")
             case _:
                 return self
 
     def _awaits(self, episode: int, turn: int) -> bool:
         """Whether that is the turn that waits: a second press may come after the next turn has begun to wait."""
-        return self.awaited is not None and (self.awaited.episode, self.awaited.turn) == (episode, turn)
+        return self.awaited is not None and (self.awaited.episode, self.awaited.turn) == (
+            episode,
+            turn,
+        )
 
     def after(self, event: AnyEvent) -> "Wheel":
         match event:
@@ -70,7 +87,11 @@ def wheel_texts(wheel: Wheel, key: Callable[[str, str], str]) -> list[str]:
     if isinstance(wheel.requested, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
     if wheel.taken is None:
-        return ["The wheel is requested; the trainer confirms it soon."] if wheel.requested is not None else []
+        return (
+            ["The wheel is requested; the trainer confirms it soon."]
+            if wheel.requested is not None
+            else []
+        )
     where = f"YOU HAVE THE WHEEL of environment {wheel.taken.env + 1:,}"
     waits = "; the run waits for your action" if wheel.awaited is not None else ""
     return [f"{where}{waits}. {key('wheel', 'w')} goes back to it."]

@@ -32,7 +32,10 @@ log = logging.getLogger("llamagym_tui.trainer")
 def main(arguments: list[str]) -> int:
     """Run one session; the exit code."""
     if len(arguments) != 1:
-        print("Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.", file=sys.stderr)
+        print(
+            "Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.",
+            file=sys.stderr,
+        )
         return 2
     wire = take_over_wire(Path(arguments[0]))
     faulthandler.enable()
@@ -41,7 +44,9 @@ def main(arguments: list[str]) -> int:
     _handle_signals(command_queue)
     pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
     pipe.send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
-    threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
+    threading.Thread(
+        target=listen, args=(wire.commands, command_queue), name="commands", daemon=True
+    ).start()
     try:
         return _session(command_queue, pipe.send)
     except LlamaGymError as error:  # before there is a session that could report it
@@ -62,7 +67,9 @@ def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> 
         log.exception("the commands cannot be read any more")
     command_queue.put(Stop())
     time.sleep(GRACE_S)  # a process that ends in time takes this daemon thread with it
-    log.error("still busy %.0f s after the commands have ended: leaving without a checkpoint", GRACE_S)
+    log.error(
+        "still busy %.0f s after the commands have ended: leaving without a checkpoint", GRACE_S
+    )
     logging.shutdown()
     os._exit(1)
 
@@ -72,7 +79,9 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
     if isinstance(first, Stop):
         return 0
     if not isinstance(first, StartRun):
-        raise WireError(f"The first command was {type(first).__name__}, not StartRun; this is a fault of the program.")
+        raise WireError(
+            f"The first command was {type(first).__name__}, not StartRun; this is a fault of the program."
+        )
     if first.protocol != PROTOCOL_VERSION:
         raise WireError(
             f"The user interface has version {first.protocol} of the protocol and the trainer version "

@@ -59,9 +59,13 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        if not config.shard:  # a layer's gathered weights come and go, and would pile up in holes of the heap
+        if (
+            not config.shard
+        ):  # a layer's gathered weights come and go, and would pile up in holes of the heap
             keep_freed_memory()
-        torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
+        torch.set_num_threads(
+            1
+        )  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(
             config.model,
@@ -106,7 +110,9 @@ class Builders:
         there = partial(agent_env_of, self.config.agent, self.config.env, ranges)
         return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
 
-    def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
+    def rollout(
+        self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]
+    ) -> Rollout:
         """The environments of this rank, not reset yet."""
         config = self.config
         return (Rollout if self.ranks.size == 1 else LedRollout)(
@@ -136,7 +142,13 @@ class Builders:
         return calibrate_threads_for(policy) if count is None else use_threads(policy, count)
 
     def evaluate(
-        self, agent: AgentBase, policy: Policy, *, episodes: int, seed: int | None = None, **more: Any
+        self,
+        agent: AgentBase,
+        policy: Policy,
+        *,
+        episodes: int,
+        seed: int | None = None,
+        **more: Any,
     ) -> EvaluationFinished | None:
         """Episodes in environments of their own, on seeds that training does not see; `more` is of `evaluate`."""
         return evaluate(

@@ -60,7 +60,9 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         if system_prompt is None or system_prompt == self.system_prompt:
             return self
         version = self.prompt_version + 1 if self.env_steps else 0
-        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, seen=None)
+        return msgspec.structs.replace(
+            self, system_prompt=system_prompt, prompt_version=version, seen=None
+        )
 
 
 class Checkpoints:
@@ -93,10 +95,14 @@ class Checkpoints:
         self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True
         self.is_failing = False
-        with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
+        with contextlib.suppress(
+            RunStoreError
+        ):  # read on from the last one, so that the list of runs never has to
             summary_of(self._run_dir)
         if self._most:
-            with contextlib.suppress(RunStoreError, OSError):  # the run goes on without a place to branch off from
+            with contextlib.suppress(
+                RunStoreError, OSError
+            ):  # the run goes on without a place to branch off from
                 self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{ppo.updates}")
                 discard_surplus(self._run_dir, self._most)
 
@@ -135,4 +141,8 @@ class Checkpoints:
     def has_news(self, counters: Counters) -> bool:
         """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""
         now, last = counters, self._last
-        return (now.env_steps, now.prompt_version, now.changed) != (last.env_steps, last.prompt_version, last.changed)
+        return (now.env_steps, now.prompt_version, now.changed) != (
+            last.env_steps,
+            last.prompt_version,
+            last.changed,
+        )

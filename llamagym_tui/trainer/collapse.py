@@ -135,7 +135,11 @@ class CollapseMonitor(Struct, kw_only=True):
         if broken := _broken(stats):
             self.broken_in_a_row += 1
             again = self.broken_in_a_row > 1
-            words = f"{broken} in {self.broken_in_a_row} updates in a row" if again else f"{broken} in this update"
+            words = (
+                f"{broken} in {self.broken_in_a_row} updates in a row"
+                if again
+                else f"{broken} in this update"
+            )
             return _verdict([Sign("broken", words)], is_collapse=again)
         self.broken_in_a_row = 0
         of_steps = list(self._signs_of_steps(stats))  # compared with the updates before
@@ -146,7 +150,9 @@ class CollapseMonitor(Struct, kw_only=True):
             fell = f"the mean return fell from {self.best.mean:.3f} to {self._recent().mean:.3f}"
             company = [*signs, *self._signs_of_sameness()]
             return _verdict([Sign("fall", fell), *company], is_collapse=bool(company))
-        return _verdict(signs, is_collapse=len(of_format) > 1 or any(sign.flagrant for sign in of_format))
+        return _verdict(
+            signs, is_collapse=len(of_format) > 1 or any(sign.flagrant for sign in of_format)
+        )
 
     def _remember(self, stats: UpdateStats) -> None:
         self.history.append(stats)
@@ -165,7 +171,11 @@ class CollapseMonitor(Struct, kw_only=True):
                 self.first_repeats.append(self.repeats[-1])
         self.repeat_shares.clear()
         recent = self._recent()
-        if len(self.history) >= FEWEST and recent.episodes and (self.best is None or recent.mean >= self.best.mean):
+        if (
+            len(self.history) >= FEWEST
+            and recent.episodes
+            and (self.best is None or recent.mean >= self.best.mean)
+        ):
             self.best = recent
 
     def _recent(self) -> Window:
@@ -197,26 +207,41 @@ class CollapseMonitor(Struct, kw_only=True):
         start, now = self._at_start("entropy"), self._now("entropy")
         explored = self._now("action_entropy") - self._at_start("action_entropy")
         if now - start - max(0.0, explored) > max(ENTROPY_RISE, start):
-            yield Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
+            yield Sign(
+                "entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token"
+            )
         start, now = _mean(self.first_repeats), _mean(self.repeats)
         if self.repeats and now - start > REPEAT_RISE:
-            words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
+            words = (
+                f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
+            )
             yield Sign("repetition", words, now - start > REPEAT_FLAGRANT)
 
     def _signs_of_steps(self, stats: UpdateStats) -> Iterator[Sign]:
         largest = self.largest_gradient
         if self.gradients >= FEWEST and stats.grad_norm > PEAK * largest:
-            yield Sign("gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {largest:.3g} before")
+            yield Sign(
+                "gradient",
+                f"the gradient's norm is {stats.grad_norm:.3g}, at most {largest:.3g} before",
+            )
         if stats.skipped_steps:
-            yield Sign("skipped steps", f"{stats.skipped_steps} optimizer steps were not finite and were left out")
+            yield Sign(
+                "skipped steps",
+                f"{stats.skipped_steps} optimizer steps were not finite and were left out",
+            )
 
     def _signs_of_sameness(self) -> Iterator[Sign]:
         start, now = self._at_start("action_entropy"), self.history[-1].action_entropy
         if now < FADED * start:
-            yield Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
+            yield Sign(
+                "exploration",
+                f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)",
+            )
         largest, now = self.largest_spread, self.history[-1].return_std
         if now < FADED * largest:
-            yield Sign("spread", f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)")
+            yield Sign(
+                "spread", f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)"
+            )
 
 
 def _broken(stats: UpdateStats) -> str:

@@ -49,9 +49,15 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
     """An error as one sentence for people, which says what to do."""
     if isinstance(error, LlamaGymError):
         return SessionFailed(message=str(error))
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's own, not a MemoryError
-        return SessionFailed(message="There is not enough memory; take a smaller --model, or fewer --envs.")
-    return SessionFailed(message=f"The session failed by {described(error)}; {log_path} has the traceback.")
+    if (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    ):  # torch's own, not a MemoryError
+        return SessionFailed(
+            message="There is not enough memory; take a smaller --model, or fewer --envs."
+        )
+    return SessionFailed(
+        message=f"The session failed by {described(error)}; {log_path} has the traceback."
+    )
 
 
 def lost_episodes(count: int, env_id: str) -> str:

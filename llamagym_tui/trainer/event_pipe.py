@@ -11,7 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from llamagym_tui.protocol.events import EpisodeStarted, Event, EventsLeftOut, ObservationShown, WatchedEvent
+from llamagym_tui.protocol.events import (
+    EpisodeStarted,
+    Event,
+    EventsLeftOut,
+    ObservationShown,
+    WatchedEvent,
+)
 from llamagym_tui.protocol.wire import encoded, framed
 
 MOST_WAITING = 1024 * 1024
@@ -102,13 +108,19 @@ class Gap:
             yield event
             return
         self._is_open = waiting > MOST_WAITING or (self._is_open and waiting > 0)
-        if self._is_open or (self._count and not isinstance(event, EpisodeStarted | ObservationShown)):
+        if self._is_open or (
+            self._count and not isinstance(event, EpisodeStarted | ObservationShown)
+        ):
             self._count += 1
             self._started = event if isinstance(event, EpisodeStarted) else self._started
             return
         if self._count:
             begun = self._started
-            late = [begun] if begun is not None and begun.episode == event.episode and event != begun else []
+            late = (
+                [begun]
+                if begun is not None and begun.episode == event.episode and event != begun
+                else []
+            )
             count, self._count, self._started = self._count - len(late), 0, None
             if count:
                 yield EventsLeftOut(at_s=event.at_s, count=count, reason="slow_screen")

@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 class EventEmitter:
     """Gives events to sinks, in the thread of the caller."""
 
-    def __init__(self, sinks: Sequence[Sink], clock: Callable[[], float], *, began_s: float = 0.0) -> None:
+    def __init__(
+        self, sinks: Sequence[Sink], clock: Callable[[], float], *, began_s: float = 0.0
+    ) -> None:
         """An emitter whose time goes on from `began_s` now; a sink that raises ``OSError`` is dropped."""
         self._sinks = list(sinks)
         self._clock = clock

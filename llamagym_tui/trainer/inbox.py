@@ -20,7 +20,9 @@ class Inbox:
     def take(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
         """The oldest command or, ahead of others, the oldest of these kinds; None if there is none."""
         self._collect()
-        found = next((command for command in self._waiting if not kinds or isinstance(command, kinds)), None)
+        found = next(
+            (command for command in self._waiting if not kinds or isinstance(command, kinds)), None
+        )
         if found is not None:
             self._waiting.remove(found)
         return found

@@ -41,7 +41,11 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     if config.resume:
         builders.checkpoint_files().load_start(Path(config.run_dir), policy)
     ppo = builders.ppo(policy)
-    start = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
+    start = (
+        checkpoints.restore(policy, ppo)
+        if config.resume
+        else Counters(system_prompt=agent.get_system_prompt())
+    )
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)

@@ -20,7 +20,9 @@ _AFTER: Mapping[Phase, set[Phase]] = {
 def entered(now: Phase, then: Phase) -> Phase:
     """The phase `then`, if it may follow `now`. Raises LlamaGymError: it may not, and the session tried to."""
     if then not in _AFTER[now]:
-        raise LlamaGymError(f"A session cannot go from {now} to {then}; this is a fault of the program: report it.")
+        raise LlamaGymError(
+            f"A session cannot go from {now} to {then}; this is a fault of the program: report it."
+        )
     return then
 
 

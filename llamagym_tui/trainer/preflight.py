@@ -15,8 +15,20 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, turns_kept
-from llamagym_tui.engine.memory import MemoryEstimate, as_gib, estimate_memory, free_memory, held_memory, workload_of
-from llamagym_tui.engine.model.loading import is_fully_trained, local_path, resolve_device, weights_type
+from llamagym_tui.engine.memory import (
+    MemoryEstimate,
+    as_gib,
+    estimate_memory,
+    free_memory,
+    held_memory,
+    workload_of,
+)
+from llamagym_tui.engine.model.loading import (
+    is_fully_trained,
+    local_path,
+    resolve_device,
+    weights_type,
+)
 from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
@@ -77,25 +89,35 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         source = str(path or config.model)
         read, is_adapted = read_config(source, local=path is not None)
         shape = counted_shape(read)
-        chat = ChatTokenizer(AutoTokenizer.from_pretrained(source, local_files_only=path is not None))
+        chat = ChatTokenizer(
+            AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
+        )
     except Exception:
         return None
     play = _random_play(agent, config)
-    prefix, episodes = conversations(agent, config, chat, [[shown.text for shown in episode] for episode in play])
+    prefix, episodes = conversations(
+        agent, config, chat, [[shown.text for shown in episode] for episode in play]
+    )
     shortest, context = prefix + min(prompts[0] for prompts in episodes), context_of(read)
     if context is not None and shortest > context:
         raise PromptTooLongError(
             f"The system prompt and one observation of {agent.env_id} are {shortest:,} tokens, more than the "
             f"{context:,} that the model reads; shorten them, or take a model with a longer context."
         )
-    names = {tuple(agent.action_names), *(shown.actions for episode in play for shown in episode if shown.actions)}
+    names = {
+        tuple(agent.action_names),
+        *(shown.actions for episode in play for shown in episode if shown.actions),
+    }
     replies = [[len(chat.reply_ids(reply_of(agent, name))) for name in each] for each in names]
     choices = max(replies, key=sum) if config.generation.policy == "score" else []
     base = held_memory(device)
 
     def of(settings: RunConfig) -> Preflight:
         full, dtype_bytes = held_as(settings, shape, is_adapted=is_adapted)
-        workload, on_host = workload_of(prefix, episodes, settings.generation.max_new_tokens, choices), device == "cpu"
+        workload, on_host = (
+            workload_of(prefix, episodes, settings.generation.max_new_tokens, choices),
+            device == "cpu",
+        )
         # The host's free memory leaves out what this process holds, the estimate has it in.
         estimate = estimate_memory(
             shape, settings, workload, full=full, dtype_bytes=dtype_bytes, base=base + (LATER if on_host else 0),
@@ -116,7 +138,10 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
     """Whether all weights are trained, and the bytes of an element, as loading decides it or refuses it."""
-    entry, full = model_registry.find(config.model) or ModelEntry(config.model, 0, ""), config.full_finetuning
+    entry, full = (
+        model_registry.find(config.model) or ModelEntry(config.model, 0, ""),
+        config.full_finetuning,
+    )
     held = weights_type(entry, config.dtype, full)
     is_full = is_fully_trained(entry, full, held, shape.parameters)
     return is_full and not is_adapted, held.itemsize
@@ -130,10 +155,17 @@ def conversations(
     Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-    history, reply, prefix = turns_kept(config.history, agent.history), config.generation.max_new_tokens, 0
+    history, reply, prefix = (
+        turns_kept(config.history, agent.history),
+        config.generation.max_new_tokens,
+        0,
+    )
     episodes: list[list[int]] = []
     for observations in play:
-        openings = [chat.opening(system, text) for text in (observations[:1] if history is None else observations)]
+        openings = [
+            chat.opening(system, text)
+            for text in (observations[:1] if history is None else observations)
+        ]
         first, prefix = [len(opening.rest) for opening in openings], len(openings[0].prefix)
         later = [len(chat.continuation(text, ended=False)) for text in observations]
         if history is None:
@@ -141,7 +173,9 @@ def conversations(
             continue
         for at in range(len(observations)):
             begin = max(0, at - history)
-            episodes.append([first[begin] + sum(reply + prompt for prompt in later[begin + 1 : at + 1])])
+            episodes.append(
+                [first[begin] + sum(reply + prompt for prompt in later[begin + 1 : at + 1])]
+            )
     return prefix, episodes or [[1]]
 
 
@@ -165,15 +199,29 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
     return episodes
 
 
-def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, learns: bool = True) -> list[str]:
+def would_fit(
+    config: RunConfig, fits: Callable[[RunConfig], bool], *, learns: bool = True
+) -> list[str]:
     """Changes of a run that does not fit, each of which is enough alone; one that changes nothing is not."""
-    short = replace(config.generation, max_new_tokens=min(SHORT_REPLY, config.generation.max_new_tokens))
+    short = replace(
+        config.generation, max_new_tokens=min(SHORT_REPLY, config.generation.max_new_tokens)
+    )
     changes: dict[str, dict[str, Any]] = {
         f"{FEW_ENVS} environments (--envs {FEW_ENVS})": {"n_envs": min(FEW_ENVS, config.n_envs)},
-        f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})": {"generation": short},
+        f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})": {
+            "generation": short
+        },
     }
     if learns:
-        adapter, coarse = {"full_finetuning": False}, {"dtype": "bfloat16", "full_finetuning": False}
-        changes = {"a LoRA adapter instead of all weights (--set full_finetuning=false)": adapter, **changes}
-        changes["bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)"] = coarse
+        adapter, coarse = (
+            {"full_finetuning": False},
+            {"dtype": "bfloat16", "full_finetuning": False},
+        )
+        changes = {
+            "a LoRA adapter instead of all weights (--set full_finetuning=false)": adapter,
+            **changes,
+        }
+        changes[
+            "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)"
+        ] = coarse
     return [text for text, changed in changes.items() if fits(replace(config, **changed))]

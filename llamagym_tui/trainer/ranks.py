@@ -51,7 +51,9 @@ def started(config: RunConfig) -> Iterator[Ranks]:
             for process in children.processes:
                 ended.callback(process.kill)
                 ended.callback(process.join, GRACE_S)
-            while not store.check([f"{rank}" for rank in range(1, size)]):  # to meet them, nothing would interrupt
+            while not store.check(
+                [f"{rank}" for rank in range(1, size)]
+            ):  # to meet them, nothing would interrupt
                 if why := _first_to_end(children, POLL_S):
                     raise RankLost(f"{why} before the run began; its log may have more.")
         ranks = Ranks(0, size, store, lambda: _first_to_end(children, GRACE_S))
@@ -119,7 +121,9 @@ def _see_one_gpu(rank: int) -> None:
 
     So all ranks call theirs by one name, and tensors of others that are gathered lie on it.
     """
-    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(
+        map(str, range(torch.cuda.device_count()))
+    )
     if names:
         there = names.split(",")
         os.environ["CUDA_VISIBLE_DEVICES"] = there[rank % len(there)]

@@ -63,7 +63,12 @@ class Run:
         """
         start = parts.start
         self.config = self.given = config
-        self.agent, self.policy, self.ppo, self.rollout = parts.agent, parts.policy, parts.ppo, parts.rollout
+        self.agent, self.policy, self.ppo, self.rollout = (
+            parts.agent,
+            parts.policy,
+            parts.ppo,
+            parts.rollout,
+        )
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
@@ -120,7 +125,9 @@ class Run:
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
-        for event in self._episode_counter.take_events(self.rollout.env_steps, self.rollout.failures.dropped):
+        for event in self._episode_counter.take_events(
+            self.rollout.env_steps, self.rollout.failures.dropped
+        ):
             self._emit(event)
 
     def _emit_mark(self, event: events.Event) -> None:
@@ -148,7 +155,12 @@ class Run:
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
-        done = {"update": self.ppo.updates, "episodes": self.rollout.episodes, "stats": stats, "moved": self.ppo.moved}
+        done = {
+            "update": self.ppo.updates,
+            "episodes": self.rollout.episodes,
+            "stats": stats,
+            "moved": self.ppo.moved,
+        }
         self._emit(msgspec.convert(done, events.UpdateFinished))
         if stats.first_ratio > LARGEST_FIRST_RATIO:
             self._emitter.warn(
@@ -162,7 +174,9 @@ class Run:
         if not batch or all(self.config.measured.values()):
             return
         changes = changes_since(self.given, self.config)
-        wanted = [name for name, why in self.config.measured.items() if not why and name not in changes]
+        wanted = [
+            name for name, why in self.config.measured.items() if not why and name not in changes
+        ]
         found = measured_settings(batch)
         values = {name: found[name].value for name in wanted}
         reasons = {name: found[name].reason for name in wanted}
@@ -179,7 +193,10 @@ class Run:
             if self.roll_back(event_builders.verdict_text(verdict)):
                 return
         now, finding = self.ppo.updates, (verdict.level, verdict.signs)
-        if verdict.level != "quiet" and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
+        if (
+            verdict.level != "quiet"
+            and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER
+        ):
             self._warned_at[finding] = now
             collapsed, text = verdict.level == "collapsed", event_builders.verdict_text(verdict)
             advice = f" {event_builders.COLLAPSE_ADVICE}" if collapsed else ""
@@ -223,18 +240,27 @@ class Run:
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
         if restored := changes_since(self.given, self.config):
-            self._emit_mark(events.SettingsChanged(changes={name: change.after for name, change in restored.items()}))
+            self._emit_mark(
+                events.SettingsChanged(
+                    changes={name: change.after for name, change in restored.items()}
+                )
+            )
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
         if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
-            raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
+            raise ConfigError(
+                "The run began without a KL to the reference, so there is none to weigh."
+            )
         self.policy.require_playable(config.generation)
         return config
 
     def _apply(self, config: RunConfig) -> None:
         before, self.config = self.config, config
-        if (before.generation, before.n_envs) != (config.generation, config.n_envs):  # a batch is of one of both
+        if (before.generation, before.n_envs) != (
+            config.generation,
+            config.n_envs,
+        ):  # a batch is of one of both
             self.rollout.restart()
             self._begin_batch()
         if before.generation != config.generation:
@@ -245,7 +271,10 @@ class Run:
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
-        self.rollout.batch_turns, self.rollout.cuts_episodes = config.ppo.batch_size, config.cuts_episodes
+        self.rollout.batch_turns, self.rollout.cuts_episodes = (
+            config.ppo.batch_size,
+            config.cuts_episodes,
+        )
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
@@ -263,7 +292,9 @@ class Run:
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
-    def warm_start(self, data: TrainingData, builders: Builders, should_stop: Callable[[], bool]) -> None:
+    def warm_start(
+        self, data: TrainingData, builders: Builders, should_stop: Callable[[], bool]
+    ) -> None:
         """Train on demonstrations, what was learnt until `should_stop` stays, and go on with that policy.
 
         A checkpoint is written before, to which a roll back goes, if there is room for it, and one after; the batch
@@ -279,7 +310,9 @@ class Run:
             self.policy,
             self.ppo,
             data,
-            progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
+            progress=lambda step, steps, loss: emit(
+                events.WarmStartProgressed(step=step, steps=steps, loss=loss)
+            ),
             should_stop=should_stop,
         )
         self._emit_mark(events.WarmStartFinished(method=data.method, **asdict(stats)))
@@ -315,7 +348,9 @@ class Run:
         self._checkpoints.save(self.policy, self.ppo, counters)
         self._emit(events.CheckpointSaved(update=self.ppo.updates))
 
-    def save_or_warn(self, *, requested: bool = True, then: str = "The run goes on, and soon tries again.") -> None:
+    def save_or_warn(
+        self, *, requested: bool = True, then: str = "The run goes on, and soon tries again."
+    ) -> None:
         """Write a checkpoint; a full disk does not end a run that can go on.
 
         Where it was `requested`, every failure is warned of, and not the first one alone; `then` is what follows.
@@ -336,7 +371,9 @@ class Run:
         """Write a checkpoint before the run ends by a failure, unless that would keep weights that are not finite."""
         self.report_episodes()
         if self._checkpoints.has_news(self._counters()) and self.policy.is_finite:
-            self.save_or_warn(requested=False, then="What was learnt since the one before it is lost.")
+            self.save_or_warn(
+                requested=False, then="What was learnt since the one before it is lost."
+            )
 
     def finish(self) -> events.RunFinished:
         """Save what is new; how the run ended. Raises RunStoreError: the checkpoint cannot be written."""

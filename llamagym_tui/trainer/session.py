@@ -17,7 +17,14 @@ import msgspec
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
-from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, LlamaGymError, RunStoreError, UsageError
+from llamagym_tui.errors import (
+    ActionParseError,
+    DemoFileError,
+    EnvError,
+    LlamaGymError,
+    RunStoreError,
+    UsageError,
+)
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import counted
@@ -128,7 +135,11 @@ class Session:
         own, prompt = parts.agent.get_system_prompt(), parts.rollout.system_prompt
         found: dict[str, Any] = {"history": "all" if history is None else history}
         found["system_prompt"] = None if prompt == own else prompt
-        if self._config.threads is None and self._config.ranks == 1 and parts.loaded.device == "cpu":
+        if (
+            self._config.threads is None
+            and self._config.ranks == 1
+            and parts.loaded.device == "cpu"
+        ):
             found["measured_threads"] = parts.threads
         self._keep(msgspec.structs.replace(self._config, **found))
 
@@ -202,8 +213,16 @@ class Session:
 
         Commands that change nothing of the run are handled meanwhile.
         """
-        harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
-        while command := self.inbox.take(*harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo):
+        harmless = (
+            commands.Watch,
+            commands.WatchNext,
+            commands.SetPace,
+            commands.DrawStates,
+            commands.WatchPolicyMap,
+        )
+        while command := self.inbox.take(
+            *harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo
+        ):
             self._handle(command, run)
         return self._is_stop_requested()
 
@@ -267,7 +286,9 @@ class Session:
             case commands.WarmStart(sft_data=sft_data):
                 try:
                     if self._config.shard:
-                        raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
+                        raise UsageError(
+                            "it needs whole weights; make it first, with `llamagym-tui sft`."
+                        )
                     data = training_data(run.agent, sft_data, command.method)
                 except (UsageError, DemoFileError) as error:
                     self._emitter.warn(f"No warm start: {error}", refused="warm_start")
@@ -296,7 +317,9 @@ class Session:
 
     def _step(self, unit: Unit, run: Run) -> None:
         if unit == "update" and run.rollout.mode != "train":
-            self._emitter.warn("Nothing is trained in inference mode, so no update comes.", refused="step")
+            self._emitter.warn(
+                "Nothing is trained in inference mode, so no update comes.", refused="step"
+            )
             return
         self._step_unit = unit
         detail = f"one {unit}, then a pause"
@@ -311,10 +334,14 @@ class Session:
         if waiting is not None and (probed := run.action_probes.probe(waiting)) is not None:
             run.rollout.spectator.observe(waiting.env, probed)
 
-    def _map_policy(self, run: Run, *, at_once: bool = False, should_stop: Callable[[], bool] | None = None) -> None:
+    def _map_policy(
+        self, run: Run, *, at_once: bool = False, should_stop: Callable[[], bool] | None = None
+    ) -> None:
         prompt, version = run.rollout.system_prompt, run.rollout.prompt_version
         should_stop = should_stop or self._is_stop_requested
-        run.policy_map.map(prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once)
+        run.policy_map.map(
+            prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once
+        )
 
     def _evaluate(self, command: commands.Evaluate, run: Run, limit_s: float | None = None) -> None:
         if found := self._evaluation(command, run, limit_s):
@@ -333,9 +360,16 @@ class Session:
         if (pairs := played(play, enough)) is None:
             return
         update = run.ppo.updates
-        by = [{"update": update, "prompt_version": version, "system_prompt": text} for text, version in prompts]
+        by = [
+            {"update": update, "prompt_version": version, "system_prompt": text}
+            for text, version in prompts
+        ]
         maps = [each for prompt in prompts for each in run.policy_map.under(*prompt, update)]
-        self._emit(compared(pairs, by, elapsed_s=self._clock() - began_at, greedy=True, enough=enough, maps=maps))
+        self._emit(
+            compared(
+                pairs, by, elapsed_s=self._clock() - began_at, greedy=True, enough=enough, maps=maps
+            )
+        )
 
     def _evaluation(
         self,
@@ -355,7 +389,11 @@ class Session:
         ended = [] if ended is None else ended
         run.report_episodes()
         text, version = prompt or (run.rollout.system_prompt, run.rollout.prompt_version)
-        emit, of, before = self._emitter.throttled(), f"of {counted(command.episodes, 'episode')}", self.phase
+        emit, of, before = (
+            self._emitter.throttled(),
+            f"of {counted(command.episodes, 'episode')}",
+            self.phase,
+        )
         until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
         self._enter("evaluating", f"0 {of}")
         result, played, why = None, 0, ""
@@ -375,7 +413,9 @@ class Session:
                 seed=command.seed,
                 ended=ended,
             )
-        except Exception as error:  # its environments are not the run's, and memory may be short for it alone
+        except (
+            Exception
+        ) as error:  # its environments are not the run's, and memory may be short for it alone
             log.error("the evaluation failed", exc_info=error)
             why = f"No evaluation: {event_builders.session_failed(error, self._store.log_path).message}"
         else:
@@ -395,7 +435,9 @@ class Session:
                 why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
         self.inbox.take(commands.CancelEvaluation)
         if result is None:
-            self._emit(events.EvaluationCancelled(played=played, episodes=command.episodes, why=why))
+            self._emit(
+                events.EvaluationCancelled(played=played, episodes=command.episodes, why=why)
+            )
         self._enter(before)
         return result
 
@@ -409,7 +451,9 @@ class Session:
         measured = partial(self._evaluation, evaluate, run, WARM_START_S)
         played_before = measured() if episodes else None
         if self._is_warm_start_cancelled():
-            self._emitter.warn("The warm start was cancelled; nothing was trained.", refused="warm_start")
+            self._emitter.warn(
+                "The warm start was cancelled; nothing was trained.", refused="warm_start"
+            )
             return
         run.report_episodes()
         before = self.phase
@@ -429,7 +473,9 @@ class Session:
         return self.inbox.holds(commands.Stop)
 
     def _should_end_evaluation(self, run: Run) -> bool:
-        while command := self.inbox.take(commands.WeighActions):  # a person at the table waits for the answer
+        while command := self.inbox.take(
+            commands.WeighActions
+        ):  # a person at the table waits for the answer
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
@@ -462,7 +508,9 @@ class Session:
                 while (command := self.inbox.take()) is not None:
                     left *= not isinstance(command, commands.Stop)
                 if not left:
-                    raise RunStoreError(f"{error} What was learnt since the checkpoint before it is lost.") from error
+                    raise RunStoreError(
+                        f"{error} What was learnt since the checkpoint before it is lost."
+                    ) from error
                 self._emit(events.PhaseChanged(phase=self.phase, detail=waited))
                 self.inbox.wait(RETRY_S)
         raise AssertionError("the last attempt returns or raises")
@@ -473,7 +521,10 @@ class Session:
         if self.active_run is not None:
             # Of shards nothing can be gathered when another rank may still be at what this one was.
             may_rescue = not self._config.shard or isinstance(error, LlamaGymError)
-            for save in (self.active_run.rollout.emit_corrections, *[self.active_run.rescue] * may_rescue):
+            for save in (
+                self.active_run.rollout.emit_corrections,
+                *[self.active_run.rescue] * may_rescue,
+            ):
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more

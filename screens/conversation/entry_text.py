@@ -2,7 +2,13 @@
 
 from typing import NamedTuple, assert_never
 
-from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.protocol.events import (
+    ActionsWeighed,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+)
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.numbers import bar, number, share
@@ -48,7 +54,10 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
             rule = Paragraph("", "rule", (Piece(heading, "heading"),), rule=True)
             return [rule, *([Paragraph("system", "label", (prompt,))] if prompt_is_new else [])]
         case ObservationShown():
-            return [*_left_out(fact), Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
+            return [
+                *_left_out(fact),
+                Paragraph("env", "label", (Piece(literal(fact.text), "env"),)),
+            ]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
             speaker = "you" if by_person or fact.by_person else "agent"
@@ -71,7 +80,11 @@ def _left_out(shown: ObservationShown) -> list[Paragraph]:
         return []
     n = shown.left_out
     turns = "oldest turn of the episode is" if n == 1 else f"{n:,} oldest turns of the episode are"
-    return [Paragraph("", "notice", (Piece(f"the {turns} left out: the model reads no more", "notice"),))]
+    return [
+        Paragraph(
+            "", "notice", (Piece(f"the {turns} left out: the model reads no more", "notice"),)
+        )
+    ]
 
 
 def _weighed(weighed: ActionsWeighed) -> Paragraph:
@@ -82,7 +95,10 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
         probability = weighed.shares[at]
         was = f"{share(weighed.before[at], 0)} → " if weighed.before else ""
         name = one_line(weighed.names[at])
-        pieces += [Piece(f"{name} {was}{share(probability, 0)} ", "env"), Piece(bar(probability), "agent")]
+        pieces += [
+            Piece(f"{name} {was}{share(probability, 0)} ", "env"),
+            Piece(bar(probability), "agent"),
+        ]
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
@@ -109,7 +125,10 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
     if turn.replaced is None:
         return []
     action = one_line(turn.replaced_action) or "no action in it"
-    pieces = (Piece(f"the agent: {literal(turn.replaced)}", "aside"), Piece(f" · {action}", "aside"))
+    pieces = (
+        Piece(f"the agent: {literal(turn.replaced)}", "aside"),
+        Piece(f" · {action}", "aside"),
+    )
     return [Paragraph("instead", "label", pieces)]
 
 
@@ -117,4 +136,6 @@ def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
     style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
     length = f" · {counted(episode.length, 'turn')}, {episode.end}"
-    return Paragraph("return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside")))
+    return Paragraph(
+        "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside"))
+    )

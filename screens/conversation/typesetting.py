@@ -65,14 +65,18 @@ def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
     headings: list[str] = []
     texts: list[str] = []
     for paragraph in paragraphs(entry.fact, prompt_is_new=prompt_is_new, by_person=by_person):
-        (headings if paragraph.rule else texts).append("".join(piece.text for piece in paragraph.pieces))
+        (headings if paragraph.rule else texts).append(
+            "".join(piece.text for piece in paragraph.pieces)
+        )
     messages = (before.messages if before else 0) + is_message(entry.fact)
     return Block(entry, prompt, prompt_is_new, messages, tuple(headings), tuple(texts))
 
 
 def line_count(text: str, room: int) -> int:
     """How many lines `Content.wrap` makes of a text."""
-    if "\t" in text or not (text.isascii() or all(cell_len(each) == 1 for each in set(text) - {"\n"})):
+    if "\t" in text or not (
+        text.isascii() or all(cell_len(each) == 1 for each in set(text) - {"\n"})
+    ):
         fits = "\n" not in text and "\t" not in text and cell_len(text) <= room
         return 1 if fits else len(Content(text).wrap(room))
     return sum(1 + _breaks(line, room) for line in text.split("\n"))
@@ -150,7 +154,9 @@ class Typesetter:
         """The lines of a block; as many as it counts."""
         lines: list[Content] = []
         before = 0
-        for paragraph in paragraphs(block.entry.fact, prompt_is_new=block.prompt_is_new, by_person=self._by_person):
+        for paragraph in paragraphs(
+            block.entry.fact, prompt_is_new=block.prompt_is_new, by_person=self._by_person
+        ):
             text = Content("").join(
                 [Content.styled(piece.text, self._style(piece.style)) for piece in paragraph.pieces]
             )
@@ -173,8 +179,15 @@ class Typesetter:
 
     def _set(self, paragraph: Paragraph, text: Content) -> list[Content]:
         if paragraph.rule:
-            head = Content.assemble(("── ", self._style("rule")), text.truncate(max(1, self.width - 5)), " ")
-            return [head + Content.styled("─" * max(0, self.width - head.cell_length), self._style("rule"))]
+            head = Content.assemble(
+                ("── ", self._style("rule")), text.truncate(max(1, self.width - 5)), " "
+            )
+            return [
+                head
+                + Content.styled("─" * max(0, self.width - head.cell_length), self._style("rule"))
+            ]
         first = Content.styled(f"{paragraph.label:<{GUTTER}}", self._style(paragraph.label_style))
         indent = Content(" " * GUTTER)
-        return [(indent if index else first) + line for index, line in enumerate(text.wrap(self.room))]
+        return [
+            (indent if index else first) + line for index, line in enumerate(text.wrap(self.room))
+        ]

@@ -48,7 +48,14 @@ class ConversationView(ScrollView, can_focus=True):
     )
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS = [
-        Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
+        Binding(
+            "end,G",
+            "follow",
+            "Newest",
+            show=False,
+            tooltip="To the newest line, and follow it.",
+            id="follow",
+        ),
     ]
     DEFAULT_CSS = own_styles(__file__)
     COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
@@ -60,7 +67,9 @@ class ConversationView(ScrollView, can_focus=True):
     search_status = var("")
     """Which match of how many is looked at, for people; empty without a search."""
 
-    def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
+    def __init__(
+        self, *, by_person: bool = False, placeholder: str = "", id: str | None = None
+    ) -> None:
         """`by_person`: a person speaks in the agent's place."""
         super().__init__(id=id)
         self._by_person = by_person
@@ -69,7 +78,9 @@ class ConversationView(ScrollView, can_focus=True):
         self._blocks: list[Block] = []
         self._index = LineIndex()
         self._typesetter: Typesetter | None = None
-        self._set_lines: LRUCache[int, tuple[Block, Highlight | None, list[Content]]] = LRUCache(KEPT)
+        self._set_lines: LRUCache[int, tuple[Block, Highlight | None, list[Content]]] = LRUCache(
+            KEPT
+        )
         """Lines by serial of their entry, and what they were set of."""
         self._strips: LRUCache[int, tuple[Content, Strip]] = LRUCache(KEPT)
         """What was painted of a line, by its number, at the present width and without a selection."""
@@ -102,7 +113,9 @@ class ConversationView(ScrollView, can_focus=True):
         """A new width wraps everything again; what is in view stays there."""
         if self._typesetter is None or self._typesetter.width != self._width:
             self._wrap_all()
-        elif self.following and self.scroll_target_y >= self.scroll_y:  # nobody has just begun to scroll away
+        elif (
+            self.following and self.scroll_target_y >= self.scroll_y
+        ):  # nobody has just begun to scroll away
             self._to_end()
 
     @property
@@ -120,7 +133,9 @@ class ConversationView(ScrollView, can_focus=True):
         for shown in self._blocks:
             self._index.add(shown.lines(self._typesetter.room))
         if self.is_attached and self in self.screen.selections:  # it was of other lines
-            self.screen.selections = {widget: of for widget, of in self.screen.selections.items() if widget is not self}
+            self.screen.selections = {
+                widget: of for widget, of in self.screen.selections.items() if widget is not self
+            }
         self._update()
         if top is not None and top < len(self._index):
             self._scroll_to_line(self._index.start(top))
@@ -132,7 +147,9 @@ class ConversationView(ScrollView, can_focus=True):
             return
         top = self._top
         if self.entries:
-            gone = bisect_left(self._blocks, self.entries[0].serial, key=lambda each: each.entry.serial)
+            gone = bisect_left(
+                self._blocks, self.entries[0].serial, key=lambda each: each.entry.serial
+            )
             del self._blocks[:gone]
             self._index.drop_first(gone)
         while self._blocks and not self._is_last_shown_unchanged():
@@ -171,7 +188,10 @@ class ConversationView(ScrollView, can_focus=True):
     def _measure(self) -> None:
         """Note how many lines there are. Once there is a scrollbar, more of them change no layout."""
         size = Size(self._width, len(self.line_numbers))
-        if self.show_vertical_scrollbar and min(size.height, self.virtual_size.height) > self.size.height:
+        if (
+            self.show_vertical_scrollbar
+            and min(size.height, self.virtual_size.height) > self.size.height
+        ):
             self.set_reactive(ConversationView.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = size.height
         else:
@@ -214,7 +234,10 @@ class ConversationView(ScrollView, can_focus=True):
         waiting = 0
         if self._blocks:
             newest = self._blocks[-1]
-            self._seen = max(min(self._seen, newest.messages), (newest if self.following else self._lowest).messages)
+            self._seen = max(
+                min(self._seen, newest.messages),
+                (newest if self.following else self._lowest).messages,
+            )
             waiting = newest.messages - self._seen
         self.tail = (self.following, waiting)
 
@@ -238,9 +261,15 @@ class ConversationView(ScrollView, can_focus=True):
         """Search the entries that were not searched yet; a reply that still grows is searched when it is whole."""
         if self.search is None or not self._blocks:
             return
-        before, newest, first = self.search.current, self._blocks[-1].entry, self._blocks[0].entry.serial
+        before, newest, first = (
+            self.search.current,
+            self._blocks[-1].entry,
+            self._blocks[0].entry.serial,
+        )
         grows = isinstance(newest.fact, Reply) and not newest.fact.done
-        self.search.look(first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched)
+        self.search.look(
+            first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched
+        )
         if before is None and self.search.current is not None:
             self._go_to_match()
         self._report_search()
@@ -263,7 +292,14 @@ class ConversationView(ScrollView, can_focus=True):
         if (match := self.search.current) is not None:
             self._stays, self.following = True, False
             at = self._at_match(match)
-            within = next((n for n, line in enumerate(self._lines_of(at)) if self._typesetter.is_current(line)), 0)
+            within = next(
+                (
+                    n
+                    for n, line in enumerate(self._lines_of(at))
+                    if self._typesetter.is_current(line)
+                ),
+                0,
+            )
             line, height = self._index.start(at) + within, self.size.height
             if not self._top <= line < self._top + height:
                 self._scroll_to_line(max(self._index.first, line - height // 3))
@@ -278,14 +314,22 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _style(self, name: str) -> Style:
         # A component class can neither be reversed nor have a background of its own; this one needs no colour at all.
-        return CURRENT if name == "match-current" else self.get_visual_style(f"conversation--{name}", partial=True)
+        return (
+            CURRENT
+            if name == "match-current"
+            else self.get_visual_style(f"conversation--{name}", partial=True)
+        )
 
     def _lines_of(self, at: int) -> list[Content]:
         assert self._typesetter is not None
         shown, serial = self._blocks[at], self._blocks[at].entry.serial
         highlight, kept = self._highlight(serial), self._set_lines.get(serial)
         if kept is None or kept[0] is not shown or kept[1] != highlight:
-            kept = self._set_lines[serial] = shown, highlight, self._typesetter.lines(shown, highlight)
+            kept = self._set_lines[serial] = (
+                shown,
+                highlight,
+                self._typesetter.lines(shown, highlight),
+            )
         return kept[2]
 
     def line_at(self, number: int) -> Content | None:
@@ -301,7 +345,9 @@ class ConversationView(ScrollView, can_focus=True):
             return None
         if self.text_selection is not None:
             start = self.text_selection.start
-            return self._blocks[self._index.find(self._index.first if start is None else start.y)].entry
+            return self._blocks[
+                self._index.find(self._index.first if start is None else start.y)
+            ].entry
         if self.search is not None and (match := self.search.current) is not None:
             return self._blocks[self._at_match(match)].entry
         return None if self.following else self._lowest.entry
@@ -319,11 +365,17 @@ class ConversationView(ScrollView, can_focus=True):
                 return kept[1]
             line = self._selected(line, number)
         elif not self.entries and y == 0 and self.placeholder:
-            line = Content.styled(self.placeholder, self._style("aside")).truncate(width, ellipsis=True)
+            line = Content.styled(self.placeholder, self._style("aside")).truncate(
+                width, ellipsis=True
+            )
         else:
             return Strip.blank(width, base.rich_style)
         segments = [Segment(text, style.rich_style) for text, style in line.render(base, end="")]
-        strip = Strip(segments, line.cell_length).adjust_cell_length(width, base.rich_style).apply_offsets(0, number)
+        strip = (
+            Strip(segments, line.cell_length)
+            .adjust_cell_length(width, base.rich_style)
+            .apply_offsets(0, number)
+        )
         if plain is line:
             self._strips[number] = line, strip
         return strip
@@ -334,7 +386,9 @@ class ConversationView(ScrollView, can_focus=True):
             return line
         start, end = span
         return line.stylize(
-            self.screen.get_visual_style("screen--selection", partial=True), start, len(line) if end == -1 else end
+            self.screen.get_visual_style("screen--selection", partial=True),
+            start,
+            len(line) if end == -1 else end,
         )
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -345,5 +399,8 @@ class ConversationView(ScrollView, can_focus=True):
         first = max(start.y, numbers.start)
         shown = (self.line_at(number) for number in range(first, min(end.y + 1, numbers.stop)))
         text = "\n".join(line.plain.rstrip() for line in shown if line is not None)
-        moved = (Offset(place.x if place.y >= first else 0, max(0, place.y - first)) for place in (start, end))
+        moved = (
+            Offset(place.x if place.y >= first else 0, max(0, place.y - first))
+            for place in (start, end)
+        )
         return Selection(*moved).extract(text), "\n"

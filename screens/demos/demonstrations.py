@@ -78,7 +78,9 @@ class DemonstrationsScreen(Screen[None]):
         match action:
             case "edit":
                 row = self._chosen
-                return True if row is not None and row.demo is not None and row.demo.length else None
+                return (
+                    True if row is not None and row.demo is not None and row.demo.length else None
+                )
             case "delete" | "delete_shown":
                 return True if self._chosen is not None else None
             case "undo":
@@ -132,7 +134,9 @@ class DemonstrationsScreen(Screen[None]):
         shown = list(self.query_one(EpisodeList).rows)
         kept = edits.trash_path(self._path).name
         question = f"{_counts(shown)} of {self._path.name} will be deleted, and kept in {kept}."
-        ConfirmDialog("delete all shown?", question, yes="delete", no="keep").ask(self.app, lambda: self._delete(shown))
+        ConfirmDialog("delete all shown?", question, yes="delete", no="keep").ask(
+            self.app, lambda: self._delete(shown)
+        )
 
     def _delete(self, rows: list[Row]) -> None:
         contents = [row.content for row in rows]
@@ -152,7 +156,10 @@ class DemonstrationsScreen(Screen[None]):
             if demo is not None:
                 old, new = row.content, encode(demo)
                 self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
-                self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the source is now correction")
+                self._change(
+                    lambda: edits.exchange(self._path, old, new),
+                    "reply edited; the source is now correction",
+                )
 
         self.app.push_screen(ReplyEditor(row.demo, self._agent), edited)
 

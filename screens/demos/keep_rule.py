@@ -25,7 +25,9 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
         with Vertical(classes="dialog") as frame:
             frame.border_title = "keep by rule"
             frame.border_subtitle = "enter applies · escape cancels"
-            yield Static("Keep every watched episode of the model whose return is at least:", markup=False)
+            yield Static(
+                "Keep every watched episode of the model whose return is at least:", markup=False
+            )
             yield SentenceInput(
                 "" if self._rule is None else f"{self._rule:g}",
                 placeholder=f"a number; nothing: only those that {key_of(self.app, 'keep', 'k')} keeps",

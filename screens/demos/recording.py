@@ -31,7 +31,9 @@ class Offer(NamedTuple):
 class DemoRecorder:
     """Recorder for one agent's demonstrations; makes nothing before it is needed."""
 
-    def __init__(self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]) -> None:
+    def __init__(
+        self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]
+    ) -> None:
         self._agent, self._clock, self._next_seed = agent, clock, next_seed
         self._episodes = EpisodeRecorder()
         self._kept: set[int] = set()
@@ -77,7 +79,9 @@ class DemoRecorder:
     def add(self, event: AnyEvent, model: str) -> bool:
         """Take in an event; whether an episode was kept, by rule or as a correction, and is to be saved."""
         if isinstance(event, EpisodeCorrected):
-            whole = WatchedEpisode(event.started, event.observations, event.admissible, event.turns, event.finished)
+            whole = WatchedEpisode(
+                event.started, event.observations, event.admissible, event.turns, event.finished
+            )
             self._record(whole, model)
             return True
         if not self._episodes.add(event) or self.keep_at_least is None:
@@ -99,8 +103,12 @@ class DemoRecorder:
         return watched
 
     def _record(self, watched: WatchedEpisode, model: str) -> None:
-        demo = as_demonstration(watched, self._agent.agent, self._agent.name, model=model, clock=self._clock)
-        self._just_kept = [other for other in self._just_kept if other.recorded_at == demo.recorded_at]
+        demo = as_demonstration(
+            watched, self._agent.agent, self._agent.name, model=model, clock=self._clock
+        )
+        self._just_kept = [
+            other for other in self._just_kept if other.recorded_at == demo.recorded_at
+        ]
         if demo not in self._just_kept:
             self._just_kept.append(demo)
             self.writer.add(demo)
@@ -109,7 +117,10 @@ class DemoRecorder:
     def offers(self, system_prompt: str) -> list[Offer]:
         """The files that a warm start could train on, checked as a whole; may take a moment."""
         agent = self._agent.agent
-        places = [(self._agent.demos_path(), "recorded by you"), (shipped(agent), "shipped with the agent")]
+        places = [
+            (self._agent.demos_path(), "recorded by you"),
+            (shipped(agent), "shipped with the agent"),
+        ]
         offers = []
         for path, title in places:
             if path is None or not path.is_file():
@@ -119,8 +130,12 @@ class DemoRecorder:
             except LlamaGymError as error:
                 offers.append(Offer(path, title, None, 0.0, str(error)))
             else:
-                mean = sum(demo.episode_return for demo in data.demonstrations) / len(data.demonstrations)
-                offers.append(Offer(path, title, training_facts(data, agent, system_prompt), mean, ""))
+                mean = sum(demo.episode_return for demo in data.demonstrations) / len(
+                    data.demonstrations
+                )
+                offers.append(
+                    Offer(path, title, training_facts(data, agent, system_prompt), mean, "")
+                )
         return offers
 
     def close(self) -> None:

@@ -72,7 +72,9 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     def action_apply(self) -> None:
         try:
             text = self.query_one(DraftArea).text
-            edited = with_reply(self._demo, self._turn, text, self._agent) if self._changed else None
+            edited = (
+                with_reply(self._demo, self._turn, text, self._agent) if self._changed else None
+            )
         except ActionParseError as error:
             self._show(Content.styled(literal(str(error)), "$text-error"))
         else:
@@ -88,7 +90,9 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
             if self._changed:
                 write_prompt(self._draft, self.query_one(DraftArea).text)
                 again = key_of(self.app, "demos.edit", "e")
-                self.notify(f"Your draft of this reply is kept; {again} shows it again.", markup=False)
+                self.notify(
+                    f"Your draft of this reply is kept; {again} shows it again.", markup=False
+                )
             else:
                 self._draft.unlink(missing_ok=True)
         except UsageError as error:
@@ -97,9 +101,13 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
             self.dismiss(None)
 
     def _load(self) -> None:
-        self.query_one(".dialog").border_title = Content(f"reply of turn {self._turn + 1} of {self._demo.length}")
+        self.query_one(".dialog").border_title = Content(
+            f"reply of turn {self._turn + 1} of {self._demo.length}"
+        )
         observation = clipped(self._demo.observations[self._turn])
-        self.query_one("#reply-observation", Static).update(Content.styled(literal(observation), ASIDE))
+        self.query_one("#reply-observation", Static).update(
+            Content.styled(literal(observation), ASIDE)
+        )
         draft = self.query_one(DraftArea)
         draft.text = read_draft(self._draft, self._original)
         draft.move_cursor(draft.document.end)

@@ -43,10 +43,15 @@ class Row(NamedTuple):
     """Whether it was recorded under another prompt than the present one."""
 
 
-def _column(title: str, width: int, text: Callable[[Demonstration], str], by: str = "") -> Column[Row]:
+def _column(
+    title: str, width: int, text: Callable[[Demonstration], str], by: str = ""
+) -> Column[Row]:
     """A column of what a demonstration has; `by`: the attribute by which it sorts."""
     return Column(
-        title, width, lambda row: text(row.demo) if row.demo else "", attrgetter(f"demo.{by}") if by else None
+        title,
+        width,
+        lambda row: text(row.demo) if row.demo else "",
+        attrgetter(f"demo.{by}") if by else None,
     )
 
 
@@ -58,8 +63,12 @@ class EpisodeList(TableList[Row]):
         _column("return", 7, lambda demo: number(demo.episode_return), "episode_return"),
         _column("turns", 5, lambda demo: f"{demo.length:,}", "length"),
         _column("source", 10, lambda demo: demo.source, "source"),
-        _column("recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"),
-        _column("first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]),
+        _column(
+            "recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"
+        ),
+        _column(
+            "first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]
+        ),
     )
 
     def key(self, row: Row) -> bytes:
@@ -91,8 +100,14 @@ def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[R
     found: dict[int, list[str]] = {}
     for fault in faults(lines, agent) if lines else []:
         found.setdefault(fault.line, []).append(fault.sentence)
-    rows = [Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))) for line in lines]
-    return [row._replace(other_prompt=bool(row.demo and prompt not in (None, row.demo.system_prompt))) for row in rows]
+    rows = [
+        Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ())))
+        for line in lines
+    ]
+    return [
+        row._replace(other_prompt=bool(row.demo and prompt not in (None, row.demo.system_prompt)))
+        for row in rows
+    ]
 
 
 def matching(rows: Sequence[Row], words: str) -> list[Row]:
@@ -119,10 +134,18 @@ def _matches(row: Row, word: str) -> bool:
         return word in row.content.decode("utf-8", "replace").casefold()
     if compared := _COMPARED.fullmatch(word):
         name, sign, number = compared.groups()
-        return bool(COMPARISONS[sign](demo.episode_return if name == "return" else demo.length, float(number)))
+        return bool(
+            COMPARISONS[sign](
+                demo.episode_return if name == "return" else demo.length, float(number)
+            )
+        )
     if word in (demo.source.casefold(), demo.end):
         return True
-    return any(word in message["content"].casefold() for message in demo.messages if message["role"] != "system")
+    return any(
+        word in message["content"].casefold()
+        for message in demo.messages
+        if message["role"] != "system"
+    )
 
 
 SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
@@ -138,10 +161,16 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
     """The conversation of a row, its faults first; messages are wrapped next to their labels at `width` cells."""
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
     if row.other_prompt:
-        parts.append(Content.styled("≠ recorded under another system prompt than the present one", "$text-warning"))
+        parts.append(
+            Content.styled(
+                "≠ recorded under another system prompt than the present one", "$text-warning"
+            )
+        )
     demo = row.demo
     if demo is None:
-        return Content("\n").join([*parts, Content(literal(clipped(row.content.decode("utf-8", "replace"))))])
+        return Content("\n").join(
+            [*parts, Content(literal(clipped(row.content.decode("utf-8", "replace"))))]
+        )
     parts.append(_heading(row, demo))
     turn = 0
     for message in demo.messages[:MAX_MESSAGES]:
@@ -149,17 +178,27 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
         by_person = role == "assistant" and (demo.source == "human" or turn in demo.corrected)
         label = "you" if by_person else SPEAKERS[role]
         style = "bold $primary" if role == "assistant" else ASIDE
-        parts.append(_message(Content.styled(f"{label:<{GUTTER}}", style), clipped(message["content"]), width))
+        parts.append(
+            _message(
+                Content.styled(f"{label:<{GUTTER}}", style), clipped(message["content"]), width
+            )
+        )
         if role == "assistant":
             if turn < len(demo.actions) and turn < len(demo.rewards):
                 parts.append(_turn(demo, turn, agent))
             if turn in demo.corrected:
                 instead = Content.styled(f"{'instead':<{GUTTER}}", ASIDE)
-                parts.append(_message(instead, f"the agent: {clipped(demo.corrected[turn])}", width))
+                parts.append(
+                    _message(instead, f"the agent: {clipped(demo.corrected[turn])}", width)
+                )
             turn += 1
     if len(demo.messages) > MAX_MESSAGES:
-        parts.append(Content.styled(f"… {len(demo.messages) - MAX_MESSAGES:,} more messages", ASIDE))
-    parts.append(Content.styled(f"return  {number(demo.episode_return)} · {one_line(demo.end)}", "bold"))
+        parts.append(
+            Content.styled(f"… {len(demo.messages) - MAX_MESSAGES:,} more messages", ASIDE)
+        )
+    parts.append(
+        Content.styled(f"return  {number(demo.episode_return)} · {one_line(demo.end)}", "bold")
+    )
     return Content("\n").join(parts)
 
 
@@ -167,31 +206,45 @@ def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
     """Episodes by source and by return, turns by action; a line each."""
     demos = [row.demo for row in rows if row.demo is not None]
     sources = Counter(one_line(demo.source) for demo in demos).most_common()
-    actions = Counter(one_line(agent.action_name(action)) for demo in demos for action in demo.actions)
+    actions = Counter(
+        one_line(agent.action_name(action)) for demo in demos for action in demo.actions
+    )
     turns, most = actions.total(), max(actions.values(), default=0)
     lines = {
         "sources": " · ".join(f"{name} {count:,}" for name, count in sources),
         "returns": _returns([demo.episode_return for demo in demos]),
-        "actions": " · ".join(f"{name} {bar(n / most)} {share(n / turns, 0)}" for name, n in actions.most_common()),
+        "actions": " · ".join(
+            f"{name} {bar(n / most)} {share(n / turns, 0)}" for name, n in actions.most_common()
+        ),
     }
-    return Content("\n").join(Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in lines.items())
+    return Content("\n").join(
+        Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in lines.items()
+    )
 
 
 def _message(label: Content, text: str, width: int) -> Content:
     lines = Content(literal(text)).wrap(max(1, width - GUTTER))
     indent = Content(" " * GUTTER)
-    return Content("\n").join([(indent if index else label) + line for index, line in enumerate(lines)])
+    return Content("\n").join(
+        [(indent if index else label) + line for index, line in enumerate(lines)]
+    )
 
 
 def _heading(row: Row, demo: Demonstration) -> Content:
-    played = f"{one_line(demo.source)} ({one_line(demo.model)})" if demo.model else one_line(demo.source)
+    played = (
+        f"{one_line(demo.source)} ({one_line(demo.model)})" if demo.model else one_line(demo.source)
+    )
     seed = "" if demo.seed is None else f" · seed {demo.seed}"
-    return Content.styled(f"── line {row.line:,} · {played} · {one_line(demo.recorded_at)}{seed}", ASIDE)
+    return Content.styled(
+        f"── line {row.line:,} · {played} · {one_line(demo.recorded_at)}{seed}", ASIDE
+    )
 
 
 def _turn(demo: Demonstration, turn: int, agent: AgentBase) -> Content:
     name = one_line(agent.action_name(demo.actions[turn]))
-    return Content.assemble(("action  ", ASIDE), (name, "bold"), (f" · reward {number(demo.rewards[turn])}", ASIDE))
+    return Content.assemble(
+        ("action  ", ASIDE), (name, "bold"), (f" · reward {number(demo.rewards[turn])}", ASIDE)
+    )
 
 
 def _returns(returns: list[float]) -> str:
@@ -202,5 +255,8 @@ def _returns(returns: list[float]) -> str:
     if len(counted) > MAX_RETURNS:
         return f"{mean} · from {number(min(returns))} to {number(max(returns))}"
     most = max(counted.values())
-    bars = (f"{number(value)} {bar(n / most)} {n:,}" for value, n in sorted(counted.items(), reverse=True))
+    bars = (
+        f"{number(value)} {bar(n / most)} {n:,}"
+        for value, n in sorted(counted.items(), reverse=True)
+    )
     return " · ".join([mean, *bars])

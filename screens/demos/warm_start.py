@@ -51,9 +51,15 @@ def warm_start_text(warm_start: WarmStartState, width: int, unit: str) -> Conten
 
 def question(facts: DemonstrationsRead, method: Method) -> Content:
     """What training on a file means: its figures, and what speaks against it."""
-    figures = {"file": facts.path, "method": _method(facts, method)} | (fact_lines(facts) if method == "sft" else {})
-    lines = [Content.assemble((f"{name:<11}", ASIDE), one_line(text)) for name, text in figures.items()]
-    against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts, method)]
+    figures = {"file": facts.path, "method": _method(facts, method)} | (
+        fact_lines(facts) if method == "sft" else {}
+    )
+    lines = [
+        Content.assemble((f"{name:<11}", ASIDE), one_line(text)) for name, text in figures.items()
+    ]
+    against = [
+        Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts, method)
+    ]
     return Content("\n\n").join([Content("\n").join(part) for part in (lines, against) if part])
 
 
@@ -73,7 +79,8 @@ def _offer(offer: Offer, chosen: bool) -> Content:
     if offer.facts is None:
         return head + Content.styled(f": refused\n  {literal(offer.fault)}", "$text-error")
     return Content.assemble(
-        head, f": {counted(offer.facts.episodes, 'episode')}, mean return {number(offer.mean_return, 3)}"
+        head,
+        f": {counted(offer.facts.episodes, 'episode')}, mean return {number(offer.mean_return, 3)}",
     )
 
 
@@ -103,7 +110,9 @@ def _bar(warm_start: WarmStartState, width: int) -> Content:
     tail = f" {warm_start.step:,} of {warm_start.steps:,}"
     room = max(1, min(CURVE, width - len(tail)))
     full = round(room * min(1.0, warm_start.step / warm_start.steps))
-    return Content.assemble(("█" * full, "$primary"), ("░" * (room - full), "$foreground 30%"), (tail, ASIDE))
+    return Content.assemble(
+        ("█" * full, "$primary"), ("░" * (room - full), "$foreground 30%"), (tail, ASIDE)
+    )
 
 
 def _curve(warm_start: WarmStartState, width: int) -> Content:
@@ -176,12 +185,19 @@ class WarmStartDialog(ModalScreen[None]):
         if self._offers is None:
             return Content.styled("reading and checking the demonstrations …", ASIDE)
         if not self._offers:
-            play, keep = (literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "k")))
-            return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
+            play, keep = (
+                literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "k"))
+            )
+            return Content(
+                f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's."
+            )
         parts = [_offer(offer, index == self._at) for index, offer in enumerate(self._offers)]
         how = "300 sampled episodes before and after" if self._evaluates else "no evaluation"
         parts.append(
-            Content.assemble(("m  ", "bold $primary"), (_method(self._offers[self._at].facts, self._method), ASIDE))
+            Content.assemble(
+                ("m  ", "bold $primary"),
+                (_method(self._offers[self._at].facts, self._method), ASIDE),
+            )
         )
         parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
         return Content("\n").join(parts)
@@ -197,9 +213,17 @@ class WarmStartDialog(ModalScreen[None]):
             case "begin":
                 able = self._state.live and self._state.run is not None and not training.under_way
                 facts = self._chosen.facts if self._chosen else None
-                return True if able and facts and (self._method == "sft" or facts.preferences) else None
+                return (
+                    True
+                    if able and facts and (self._method == "sft" or facts.preferences)
+                    else None
+                )
             case "cancel":
-                return True if training.under_way and not training.cancelling and training.result is None else None
+                return (
+                    True
+                    if training.under_way and not training.cancelling and training.result is None
+                    else None
+                )
         return True
 
     def action_choose(self, by: int) -> None:

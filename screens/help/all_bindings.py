@@ -22,7 +22,11 @@ def keyed_classes() -> Iterator[type[DOMNode]]:
             continue
         module = import_module(info.name)
         for kind in vars(module).values():
-            own = isinstance(kind, type) and issubclass(kind, DOMNode) and kind.__module__ == info.name
+            own = (
+                isinstance(kind, type)
+                and issubclass(kind, DOMNode)
+                and kind.__module__ == info.name
+            )
             if own and "BINDINGS" in vars(kind):
                 yield kind
 
@@ -46,5 +50,7 @@ def key_names() -> list[str]:
     """Names of keys that are more than one character."""
     punctuation = [_character_to_key(chr(code)) for code in range(33, 127)]
     return (
-        [key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")] + punctuation + ["space"]
+        [key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")]
+        + punctuation
+        + ["space"]
     )

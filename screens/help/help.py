@@ -50,8 +50,13 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
         if meaning and (enabled or dim_too) and wanted(node, binding):
-            key, same = screen.app.get_key_display(Binding(binding.key, "", "")), rows.get((node, binding.action))
-            rows[node, binding.action] = Row(f"{same.name} {key}" if same else key, meaning, binding.id or "")
+            key, same = (
+                screen.app.get_key_display(Binding(binding.key, "", "")),
+                rows.get((node, binding.action)),
+            )
+            rows[node, binding.action] = Row(
+                f"{same.name} {key}" if same else key, meaning, binding.id or ""
+            )
     return list(rows.values())
 
 
@@ -67,7 +72,9 @@ def _own_rows(node: Widget) -> list[Row]:
         if binding.tooltip:
             key = key_of(node.app, binding.id or "", node.app.get_key_display(binding))
             keys = [*(rows[binding.action].name.split() if binding.action in rows else ()), key]
-            rows[binding.action] = Row(" ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or "")
+            rows[binding.action] = Row(
+                " ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or ""
+            )
     return list(rows.values())
 
 
@@ -86,7 +93,8 @@ class HelpRows(Widget):
         table = Table.grid(padding=(0, 1, 0, 0))
         table.title, table.title_justify, table.title_style = title, "left", "bold"
         table.add_column(
-            width=NAME_WIDTH, style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True)
+            width=NAME_WIDTH,
+            style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True),
         )
         for row in self.rows[title is not None :]:
             table.add_row(*(Text(literal(text)) for text in (row.name, row.meaning)))
@@ -121,22 +129,37 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         found["Everywhere"] = [
             Row("ctrl+p", "Search all commands that can be used now."),
             Row(focus, "What the focused widget is for."),
-            Row(key_of(screen.app, "app.screen", "y"), "Save the screen as an SVG file.", "app.screen"),
+            Row(
+                key_of(screen.app, "app.screen", "y"),
+                "Save the screen as an SVG file.",
+                "app.screen",
+            ),
         ]
-        names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id))
+        names = " · ".join(
+            dict.fromkeys(
+                f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id
+            )
+        )
         if screen.query("FiguresColumn, FiguresStrip, FigureList"):
             figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
             found["Figures"] = [figures[0], Row("±", PLUS_MINUS), *figures[1:]]
         titled = [[Row(title, ""), *rows] for title, rows in found.items() if rows]
         file = literal(str(config_dir() / FILE))
-        return [*titled, Content.styled(f"To move a key, write its name into {file}: {names}", ASIDE)]
+        return [
+            *titled,
+            Content.styled(f"To move a key, write its name into {file}: {names}", ASIDE),
+        ]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Content(self.TITLE_TEXT)
             dialog.border_subtitle = "escape closes"
             for section in self._sections:
-                yield Static(section, markup=False) if isinstance(section, Content) else HelpRows(section)
+                yield (
+                    Static(section, markup=False)
+                    if isinstance(section, Content)
+                    else HelpRows(section)
+                )
 
 
 class FocusHelp(HelpDialog):
@@ -150,6 +173,8 @@ class FocusHelp(HelpDialog):
         chain: list[DOMNode] = [screen] if focused is None else list(focused.ancestors_with_self)
         texts = [dedent(text).strip() for node in chain if (text := getattr(node, "HELP", None))]
         own = key_rows(screen, lambda node, binding: bool(binding.tooltip))
-        others = key_rows(screen, lambda node, binding: not binding.tooltip and not isinstance(node, Screen))
+        others = key_rows(
+            screen, lambda node, binding: not binding.tooltip and not isinstance(node, Screen)
+        )
         purpose: list[Section] = [Content(literal("\n\n".join(texts)))] if texts else []
         return [*purpose, *[rows for rows in (own, others) if rows]]

@@ -49,13 +49,18 @@ def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -
     except FileNotFoundError:
         return Keymap({})
     except (OSError, ValueError, RecursionError) as error:
-        return Keymap({}, (f"{path} cannot be read ({error}), so all keys stay as they were; correct the file.",))
+        return Keymap(
+            {},
+            (f"{path} cannot be read ({error}), so all keys stay as they were; correct the file.",),
+        )
     if not isinstance(wanted, dict):
         return Keymap({}, (f"{path} has no table [keys], so all keys stay as they were.",))
     return checked(wanted, bound, known_keys)
 
 
-def checked(wanted: Mapping[str, object], bound: Sequence[Bound], known_keys: Iterable[str]) -> Keymap:
+def checked(
+    wanted: Mapping[str, object], bound: Sequence[Bound], known_keys: Iterable[str]
+) -> Keymap:
     """Keys that can be used, and a sentence for each that cannot."""
     from difflib import get_close_matches
 
@@ -65,19 +70,30 @@ def checked(wanted: Mapping[str, object], bound: Sequence[Bound], known_keys: It
         keys = tuple(key.strip() for key in value.split(",")) if isinstance(value, str) else ()
         if name not in ids:
             near = get_close_matches(name, ids, n=1)
-            faults.append(f"{FILE}: there is no key named {name!r}" + (f"; did you mean {near[0]!r}?" if near else "."))
+            faults.append(
+                f"{FILE}: there is no key named {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else ".")
+            )
         elif not keys or not all(_is_key(key, known) for key in keys):
-            faults.append(f'{FILE}: {name} = {value!r} is not a key; write for example "f5", "x" or "ctrl+x".')
+            faults.append(
+                f'{FILE}: {name} = {value!r} is not a key; write for example "f5", "x" or "ctrl+x".'
+            )
         else:
             taken[name] = keys
     while clash := _clash(taken, bound):
         mover, key, holder = clash
         del taken[mover]
-        faults.append(f"{FILE}: {mover} cannot have {key!r}, which {holder} has; {mover} keeps its key.")
-    return Keymap({name: ",".join(keys) for name, keys in _with_sharers(taken, bound).items()}, tuple(faults))
+        faults.append(
+            f"{FILE}: {mover} cannot have {key!r}, which {holder} has; {mover} keeps its key."
+        )
+    return Keymap(
+        {name: ",".join(keys) for name, keys in _with_sharers(taken, bound).items()}, tuple(faults)
+    )
 
 
-def _with_sharers(taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]) -> dict[str, tuple[str, ...]]:
+def _with_sharers(
+    taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]
+) -> dict[str, tuple[str, ...]]:
     """Add what shares a key with a moved one: Textual unbinds a moved key as a whole."""
     left = {(each.place, key) for each in bound if each.id in taken for key in each.keys}
     sharers = [each for each in bound if any((each.place, key) in left for key in each.keys)]
@@ -89,7 +105,9 @@ def _is_key(key: str, known: set[str]) -> bool:
     return (len(last) == 1 or last in known) and set(modifiers) <= {"ctrl", "shift", "alt"}
 
 
-def _clash(taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]) -> tuple[str, str, str] | None:
+def _clash(
+    taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]
+) -> tuple[str, str, str] | None:
     """The first moved id whose key another id has in the same place: (id, key, other id)."""
     holders: dict[tuple[str, str], str] = {}
     # A binding that is not moved keeps its key; of two that are moved to one key, the first in the file gets it.

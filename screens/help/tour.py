@@ -15,7 +15,9 @@ from textual.widgets import Static
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.user_files import data_dir, file_text, replace_file
 
-HINTS = msgspec.json.decode(file_text(Path(__file__).with_name("hints.json")), type=list[tuple[str, str]])
+HINTS = msgspec.json.decode(
+    file_text(Path(__file__).with_name("hints.json")), type=list[tuple[str, str]]
+)
 """Title and text of each; a binding's id and its usual key in braces stand for the key that it has."""
 
 
@@ -62,6 +64,8 @@ class TourScreen(ModalScreen[None]):
     def _show(self) -> None:
         title, text = HINTS[self._index]
         text = re.sub(r"\{(\S+) (\S+)\}", lambda named: key_of(self.app, named[1], named[2]), text)
-        self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
+        self.query_one("#tour-text", Static).update(
+            Content.assemble((f"{title}. ", "bold $primary"), text)
+        )
         self.query_one("#tour").border_subtitle = Content(f"{self._index + 1} of {len(HINTS)}")
         self.refresh_bindings()

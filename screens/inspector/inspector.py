@@ -12,7 +12,12 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.commands import InspectTurn
-from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnFinished, TurnInspected
+from llamagym_tui.protocol.events import (
+    ActionsWeighed,
+    ObservationShown,
+    TurnFinished,
+    TurnInspected,
+)
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -129,7 +134,9 @@ class InspectorScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action, parameters:
             case "turn", (int(by),):
-                return True if self._state.live and 0 <= self._place.turn + by < self._turns else None
+                return (
+                    True if self._state.live and 0 <= self._place.turn + by < self._turns else None
+                )
             case "ask", _:
                 return True if self._state.live else None
         return True
@@ -141,7 +148,9 @@ class InspectorScreen(Screen[None]):
 
     def action_ask(self) -> None:
         if self._state.live:
-            self.post_message(CommandAsked(InspectTurn(episode=self._place.episode, turn=self._place.turn)))
+            self.post_message(
+                CommandAsked(InspectTurn(episode=self._place.episode, turn=self._place.turn))
+            )
 
 
 def open_inspector(view: ConversationView, state: RunState) -> None:

@@ -11,7 +11,13 @@ from rich.cells import set_cell_size
 from textual.content import Content
 
 from llamagym_tui.protocol.events import TurnInspected
-from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.protocol.inspected import (
+    Alternative,
+    ContextToken,
+    Decision,
+    InspectedToken,
+    ScoredReply,
+)
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -39,7 +45,11 @@ MEANING = (
     f"{TRAINED} marks those that lead to an action's canonical reply. Every other token can be sampled too.\n"
     "· stands for a space, ↵ for a line end."
 )
-LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
+LONG_WORK = {
+    "updating": "an update",
+    "evaluating": "an evaluation",
+    "warm_starting": "a warm start",
+}
 """Phases during which the trainer does not answer."""
 WHY_UNTRAINED = {
     "under_way": "not trained yet, its episode has not ended.",
@@ -95,7 +105,11 @@ def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -
 def status(inspection: Inspection, episode: int, turn: int) -> str:
     """Why the figures may be old; empty if they are not."""
     found, why_not = inspection.of(episode, turn), one_line(inspection.why_not(episode, turn))
-    return f"These figures are of policy {found.policy:,}. {why_not}" if found is not None and why_not else ""
+    return (
+        f"These figures are of policy {found.policy:,}. {why_not}"
+        if found is not None and why_not
+        else ""
+    )
 
 
 def _verdict(found: TurnInspected) -> str:
@@ -117,7 +131,11 @@ def _with_loss(found: TurnInspected) -> str:
     """How many tokens the loss is on, checked against those that were sampled; empty in an older log."""
     if not found.conversation:
         return ""
-    wrong = f", but {found.sampled:,} should: this is a fault of ours" if found.with_loss != found.sampled else ""
+    wrong = (
+        f", but {found.sampled:,} should: this is a fault of ours"
+        if found.with_loss != found.sampled
+        else ""
+    )
     return f" {found.with_loss:,} of {found.conversation:,} tokens carry loss{wrong}."
 
 
@@ -133,7 +151,9 @@ def table(found: TurnInspected) -> Table:
         first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
     else:
         middle = [_token_row(found, at, token) for at, token in enumerate(found.tokens)]
-        several = (sum(each.admissible for each in token.alternatives) > 1 for token in found.tokens)
+        several = (
+            sum(each.admissible for each in token.alternatives) > 1 for token in found.tokens
+        )
         first = next((at for at, differs in enumerate(several) if differs), 0)
     before = [_context_row("before", found.before)] if found.before else []
     after = [_context_row("after", found.after)] if found.after else []
@@ -144,12 +164,24 @@ def table(found: TurnInspected) -> Table:
 def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
     text = visible("".join(token.text for token in tokens))
     name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
-    whose = "" if any(token.trained for token in tokens) else ", not trained: environment, prompt, template"
+    whose = (
+        ""
+        if any(token.trained for token in tokens)
+        else ", not trained: environment, prompt, template"
+    )
     count = f"{len(tokens)} tokens {where} it{whose}"
-    pieces: list[tuple[str, str]] = [(f"{count}; │ separates them, bold ones belong to another reply:\n", ASIDE)]
+    pieces: list[tuple[str, str]] = [
+        (f"{count}; │ separates them, bold ones belong to another reply:\n", ASIDE)
+    ]
     for token in tokens:
         pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]
-    return Row(UNTRAINED, name, ("", "", "", "", f"{len(tokens)} more"), True, Content.assemble(*pieces[:-1]))
+    return Row(
+        UNTRAINED,
+        name,
+        ("", "", "", "", f"{len(tokens)} more"),
+        True,
+        Content.assemble(*pieces[:-1]),
+    )
 
 
 def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Row:
@@ -163,10 +195,23 @@ def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Ro
     ]
     if reply.chosen:
         lines += _decision_lines(found, choice)
-        lines.append(Content.styled(f"its tokens, none of them a decision of its own ({TRAINED} trained):", ASIDE))
-        shown = [f"{visible(token.text)} {_share(math.exp(token.decision.new))}" for token in found.tokens]
+        lines.append(
+            Content.styled(
+                f"its tokens, none of them a decision of its own ({TRAINED} trained):", ASIDE
+            )
+        )
+        shown = [
+            f"{visible(token.text)} {_share(math.exp(token.decision.new))}"
+            for token in found.tokens
+        ]
         lines.append(Content(" │ ".join(shown)))
-    return Row(CHOSEN if reply.chosen else UNTRAINED, visible(reply.text), numbers, False, Content("\n").join(lines))
+    return Row(
+        CHOSEN if reply.chosen else UNTRAINED,
+        visible(reply.text),
+        numbers,
+        False,
+        Content("\n").join(lines),
+    )
 
 
 def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Row:
@@ -185,25 +230,43 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Row:
         ),
         *[_alternative(each, sampled=each.token == token.token) for each in token.alternatives],
     ]
-    return Row(mark, visible(token.text), numbers, not found.said_by_policy, Content("\n").join(lines))
+    return Row(
+        mark, visible(token.text), numbers, not found.said_by_policy, Content("\n").join(lines)
+    )
 
 
 def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
     lines = []
     if decision.old is not None and decision.ratio is not None:
-        low, high, side = 1 - found.clip_range, 1 + found.clip_range, _clip(decision, found.clip_range)
+        low, high, side = (
+            1 - found.clip_range,
+            1 + found.clip_range,
+            _clip(decision, found.clip_range),
+        )
         moved = f"p {_share(math.exp(decision.old))} → {_share(math.exp(decision.new))}: ratio {_ratio(decision.ratio)}"
         bound = f"at {high if decision.ratio > 1 else low:g}: no gradient"
-        lines.append(Content(f"{moved}, {side} {bound if side == 'clipped' else f'{low:g} … {high:g}'}"))
+        lines.append(
+            Content(f"{moved}, {side} {bound if side == 'clipped' else f'{low:g} … {high:g}'}")
+        )
     whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
-    if decision.advantage is not None and decision.value is not None and decision.target is not None:
+    if (
+        decision.advantage is not None
+        and decision.value is not None
+        and decision.target is not None
+    ):
         now = f", now {number(decision.value_now, 2)}" if decision.value_now is not None else ""
         advantage, value = number(decision.advantage, 2), number(decision.value, 2)
         lines.append(
-            Content(f"advantage {advantage} {whose} · value {value}{now} · return {number(decision.target, 2)}")
+            Content(
+                f"advantage {advantage} {whose} · value {value}{now} · return {number(decision.target, 2)}"
+            )
         )
     elif decision.value_now is not None:
-        lines.append(Content(f"value now {number(decision.value_now, 2)} · no advantage: {WHY_UNTRAINED[found.stage]}"))
+        lines.append(
+            Content(
+                f"value now {number(decision.value_now, 2)} · no advantage: {WHY_UNTRAINED[found.stage]}"
+            )
+        )
     return lines
 
 

@@ -28,7 +28,9 @@ MOST_EPISODES = 1_000_000
 class EpisodesInput(OneLineInput):
     HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
     # The field's own key, not the dialog's: what was typed before it is there when it comes.
-    BINDINGS = [Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards.")]
+    BINDINGS = [
+        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards.")
+    ]
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         """Letters are no part of a number, so that they are left to the dialog's keys."""
@@ -60,8 +62,12 @@ class EvaluationDialog(ModalScreen[None]):
         with Vertical(classes="dialog"):
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
-                yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
-                yield GreedyBox("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
+                yield EpisodesInput(
+                    "1000", type="integer", id="episodes", may_submit=self._may_begin
+                )
+                yield GreedyBox(
+                    "greedy", True, id="greedy", tooltip="The likeliest reply each time."
+                )
             yield Static(id="evaluation-status", markup=False)
             with VerticalScroll(id="evaluation-scroll"):
                 yield Static(id="evaluation-results", markup=False)
@@ -92,7 +98,11 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _episodes(self) -> int | None:
         text = self.query_one(EpisodesInput).value.strip()
-        return int(text) if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES else None
+        return (
+            int(text)
+            if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES
+            else None
+        )
 
     def _status(self) -> Content:
         state = self._state
@@ -100,7 +110,9 @@ class EvaluationDialog(ModalScreen[None]):
             return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
             cancel = key_of(self.app, "evaluation.cancel", "e")
-            return Content.styled(f"playing: {one_line(state.detail)} · {cancel} cancels", "bold $primary")
+            return Content.styled(
+                f"playing: {one_line(state.detail)} · {cancel} cancels", "bold $primary"
+            )
         if state.pending.evaluation is not None:
             return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
@@ -108,13 +120,22 @@ class EvaluationDialog(ModalScreen[None]):
         if self._compares:
             return Content()
         if self._episodes() is None:
-            return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
+            return Content.styled(
+                f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error"
+            )
         return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
 
     def _may_begin(self, *, compares: bool = False) -> bool:
         state = self._state
-        free = state.live and state.run is not None and state.pending.evaluation is None and state.phase != "evaluating"
-        return free and self.is_mounted and compares == self._compares and self._episodes() is not None
+        free = (
+            state.live
+            and state.run is not None
+            and state.pending.evaluation is None
+            and state.phase != "evaluating"
+        )
+        return (
+            free and self.is_mounted and compares == self._compares and self._episodes() is not None
+        )
 
     @on(Input.Submitted)
     def begin(self) -> None:
@@ -127,8 +148,12 @@ class EvaluationDialog(ModalScreen[None]):
         """Only what is under way, or requested, can be cancelled."""
         state = self._state
         if action in ("turn", "narrower"):
-            return state.comparison is not None and (action == "turn" or self._may_begin(compares=True))
-        under_way = state.live and (state.phase == "evaluating" or state.pending.evaluation is not None)
+            return state.comparison is not None and (
+                action == "turn" or self._may_begin(compares=True)
+            )
+        under_way = state.live and (
+            state.phase == "evaluating" or state.pending.evaluation is not None
+        )
         return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
 
     def action_turn(self) -> None:
@@ -140,7 +165,9 @@ class EvaluationDialog(ModalScreen[None]):
         if (found := self._state.comparison) is not None:
             versions = found.a.prompt_version or 0, found.b.prompt_version or 0
             texts = found.a.system_prompt, found.b.system_prompt
-            again = ComparePrompts(system_prompts=texts, versions=versions, half_width=found.enough / 2)
+            again = ComparePrompts(
+                system_prompts=texts, versions=versions, half_width=found.enough / 2
+            )
             self.post_message(CommandAsked(again))
 
     def action_cancel(self) -> None:
@@ -149,7 +176,11 @@ class EvaluationDialog(ModalScreen[None]):
 
 def interval(mean: MeanReturn) -> str:
     """A mean with its 95 % confidence interval; of a single episode none is known."""
-    return f"{signed(mean.mean)}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
+    return (
+        f"{signed(mean.mean)}, 95 % interval {mean.interval_text}"
+        if mean.episodes > 1
+        else mean.text
+    )
 
 
 def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
@@ -167,6 +198,9 @@ def comparison_lines(state: RunState) -> list[Content]:
     """The last comparison of prompts: one sentence, both means, and both maps with where they differ."""
     if (found := state.comparison) is None:
         return []
-    lines = [Content("A  ") + evaluation_line(found.a, state), Content("B  ") + evaluation_line(found.b, state)]
+    lines = [
+        Content("A  ") + evaluation_line(found.a, state),
+        Content("B  ") + evaluation_line(found.b, state),
+    ]
     head = Content.styled(prompts_text(found, state.prompts, state.run), "bold")
     return [head, *lines, *map(Content, side_by_side(state.map_layout, found.maps))]

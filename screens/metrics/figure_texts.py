@@ -39,7 +39,9 @@ class Health(NamedTuple):
     words: str
 
 
-FIGURES = msgspec.json.decode(file_text(Path(__file__).with_name("figures.json")), type=dict[str, FigureText])
+FIGURES = msgspec.json.decode(
+    file_text(Path(__file__).with_name("figures.json")), type=dict[str, FigureText]
+)
 """By field of `UpdateStats`, the most telling first."""
 OF_ENDED = ("mean_return", "return_std")
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""

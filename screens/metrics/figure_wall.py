@@ -67,7 +67,11 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     low, high = min(y - half for _, y, half in points), max(y + half for _, y, half in points)
     span = high - low or abs(high) or 1.0
     # A bound far off would flatten the line.
-    near = [bound for bound in (text.low, text.high) if bound is not None and low - span <= bound <= high + span]
+    near = [
+        bound
+        for bound in (text.low, text.high)
+        if bound is not None and low - span <= bound <= high + span
+    ]
     return Drawing(
         [Curve([(x, y) for x, y, _ in points])],
         [half for *_, half in points],
@@ -80,7 +84,9 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
 class FigureChart(Vertical):
     """One figure: its chart, what it means, what is healthy, and whether it is."""
 
-    DEFAULT_CSS = "FigureChart { height: 1fr; padding: 0 1; & > Static { height: auto; max-height: 50%; } }"
+    DEFAULT_CSS = (
+        "FigureChart { height: 1fr; padding: 0 1; & > Static { height: auto; max-height: 50%; } }"
+    )
 
     def __init__(self, state: RunState, *, id: str) -> None:
         """The chart of mean return, until another figure is chosen."""
@@ -101,7 +107,9 @@ class FigureChart(Vertical):
         over = f"  after {values[-1][0]:,.0f} episodes" if values else ""
         title = Content.assemble((FIGURES[field].title, "bold"), (over, ASIDE))
         self.query_one("#figure-title", Static).update(title)
-        self.query_one("#figure-texts", Static).update(Content("\n").join(figure_texts(state, field)))
+        self.query_one("#figure-texts", Static).update(
+            Content("\n").join(figure_texts(state, field))
+        )
         of = (state.history, state.marks, field)
         self.query_one(Plot).show(of, lambda: figure_drawing(state, field), at_once=chosen)
 
@@ -109,7 +117,10 @@ class FigureChart(Vertical):
 def figure_texts(state: RunState, field: str) -> list[Content]:
     """What stands under the chart of a figure, the most important first: what has no room is cut."""
     text = FIGURES[field]
-    lines = [Content.assemble(("means    ", ASIDE), text.meaning), Content.assemble(("healthy  ", ASIDE), text.healthy)]
+    lines = [
+        Content.assemble(("means    ", ASIDE), text.meaning),
+        Content.assemble(("healthy  ", ASIDE), text.healthy),
+    ]
     if state.stats is not None:
         found = present_health(state, field)
         words, value = (found.words, badge(found)[1]), (figure_value(state.stats, field), "bold")
@@ -118,7 +129,9 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         known = "".join(f"   ╌ {name} {plain(value)}" for name, value in baselines(state).items())
         lines.append(Content.styled(f"░ 95 % confidence of each batch's mean{known}", ASIDE))
     if state.marks:
-        marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in state.marks[-MOST_MARKS:])
+        marks = " · ".join(
+            f"{mark.episode:,} {one_line(mark.label)}" for mark in state.marks[-MOST_MARKS:]
+        )
         lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))
     return lines
 
@@ -138,10 +151,15 @@ class FigureWall(Widget):
         state, (width, height) = self._state, self.content_size
         if state is None or state.stats is None:
             return Content("")
-        width, height = (width - GAP * (COLUMNS - 1)) // COLUMNS, height // math.ceil(len(CHARTED) / COLUMNS)
+        width, height = (
+            (width - GAP * (COLUMNS - 1)) // COLUMNS,
+            height // math.ceil(len(CHARTED) / COLUMNS),
+        )
         lines: list[Content] = []
         for at in range(0, len(CHARTED), COLUMNS):
-            row = [small_figure(state, field, width, height) for field in CHARTED[at : at + COLUMNS]]
+            row = [
+                small_figure(state, field, width, height) for field in CHARTED[at : at + COLUMNS]
+            ]
             lines += [Content(" " * GAP).join(parts) for parts in zip(*row, strict=True)]
         return Content("\n").join(lines)
 
@@ -154,10 +172,15 @@ def small_figure(state: RunState, field: str, width: int, height: int) -> list[C
     heading = Content.assemble(*words).truncate(width, ellipsis=True)
     values = [y for _, y, _ in samples(state, field)]
     bars = spark_rows(stretched(values, width), width, height - 1)
-    return [heading.pad_right(width - heading.cell_length), *(Content.styled(bar, "$primary") for bar in bars)]
+    return [
+        heading.pad_right(width - heading.cell_length),
+        *(Content.styled(bar, "$primary") for bar in bars),
+    ]
 
 
 def stretched(values: list[float], width: int) -> list[float]:
     """As many values as cells: means where there are more, repeated where there are fewer; none of none."""
     cuts = [len(values) * at // width for at in range(width + 1)]
-    return [fmean(values[low : max(high, low + 1)]) for low, high in pairwise(cuts)] if values else []
+    return (
+        [fmean(values[low : max(high, low + 1)]) for low, high in pairwise(cuts)] if values else []
+    )

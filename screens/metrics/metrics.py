@@ -11,7 +11,13 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.screens.metrics.figure_texts import FIGURES, shown_figures
-from llamagym_tui.screens.metrics.figure_wall import FigureChart, FigureWall, badge, figure_value, present_health
+from llamagym_tui.screens.metrics.figure_wall import (
+    FigureChart,
+    FigureWall,
+    badge,
+    figure_value,
+    present_health,
+)
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -40,7 +46,9 @@ class MetricsScreen(Fitted[None]):
         with Horizontal(id="metrics"):
             fields = shown_figures(self._state.config)
             yield FigureList(
-                *[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list", markup=False
+                *[Option(FIGURES[field].short, id=field) for field in fields],
+                id="figure-list",
+                markup=False,
             )
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")

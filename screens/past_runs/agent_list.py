@@ -27,7 +27,13 @@ class AgentList(OptionList):
     BORDER_SUBTITLE = "also: ./file.py, or a Gymnasium id"
     BINDING_GROUP_TITLE = "Agents"
     BINDINGS = [
-        Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
+        Binding(
+            "enter",
+            "select",
+            "Play",
+            id="home.play",
+            tooltip="Open the playground: a new run of this agent.",
+        ),
     ]
 
     def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
@@ -41,10 +47,18 @@ class AgentList(OptionList):
         """Show those in whose names the words are, for the present width."""
         self._words = words
         width, chosen = self.scrollable_content_region.width, self.highlighted_option
-        found = {n: a for n, a in self._agents.items() if words.lower() in f"{n} {a.title} {a.env_id}".lower()}
+        found = {
+            n: a
+            for n, a in self._agents.items()
+            if words.lower() in f"{n} {a.title} {a.env_id}".lower()
+        }
         self.border_title = Content("agents" if found else "agents: none matches")
-        self.set_options([Option(agent_card(name, agent, width), id=name) for name, agent in found.items()])
-        self.highlighted = list(found).index(chosen.id) if chosen and chosen.id in found else 0 if found else None
+        self.set_options(
+            [Option(agent_card(name, agent, width), id=name) for name, agent in found.items()]
+        )
+        self.highlighted = (
+            list(found).index(chosen.id) if chosen and chosen.id in found else 0 if found else None
+        )
 
 
 class ModelList(OptionList):
@@ -52,10 +66,20 @@ class ModelList(OptionList):
 
     BORDER_TITLE = "models"
     BINDING_GROUP_TITLE = "Models"
-    BINDINGS = [Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on.")]
+    BINDINGS = [
+        Binding(
+            "enter",
+            "select",
+            "Choose",
+            id="home.choose",
+            tooltip="Play with this model from now on.",
+        )
+    ]
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
+        super().__init__(
+            *[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False
+        )
         self.chosen = BUNDLED
         self._listed = ENTRIES
         self.here: dict[str, bool] = {BUNDLED: True}
@@ -66,7 +90,9 @@ class ModelList(OptionList):
 
     @work(exclusive=True, group="models")
     async def _look(self) -> None:
-        self.here = await asyncio.to_thread(lambda: {entry.name: is_here(entry.name) for entry in ENTRIES})
+        self.here = await asyncio.to_thread(
+            lambda: {entry.name: is_here(entry.name) for entry in ENTRIES}
+        )
         self._draw()
 
     def on_resize(self) -> None:
@@ -121,7 +147,9 @@ def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
         title += Content.styled(f"  {env_id}", ASIDE)
     words = f"Not installed: {needed}" if (needed := missing(agent)) else agent.description or name
     text = [title, *Content(one_line(words)).wrap(max(1, width - indent - 1))]
-    picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
+    picture = (
+        [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
+    )
     lines = [
         Content.styled(f"{row or '':<{indent}}"[:indent], "$primary") + (line or Content(""))
         for row, line in zip_longest(picture, text)

@@ -29,7 +29,11 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
         self._run_dir, self._kept = run_dir, list(map(str, kept_updates(run_dir)))
 
     def compose(self) -> ComposeResult:
-        asked = (f"after update ({', '.join(self._kept)})", "other settings, as ppo.lr=1e-3 seed=1", "another prompt")
+        asked = (
+            f"after update ({', '.join(self._kept)})",
+            "other settings, as ppo.lr=1e-3 seed=1",
+            "another prompt",
+        )
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(f"what if: a branch of {one_line(self._run_dir.name)}")
             for text, value in zip(asked, (self._kept[-1], "", ""), strict=True):
@@ -40,10 +44,16 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
     def action_branch(self) -> None:
         update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
         if update not in self._kept:
-            self.notify(f"After update takes {' or '.join(self._kept)}, not {update!r}.", severity="error")
+            self.notify(
+                f"After update takes {' or '.join(self._kept)}, not {update!r}.", severity="error"
+            )
             return
         spec = f"{self._run_dir}@{update}"
-        given: dict[str, Any] = {"branch_of": spec, "assignments": settings.split(), "system_prompt": prompt or None}
+        given: dict[str, Any] = {
+            "branch_of": spec,
+            "assignments": settings.split(),
+            "system_prompt": prompt or None,
+        }
         try:
             run_config(agent=None, run_dir=None, resume=False, **given)
         except UntrustedAgent:

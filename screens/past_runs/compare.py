@@ -15,7 +15,15 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import Point, averaged, evaluated_return, mean_return, signed, thinned, with_unit
+from llamagym_tui.returns import (
+    Point,
+    averaged,
+    evaluated_return,
+    mean_return,
+    signed,
+    thinned,
+    with_unit,
+)
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.numbers import plain
@@ -46,7 +54,11 @@ class CompareScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header", markup=False)
+        yield Static(
+            Content.styled(" COMPARE ", "bold $background on $accent"),
+            id="compare-header",
+            markup=False,
+        )
         yield Plot("", id="compare-chart")
         with VerticalScroll(id="compare-facts"):
             yield Static(id="compare-table", markup=False)
@@ -58,7 +70,11 @@ class CompareScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Rows can be scrolled where there are more than have room; two runs of one group are not two groups."""
         if action == "seeds":
-            return True if max(map(len, self._seeds)) > 1 and self._seeds[0] != self._seeds[1] else None
+            return (
+                True
+                if max(map(len, self._seeds)) > 1 and self._seeds[0] != self._seeds[1]
+                else None
+            )
         if action == "scroll":
             return any(facts.max_scroll_y > 0 for facts in self.query("#compare-facts"))
         return True
@@ -76,7 +92,9 @@ class CompareScreen(Screen[None]):
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
         self.call_after_refresh(self.refresh_bindings)
         # The chart gets what the table leaves.
-        show = partial(self.query_one(Plot).show, self._sides is self._alone, self._drawing, at_once=True)
+        show = partial(
+            self.query_one(Plot).show, self._sides is self._alone, self._drawing, at_once=True
+        )
         self.call_after_refresh(show)
 
     def _drawing(self) -> Drawing | None:
@@ -86,18 +104,31 @@ class CompareScreen(Screen[None]):
             points = thinned(curve_of(side), (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
             color = STYLES[index].removeprefix("$")
             for edge in (-1, 1) if len(side) > 1 else ():
-                found.append(Curve([(p.episode, p.mean_return + edge * p.stderr) for p in points], color, EDGES[index]))
-            found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
+                found.append(
+                    Curve(
+                        [(p.episode, p.mean_return + edge * p.stderr) for p in points],
+                        color,
+                        EDGES[index],
+                    )
+                )
+            found.append(
+                Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index])
+            )
         known = self._rows[0].known.baselines  # of the same game
         began = [start for row in self._rows if (start := row.known.returns.start)]
-        drawing = Drawing(found, levels=baseline_levels(known), marks=began, fitted=[*known.values()], left=0.0)
+        drawing = Drawing(
+            found, levels=baseline_levels(known), marks=began, fitted=[*known.values()], left=0.0
+        )
         return drawing if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:
         return [
             Content.assemble(
                 (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
-                (f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}", "bold"),
+                (
+                    f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}",
+                    "bold",
+                ),
                 (f" · {self._named(index)}", "$foreground 60%"),
             ).truncate(width, ellipsis=True)
             for index, row in enumerate(self._rows)
@@ -140,7 +171,10 @@ class CompareScreen(Screen[None]):
 
 def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     """A name and the value of each run; a value that is too long goes on below."""
-    parts = [Content.styled(one_line(value), style).wrap(room) for value, style in zip(pair, STYLES, strict=True)]
+    parts = [
+        Content.styled(one_line(value), style).wrap(room)
+        for value, style in zip(pair, STYLES, strict=True)
+    ]
     lines = []
     for index, (left, right) in enumerate(zip_longest(*parts, fillvalue=Content(""))):
         head = Content.styled(f"{name if index == 0 else '':<{names}}", "$foreground 60%")
@@ -179,5 +213,10 @@ def _evaluated(side: Sequence[RunRow]) -> str:
 def _played(side: Sequence[RunRow]) -> str:
     played = [row.known for row in side]
     episodes, updates = sum(each.episodes for each in played), sum(each.updates for each in played)
-    total = replace(played[0], episodes=episodes, updates=updates, played_s=sum(each.played_s for each in played))
+    total = replace(
+        played[0],
+        episodes=episodes,
+        updates=updates,
+        played_s=sum(each.played_s for each in played),
+    )
     return played_text(total)

@@ -40,7 +40,9 @@ class HomeScreen(Fitted[None]):
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
+        title = Content.assemble(
+            (" llamagym-tui ", "bold $background on $primary"), " a language model learns to play"
+        )
         yield Static(title, id="home-title", markup=False)
         with Horizontal(id="home-top"):
             yield AgentList(self._agents, id="agents")
@@ -51,7 +53,11 @@ class HomeScreen(Fitted[None]):
             yield runs.heading
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield runs
-        yield SentenceInput(id="home-filter", placeholder="a name, ./file.py or a Gymnasium id", select_on_focus=False)
+        yield SentenceInput(
+            id="home-filter",
+            placeholder="a name, ./file.py or a Gymnasium id",
+            select_on_focus=False,
+        )
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -67,7 +73,9 @@ class HomeScreen(Fitted[None]):
         runs.display = runs.heading.display = bool(runs.rows)
         if runs.loaded and not runs.rows:
             is_filtered = self.query_one(SentenceInput).value.strip()
-            empty.update("None matches." if is_filtered else "None yet: enter on an agent begins the first.")
+            empty.update(
+                "None matches." if is_filtered else "None yet: enter on an agent begins the first."
+            )
 
     def action_filter(self, begun: str | None) -> None:
         """Let more be typed after what is; None: no filter any more."""
@@ -78,14 +86,22 @@ class HomeScreen(Fitted[None]):
 
     @on(SentenceInput.Changed)
     def filter(self, event: SentenceInput.Changed) -> None:
-        for found in (self.query_one(AgentList), self.query_one(RunList), self.query_one(ModelList)):
+        for found in (
+            self.query_one(AgentList),
+            self.query_one(RunList),
+            self.query_one(ModelList),
+        ):
             found.filter(event.value.strip())
 
     @on(SentenceInput.Submitted)
     def play_typed(self, event: SentenceInput.Submitted) -> None:
         """Play the agent that is left in the list; or choose such a model; or else play the file or id."""
         agents, models = self.query_one(AgentList), self.query_one(ModelList)
-        if not agents.option_count and models.filter(event.value.strip()) and models.highlighted_option:
+        if (
+            not agents.option_count
+            and models.filter(event.value.strip())
+            and models.highlighted_option
+        ):
             models.choose(str(models.highlighted_option.id))
             self.action_filter(None)
             return

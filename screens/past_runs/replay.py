@@ -38,13 +38,17 @@ class TimeSlider(Widget):
     def __init__(self, player: Player) -> None:
         super().__init__(id="time-slider")
         self._player = player
-        self.tooltip = (
-            "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
-        )
+        self.tooltip = "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
 
     def show(self) -> None:
         player, recording = self._player, self._player.recording
-        self.shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
+        self.shown = (
+            player.at_s,
+            player.playing,
+            player.speed,
+            recording.duration_s,
+            recording.complete,
+        )
 
     @property
     def bar(self) -> tuple[int, int]:
@@ -67,10 +71,16 @@ class TimeSlider(Widget):
         _, width = self.bar
         duration_s = max(self._player.recording.duration_s, 1e-9)
         here = round(self._player.at_s / duration_s * (width - 1))
-        turns = {round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points}
-        cells = [TURN if cell in turns else PLAYED if cell < here else AHEAD for cell in range(width)]
+        turns = {
+            round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points
+        }
+        cells = [
+            TURN if cell in turns else PLAYED if cell < here else AHEAD for cell in range(width)
+        ]
         before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
-        bar = Content.assemble((before, "$primary"), (HERE, "bold $accent"), (after, "$foreground 40%"))
+        bar = Content.assemble(
+            (before, "$primary"), (HERE, "bold $accent"), (after, "$foreground 40%")
+        )
         return Content.assemble((self._left(), "bold"), bar, (self._right(), "$foreground 60%"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
@@ -87,7 +97,9 @@ class TimeSlider(Widget):
     def _seek(self, x: int) -> None:
         start, width = self.bar
         share = (x - self.gutter.left - start) / max(1, width - 1)
-        self.post_message(self.Sought(min(max(share, 0.0), 1.0) * self._player.recording.duration_s))
+        self.post_message(
+            self.Sought(min(max(share, 0.0), 1.0) * self._player.recording.duration_s)
+        )
 
 
 TICK_S = 1 / 12
@@ -96,7 +108,15 @@ FOLLOW_S = 1.0
 """Seconds between two looks at what a run that goes on has logged."""
 JUMP_S = 5.0
 """Seconds of a jump."""
-PLACES = {"play": -4, "jump": -3, "to": -2, "speed": -1, "app.quit": 1, "app.help": 2, "app.leave_replay": 3}
+PLACES = {
+    "play": -4,
+    "jump": -3,
+    "to": -2,
+    "speed": -1,
+    "app.quit": 1,
+    "app.help": 2,
+    "app.leave_replay": 3,
+}
 """Where keys stand in the row: those that move time before all of a live run (0), for which a narrow row has no room,
 and the last ones where they are seen however narrow it is."""
 

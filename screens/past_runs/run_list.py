@@ -37,7 +37,9 @@ class RunList(TableList[RunRow]):
         row: RunRow
         what: Literal["replay", "resume", "branch"]
 
-    def __init__(self, *, at_most: int | None = None, run_is_open: bool = False, id: str | None = None) -> None:
+    def __init__(
+        self, *, at_most: int | None = None, run_is_open: bool = False, id: str | None = None
+    ) -> None:
         """The latest runs, or all; while one is open, none may be replayed or resumed."""
         super().__init__(id=id)
         self._at_most = at_most
@@ -82,7 +84,11 @@ class RunList(TableList[RunRow]):
         if self._run_is_open and action in ("request", "select"):
             return None
         if action == "request":
-            there = row and (kept_updates(row.info.run_dir) if "branch" in parameters else row.info.has_checkpoint)
+            there = row and (
+                kept_updates(row.info.run_dir)
+                if "branch" in parameters
+                else row.info.has_checkpoint
+            )
             return True if there else None
         if action == "select":
             return True if row is not None and not row.fault else None

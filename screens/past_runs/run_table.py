@@ -100,9 +100,19 @@ def _counts(name: str, width: int, needs: int) -> Column[RunRow]:
 
 COLUMNS: tuple[Column[RunRow], ...] = (
     Column(
-        "when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", lambda row: row.info.started_at, True, style=ASIDE
+        "when",
+        12,
+        lambda row: f"{row.info.started_at:%d %b %H:%M}",
+        lambda row: row.info.started_at,
+        True,
+        style=ASIDE,
     ),
-    Column("agent", 18, lambda row: ": ".join(filter(None, (row.agent, row.info.name))), lambda row: row.agent.lower()),
+    Column(
+        "agent",
+        18,
+        lambda row: ": ".join(filter(None, (row.agent, row.info.name))),
+        lambda row: row.agent.lower(),
+    ),
     Column(
         "model",
         22,
@@ -113,8 +123,23 @@ COLUMNS: tuple[Column[RunRow], ...] = (
     Column("prompt", 28, _prompt_text, _prompt_text, needs=140),
     _counts("episodes", 9, 64),
     _counts("updates", 7, 100),
-    Column("return", 7, _mean_text, lambda row: -inf if row.mean is None else row.mean, True, right=True, style="bold"),
-    Column("in", 12, attrgetter("known.return_unit"), attrgetter("known.return_unit"), needs=150, style=ASIDE),
+    Column(
+        "return",
+        7,
+        _mean_text,
+        lambda row: -inf if row.mean is None else row.mean,
+        True,
+        right=True,
+        style="bold",
+    ),
+    Column(
+        "in",
+        12,
+        attrgetter("known.return_unit"),
+        attrgetter("known.return_unit"),
+        needs=150,
+        style=ASIDE,
+    ),
     Column("curve", 0, lambda row: [point.mean_return for point in row.curve], style="$primary"),
     Column("ended", 11, lambda row: row.ending, lambda row: row.ending, needs=64, style=ASIDE),
 )

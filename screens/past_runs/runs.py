@@ -44,8 +44,12 @@ class RunsScreen(Screen[None]):
         yield runs.heading
         yield runs
         yield Static(id="runs-chosen", markup=False)
-        yield SentenceInput(id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False)
-        yield SentenceInput(id="runs-filter", placeholder="a part of a name; tab: the list; esc: all")
+        yield SentenceInput(
+            id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False
+        )
+        yield SentenceInput(
+            id="runs-filter", placeholder="a part of a name; tab: the list; esc: all"
+        )
         yield KeyBar()
 
     def on_screen_resume(self) -> None:
@@ -57,7 +61,9 @@ class RunsScreen(Screen[None]):
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {one_line(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._run_is_open else ""
-        header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
+        header = Content.assemble(
+            (" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%")
+        )
         self.query_one("#runs-header", Static).update(header)
         self.query_one("#runs-chosen", Static).update(_chosen_text(runs))
         self.refresh_bindings()
@@ -72,7 +78,11 @@ class RunsScreen(Screen[None]):
             return True if self.query_one(RunList).chosen else None
         if action == "delete":
             row = self.query_one(RunList).chosen
-            return True if row is not None and not row.info.is_running and not self._run_is_open else None
+            return (
+                True
+                if row is not None and not row.info.is_running and not self._run_is_open
+                else None
+            )
         return True
 
     def action_mark(self) -> None:
@@ -105,7 +115,13 @@ class RunsScreen(Screen[None]):
     @on(SentenceInput.Submitted, "#runs-name")
     def _named(self, event: SentenceInput.Submitted) -> None:
         if (row := self.query_one(RunList).chosen) is not None:
-            self._change(partial(replace_file, row.info.run_dir / ABOUT_FILE, event.value.encode("utf-8", "replace")))
+            self._change(
+                partial(
+                    replace_file,
+                    row.info.run_dir / ABOUT_FILE,
+                    event.value.encode("utf-8", "replace"),
+                )
+            )
         self.action_leave()
 
     def action_delete(self) -> None:
@@ -134,14 +150,19 @@ class RunsScreen(Screen[None]):
             return
         first, second = (one_line(row.game) for row in pair)
         if first != second:  # their returns have no axis in common
-            self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
+            self.notify(
+                f"{first} and {second} are different games; mark two runs of one.",
+                severity="warning",
+            )
         else:
             self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows))
 
     def action_trials(self) -> None:
         """All trials of the sweep that the chosen run is of."""
         if (row := (runs := self.query_one(RunList)).chosen) is not None:
-            self.app.push_screen(TrialsScreen(sweep_of(row)[0], runs.rows, run_is_open=self._run_is_open))
+            self.app.push_screen(
+                TrialsScreen(sweep_of(row)[0], runs.rows, run_is_open=self._run_is_open)
+            )
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""
@@ -164,7 +185,11 @@ def discard_run(run_dir: Path) -> None:
 def _chosen_text(runs: RunList) -> str:
     """What the table has no room for."""
     if not runs.rows:
-        return f"There are no runs in {one_line(str(runs_dir()))} yet." if runs.loaded else "looking for runs …"
+        return (
+            f"There are no runs in {one_line(str(runs_dir()))} yet."
+            if runs.loaded
+            else "looking for runs …"
+        )
     row = runs.chosen
     if row is None:
         return ""
@@ -172,11 +197,15 @@ def _chosen_text(runs: RunList) -> str:
         return one_line(row.fault)
     about = f"{row.info.about} · " if row.info.about else ""
     branch = f" · {row.info.config.origin}" if row.info.config.origin else ""
-    parts = [f"{about}{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}{branch}"]
+    parts = [
+        f"{about}{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}{branch}"
+    ]
     if (summary := row.summary) is not None:
         parts.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
-            parts.append(f"evaluated {with_unit(evaluated_return(evaluation).text, summary.return_unit)} ({how})")
+            parts.append(
+                f"evaluated {with_unit(evaluated_return(evaluation).text, summary.return_unit)} ({how})"
+            )
     parts.append(row.info.standing)
     return f"{one_line(' · '.join(parts))}\n{one_line(str(row.info.run_dir))}"

@@ -43,7 +43,11 @@ class Trial(NamedTuple):
     def score(self) -> float:
         """-inf: a run of it has ended early, or is still under way."""
         found = [row.summary.evaluation for row in self.runs if row.summary]
-        return fmean(each.mean_return for each in found if each) if all(found) and not self.is_interrupted else -inf
+        return (
+            fmean(each.mean_return for each in found if each)
+            if all(found) and not self.is_interrupted
+            else -inf
+        )
 
 
 def sweep_of(row: RunRow) -> tuple[str, int]:
@@ -57,28 +61,47 @@ def trials_of(sweep: str, rows: Iterable[RunRow]) -> list[Trial]:
     of_sweep = sorted((row for row in rows if sweep_of(row)[0] == sweep), key=lambda row: row.key)
     runs = [row for row in of_sweep if row.curve]
     settings = [flat(row.info.config) for row in runs]
-    varied = {name for each in settings for name, value in each.items() if value != settings[0][name]}
+    varied = {
+        name for each in settings for name, value in each.items() if value != settings[0][name]
+    }
     of_a_run = {*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads"}
     names = sorted(varied.difference(of_a_run, *(row.info.config.measured for row in runs)))
     trials: dict[int, Trial] = {}
     for row, values in zip(runs, settings, strict=True):
-        shown = (f"{name} {f'{value:.4g}' if isinstance(value := values[name], float) else value}" for name in names)
+        shown = (
+            f"{name} {f'{value:.4g}' if isinstance(value := values[name], float) else value}"
+            for name in names
+        )
         number, text = sweep_of(row)[1], ", ".join(shown)
         trials.setdefault(number, Trial(number, [], text)).runs.append(row)
-    found, running = [*trials.values()], {sweep_of(row)[1] for row in of_sweep if row.info.is_running}
-    return [each._replace(is_interrupted=each.number not in running and _was_left(each, found)) for each in found]
+    found, running = (
+        [*trials.values()],
+        {sweep_of(row)[1] for row in of_sweep if row.info.is_running},
+    )
+    return [
+        each._replace(is_interrupted=each.number not in running and _was_left(each, found))
+        for each in found
+    ]
 
 
 def _was_left(trial: Trial, trials: list[Trial]) -> bool:
     """Whether a trial that is not under way lacks runs, or their ends, and was not ended early by its sweep."""
     if trial.score > -inf:
         return len(trial.runs) < max(len(each.runs) for each in trials)
-    repeated = any(each.number > trial.number and each.settings == trial.settings for each in trials)
+    repeated = any(
+        each.number > trial.number and each.settings == trial.settings for each in trials
+    )
     return repeated or any(row.ending == ENDINGS["open"] for row in trial.runs)
 
 
 def _score_text(trial: Trial) -> str:
-    return ENDINGS["open"] if trial.is_interrupted else "—" if trial.score == -inf else signed(trial.score)
+    return (
+        ENDINGS["open"]
+        if trial.is_interrupted
+        else "—"
+        if trial.score == -inf
+        else signed(trial.score)
+    )
 
 
 class TrialList(TableList[Trial]):
@@ -87,7 +110,11 @@ class TrialList(TableList[Trial]):
         Column("trial", 5, lambda trial: f"{trial.number}", lambda trial: trial.number, right=True),
         Column("runs", 4, lambda trial: f"{len(trial.runs)}", None, right=True, style=ASIDE),
         Column(
-            "curve", 24, lambda trial: [point.mean_return for point in curve_of(trial.runs)], style="$primary", needs=64
+            "curve",
+            24,
+            lambda trial: [point.mean_return for point in curve_of(trial.runs)],
+            style="$primary",
+            needs=64,
         ),
         Column("settings", 0, lambda trial: trial.settings),
     )
@@ -109,7 +136,9 @@ class TrialsScreen(Screen[None]):
         yield TooSmall()
         count = sum(not trial.is_interrupted for trial in self._trials)
         head = f" {one_line(self._sweep)}: {count:,}, {BEST} the best; a score is the mean of evaluations"
-        header = Content.assemble((" TRIALS ", "bold $background on $accent"), (head, "$foreground 60%"))
+        header = Content.assemble(
+            (" TRIALS ", "bold $background on $accent"), (head, "$foreground 60%")
+        )
         yield Static(header, id="runs-header", markup=False)
         trials = TrialList(id="runs")
         trials.show(self._trials)
@@ -122,7 +151,11 @@ class TrialsScreen(Screen[None]):
     def describe(self) -> None:
         """All settings of the chosen trial, for which a line may have no room."""
         trial = self.query_one(TrialList).chosen
-        text = "" if trial is None else f"trial {trial.number}: {trial.settings or 'the settings of all others'}"
+        text = (
+            ""
+            if trial is None
+            else f"trial {trial.number}: {trial.settings or 'the settings of all others'}"
+        )
         self.query_one("#runs-chosen", Static).update(Content(one_line(text)))
 
     @on(OptionList.OptionSelected)

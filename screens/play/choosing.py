@@ -48,7 +48,9 @@ class ChoosingScreen(Screen[ScreenResultType]):
     def on_key(self, event: Key) -> None:
         """The agent's keys, and arrows, come before any other meaning of a key."""
         for index, choice in enumerate(() if self.writing else self.choices):
-            if choice.key in (event.key, event.character) or choice.name in ARROWS.get(event.key, ()):
+            if choice.key in (event.key, event.character) or choice.name in ARROWS.get(
+                event.key, ()
+            ):
                 event.stop()
                 event.prevent_default()
                 self.action_choose(index)
@@ -74,7 +76,9 @@ class ChoosingScreen(Screen[ScreenResultType]):
         """What a key does now; `screen`: with which the ids of its bindings begin."""
         if self.writing:
             return f"write why; after {key_of(self.app, f'{screen}.done', 'enter')} a key takes its action at once"
-        arrows = {name for names in ARROWS.values() for name in names} & {choice.name for choice in self.choices}
+        arrows = {name for names in ARROWS.values() for name in names} & {
+            choice.name for choice in self.choices
+        }
         also = ", arrow keys too" if arrows else ""
         return f"a key takes its action at once{also} · {key_of(self.app, f'{screen}.reason', 'tab')} says why first"
 
@@ -86,7 +90,9 @@ class ChoosingScreen(Screen[ScreenResultType]):
 
 def reasoning_input(id: str) -> SentenceInput:
     """The line for a sentence that the reply begins with."""
-    return SentenceInput(id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False)
+    return SentenceInput(
+        id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False
+    )
 
 
 def choices_row(choices: Sequence[Choice], chosen: object) -> Content:
@@ -95,6 +101,8 @@ def choices_row(choices: Sequence[Choice], chosen: object) -> Content:
     for index, choice in enumerate(choices):
         is_chosen = choice.action == chosen
         name = f" ▶ {one_line(choice.name)} ◀" if is_chosen else f" {one_line(choice.name)}"
-        cell = Content.assemble((f" {one_line(choice.key)} ", KEY), (name, "bold" if is_chosen else ""))
+        cell = Content.assemble(
+            (f" {one_line(choice.key)} ", KEY), (name, "bold" if is_chosen else "")
+        )
         cells.append(cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"})))
     return Content("   ").join(cells)

@@ -64,7 +64,11 @@ class PolicyHint:
             return probabilities_text(answer)
         if not state.live:
             return "there is no trainer"
-        return "the model is still loading" if state.run is None else "requested; the trainer answers between two steps"
+        return (
+            "the model is still loading"
+            if state.run is None
+            else "requested; the trainer answers between two steps"
+        )
 
 
 def probabilities_text(weighed: ConversationWeighed) -> str:
@@ -107,7 +111,9 @@ def match_text(match: Match, state: RunState) -> str:
     if model is None:
         return "against the model: it has not played its episodes"
     pairs = zip(match.returns, model.returns, strict=True)
-    by = mean_return([mine - its for mine, its in pairs if its is not None]) or MeanReturn(0.0, 0.0, 0)
+    by = mean_return([mine - its for mine, its in pairs if its is not None]) or MeanReturn(
+        0.0, 0.0, 0
+    )
     mine, its = signed(sum(match.returns) / MATCH), signed(model.mean_return)
     scores = f"You earn {mine}, the model {its}{played_by(model, state.prompts)}"
     return f"{scores}. You against it: {difference_text(by, one_line(state.return_unit))}."
@@ -134,7 +140,9 @@ class HumanTableScreen(ChoosingScreen[None]):
     BINDING_GROUP_TITLE = "Table"
     BINDINGS = own_keys(__file__)
 
-    def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
+    def __init__(
+        self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState
+    ) -> None:
         super().__init__()
         self._game = game
         self._title = title
@@ -196,7 +204,9 @@ class HumanTableScreen(ChoosingScreen[None]):
             case "reason":
                 return True if self._opened and not game.over else None
             case "match":
-                able = self._opened and game.over and self._state.live and self._state.run is not None
+                able = (
+                    self._opened and game.over and self._state.live and self._state.run is not None
+                )
                 return True if able and self._state.pending.evaluation is None else None
             case "save":
                 return game.writer.waiting > 0
@@ -287,7 +297,9 @@ class HumanTableScreen(ChoosingScreen[None]):
             actions, now = choices_row(game.choices, None), self.how_to_choose("table")
         else:
             result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
-            actions = Content.assemble((result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode")
+            actions = Content.assemble(
+                (result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode"
+            )
             now = _what_then(game, key)
         return Content("\n").join([actions, Content.styled(now, ASIDE)])
 

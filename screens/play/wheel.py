@@ -41,7 +41,9 @@ def agent_text(state: RunState) -> Content:
     action = one_line(awaited.action_name) or "the fallback, as its reply names no action"
     reply = one_line(awaited.reply[:MOST_SHOWN]) or "(nothing)"
     reply += " …" if len(awaited.reply) > MOST_SHOWN else ""
-    return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f"; its reply: {reply}", ASIDE))
+    return Content.assemble(
+        ("The agent would choose ", ASIDE), (action, "bold"), (f"; its reply: {reply}", ASIDE)
+    )
 
 
 def _waiting_for(state: RunState) -> str:
@@ -61,12 +63,16 @@ class WheelHeader(StateText):
         """Who acts, and where; that the others wait only if the row has room."""
         wheel = self.state.wheel
         if wheel.taken is None:
-            return Content.assemble((" WHEEL REQUESTED ", BADGE), (" you act from the next turn on", ASIDE))
+            return Content.assemble(
+                (" WHEEL REQUESTED ", BADGE), (" you act from the next turn on", ASIDE)
+            )
         if isinstance(wheel.requested, LetGo):
             return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
         where = f" · environment {wheel.taken.env + 1:,}"
         if wheel.awaited is None:
-            return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
+            return Content.assemble(
+                (" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE)
+            )
         at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
         long, short = (
             Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (turn, "bold"), (at, ASIDE))
@@ -134,7 +140,11 @@ class WheelScreen(ChoosingScreen[None]):
         if not wheel.is_persons_turn or awaited is None:
             return
         action, why = self.choices[index].action, self.query_one(SentenceInput).value
-        self.post_message(CommandAsked(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=why)))
+        self.post_message(
+            CommandAsked(
+                Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=why)
+            )
+        )
 
     def action_resume(self) -> None:
         self.post_message(CommandAsked(Resume()))
@@ -167,7 +177,9 @@ class WheelScreen(ChoosingScreen[None]):
         self.update_text("agent-says", agent_text(state))
         row = choices_row(self.choices, state.wheel.acted.action if state.wheel.acted else None)
         row = row if state.wheel.is_persons_turn else row.stylize("dim")
-        self.update_text("wheel-choices", Content("\n").join([row, Content.styled(self._what_now(), ASIDE)]))
+        self.update_text(
+            "wheel-choices", Content("\n").join([row, Content.styled(self._what_now(), ASIDE)])
+        )
         self.show_sentence()
         fault = self.query_one("#wheel-fault", Static)
         fault.display = bool(state.wheel.fault)

@@ -42,7 +42,11 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
         case "roll_back":
             able = able and not state.pending.roll_back
         case "advance":
-            able = able and watching.step_requested is None and (parameters == ("turn",) or state.mode == "train")
+            able = (
+                able
+                and watching.step_requested is None
+                and (parameters == ("turn",) or state.mode == "train")
+            )
         case "pace":
             other = watching.slower() if parameters == ("slower",) else watching.faster()
             able = able and other != watching.turn_s_intended
@@ -112,7 +116,9 @@ class PlaygroundActions(Screen[None]):
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
         def pace(state: RunState) -> SetPace:
-            return SetPace(turn_s=state.watching.slower() if way == "slower" else state.watching.faster())
+            return SetPace(
+                turn_s=state.watching.slower() if way == "slower" else state.watching.faster()
+            )
 
         self.post_message(CommandAsked(pace))
 
@@ -122,7 +128,9 @@ class PlaygroundActions(Screen[None]):
         def other(state: RunState) -> Watch:
             watching = state.watching
             replayed = watching.now.kind in ("best", "worst") and watching.requested is None
-            return Watch(env=(watching.env_intended + (0 if replayed else by)) % max(state.n_envs, 1))
+            return Watch(
+                env=(watching.env_intended + (0 if replayed else by)) % max(state.n_envs, 1)
+            )
 
         self.post_message(CommandAsked(other))
 
@@ -177,8 +185,15 @@ class PlaygroundActions(Screen[None]):
         state, wanted = self._state, self._draws
         # Of a recorded run only what it holds is known; in a live one a drawing may come.
         can_come = state.live and state.run is not None and state.run.draws
-        place = "side-drawing" if self.size.width >= WIDE and self.size.height >= HIGH else "pane-drawing"
+        place = (
+            "side-drawing"
+            if self.size.width >= WIDE and self.size.height >= HIGH
+            else "pane-drawing"
+        )
         for drawing in self.query("StateDrawing"):
-            drawing.set_class(wanted and (can_come or state.view.drawn is not None) and drawing.id == place, "-shown")
+            drawing.set_class(
+                wanted and (can_come or state.view.drawn is not None) and drawing.id == place,
+                "-shown",
+            )
         if can_come and wanted != state.view.requested:
             self.post_message(CommandAsked(DrawStates(on=wanted)))

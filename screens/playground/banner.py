@@ -29,7 +29,11 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     if state.recorded:
         return _recorded(state)
     if state.failure:
-        kept = f"Your demonstrations are safe in {path}; " if Path(path := demos_path()).exists() else ""
+        kept = (
+            f"Your demonstrations are safe in {path}; "
+            if Path(path := demos_path()).exists()
+            else ""
+        )
         kept += f"{key('table', 'h')} still opens the table."
         again = f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one."
         return [Sentence(text, "-error") for text in (state.failure, kept, again)]
@@ -42,14 +46,24 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     found += [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":
         train = f"{key('mode', 't')} trains again."
-        found.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", "-warning"))
+        found.append(
+            Sentence(
+                f"Inference: nothing is trained, no episode enters a batch. {train}", "-warning"
+            )
+        )
     if state.phase == "paused":
         turn, update = key("advance.turn", "."), key("advance.update", "u")
         steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", "-note"))
     if (training := state.warm_start).under_way:
-        far = f": step {training.step:,} of {training.steps:,}" if training.steps and training.result is None else ""
-        found.append(Sentence(f"A warm start is under way{far}. {key('warm_start', 'f')} shows it.", "-note"))
+        far = (
+            f": step {training.step:,} of {training.steps:,}"
+            if training.steps and training.result is None
+            else ""
+        )
+        found.append(
+            Sentence(f"A warm start is under way{far}. {key('warm_start', 'f')} shows it.", "-note")
+        )
     return found + [Sentence(text, "-note") for text in _awaited(state)]
 
 

@@ -23,7 +23,15 @@ RETURN = "return ±95%"
 ALL = "-all-figures"
 """Class of a screen that shows all of them; without it, three."""
 PPO = (
-    *("approx_kl", "kl_ref", "entropy", "action_entropy", "clip_fraction", "explained_variance", "parse_failure_rate"),
+    *(
+        "approx_kl",
+        "kl_ref",
+        "entropy",
+        "action_entropy",
+        "clip_fraction",
+        "explained_variance",
+        "parse_failure_rate",
+    ),
     *("value_loss", "policy_loss", "grad_norm", "first_ratio", "lr", "tokens_per_s", "turns"),
 )
 SHOWN: dict[str, Callable[[float], str]] = {
@@ -46,7 +54,10 @@ class Figure(NamedTuple):
 def ppo_figures(stats: UpdateStats, *, few: bool) -> list[Figure]:
     """What an update measured, the most telling first, an even number of figures; few: the one that explains itself."""
     fields = ("parse_failure_rate",) if few else PPO
-    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in fields]
+    return [
+        Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field)))
+        for field in fields
+    ]
 
 
 def recent_text(state: RunState) -> str:
@@ -62,17 +73,24 @@ def return_name(state: RunState) -> str:
 class FirstSight(StateText):
     """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
 
-    DEFAULT_CSS = "FirstSight { display: none; height: auto; max-height: 3; &.-known { display: block; } }"
+    DEFAULT_CSS = (
+        "FirstSight { display: none; height: auto; max-height: 3; &.-known { display: block; } }"
+    )
 
     def show(self, state: RunState) -> None:
         self.set_class(bool(state.described), "-known")
         before, self.state = self.state, state
-        if any(getattr(state, name) != getattr(before, name) for name in ("described", "mapped", "map_is_present")):
+        if any(
+            getattr(state, name) != getattr(before, name)
+            for name in ("described", "mapped", "map_is_present")
+        ):
             self.refresh(layout=True)  # it may take another number of lines
 
     def content_at(self, width: int) -> Content:
         layout, mapped = self.state.map_layout, self.state.mapped
-        played = MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
+        played = (
+            MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
+        )
         if played and mapped is not None and not self.state.map_is_present:
             played += f" (update {mapped.update:,})"
         return Content("; ".join(filter(None, (one_line(self.state.described), played))))
@@ -86,9 +104,17 @@ class FiguresColumn(StateText):
         state = self.state
         mean = state.recent_mean
         over = f" over {mean.episodes:,}" if mean else ""
-        rows = [Content.assemble((f"{return_name(state):<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        rows = [
+            Content.assemble(
+                (f"{return_name(state):<12}", NAME), (recent_text(state), VALUE), (over, NAME)
+            )
+        ]
         if state.dropped:
-            rows.append(Content.assemble((f"{'dropped':<12}", NAME), (f"{state.dropped:,}", VALUE), (" failed", NAME)))
+            rows.append(
+                Content.assemble(
+                    (f"{'dropped':<12}", NAME), (f"{state.dropped:,}", VALUE), (" failed", NAME)
+                )
+            )
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
@@ -116,7 +142,9 @@ class FiguresStrip(StateText):
     def _curve(self, width: int) -> Content:
         state = self.state
         known, mean = baselines(state), recent_text(state)
-        tail = Content.styled("".join(f" {name} {plain(value)}" for name, value in known.items()), NAME)
+        tail = Content.styled(
+            "".join(f" {name} {plain(value)}" for name, value in known.items()), NAME
+        )
         room = width - tail.cell_length - len(mean) - 2
         name = return_name(state) if room >= len(RETURN) + LEAST_CURVE else "return"
         head = Content.assemble((f"{name} ", NAME), (mean, VALUE), " ")
@@ -133,7 +161,9 @@ class FiguresStrip(StateText):
         if state.stats is not None:
             measured = ppo_figures(state.stats, few=not self.screen.has_class(ALL))
             figures = [Figure("update", f"{state.updates:,}"), *figures, *measured]
-        cells = [Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures]
+        cells = [
+            Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures
+        ]
         if state.stats is None:
             cells.append(Content.styled("no PPO update yet", NAME))
         rows = [Content("")]
@@ -153,12 +183,19 @@ class LargeFigures(StateText):
 
     def content_at(self, width: int) -> Content:
         state, mean = self.state, self.state.recent_mean
-        figures = [Figure("mean return", "" if mean is None else signed(mean.mean, 2 if abs(mean.mean) < 100 else 0))]
+        figures = [
+            Figure(
+                "mean return",
+                "" if mean is None else signed(mean.mean, 2 if abs(mean.mean) < 100 else 0),
+            )
+        ]
         if state.stats is not None:
             failing = Figure("% parse fail", f"{100 * state.stats.parse_failure_rate:.0f}")
             figures += [Figure("updates", f"{state.updates:,}"), failing]
         parts = [[figure.name, *_large(figure.value)] for figure in figures]
-        rows = ["".join(f"{cell:<{width // 3}}" for cell in cells) for cells in zip(*parts, strict=True)]
+        rows = [
+            "".join(f"{cell:<{width // 3}}" for cell in cells) for cells in zip(*parts, strict=True)
+        ]
         return Content.assemble((rows[0], NAME), "\n", ("\n".join(rows[1:]), VALUE))
 
 

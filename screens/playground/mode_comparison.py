@@ -36,12 +36,20 @@ def action_rows(state: RunState) -> list[Row]:
     """How often each action was chosen, of the replies that named one; of many actions, those that changed most."""
     train, inference = state.play.train, state.play.inference
     names = state.run.action_names if state.run else []
-    found = [(name, train.action_share(at), inference.action_share(at)) for at, name in enumerate(names)]
+    found = [
+        (name, train.action_share(at), inference.action_share(at)) for at, name in enumerate(names)
+    ]
     found = [each for each in found if each[1:] != (None, None)]
     if len(found) > MOST_ACTIONS:
         found.sort(key=lambda each: -abs((each[1] or 0.0) - (each[2] or 0.0)))
-    cut = [Content(one_line(name)).truncate(NAME_WIDTH - 1, ellipsis=True).plain for name, *_ in found[:MOST_ACTIONS]]
-    return [Row(name, _share(before), _share(now)) for name, (_, before, now) in zip(cut, found, strict=False)]
+    cut = [
+        Content(one_line(name)).truncate(NAME_WIDTH - 1, ellipsis=True).plain
+        for name, *_ in found[:MOST_ACTIONS]
+    ]
+    return [
+        Row(name, _share(before), _share(now))
+        for name, (_, before, now) in zip(cut, found, strict=False)
+    ]
 
 
 def rows(state: RunState) -> list[Row]:
@@ -53,7 +61,10 @@ def rows(state: RunState) -> list[Row]:
         Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
         *action_rows(state),
-        Row("temperature", *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides)),
+        Row(
+            "temperature",
+            *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides),
+        ),
         Row("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
         Row("prompt", *_prompts(state, sides)),
     ]
@@ -65,7 +76,10 @@ def _share(value: float | None) -> str:
 
 def _prompts(state: RunState, sides: Sequence[Played]) -> list[str]:
     """The prompt of each side; one that is the same goes across both."""
-    names = [named(state.prompts, played.manner.prompt_version) if played.manner else NONE for played in sides]
+    names = [
+        named(state.prompts, played.manner.prompt_version) if played.manner else NONE
+        for played in sides
+    ]
     if names[0] == names[1]:
         return [textwrap.shorten(names[0], 2 * SIDE_WIDTH, placeholder=" …"), ""]
     return [textwrap.shorten(name, SIDE_WIDTH - 1, placeholder=" …") for name in names]
@@ -81,12 +95,18 @@ class ComparisonColumn(StateText):
 
     def content_at(self, width: int) -> Content:
         (train, green), (inference, yellow) = HEADS
-        lines = [Content.assemble(" " * NAME_WIDTH, (f"{train:<{SIDE_WIDTH}}", green), (inference, yellow))]
+        lines = [
+            Content.assemble(
+                " " * NAME_WIDTH, (f"{train:<{SIDE_WIDTH}}", green), (inference, yellow)
+            )
+        ]
         for row in rows(self.state):
             sides = f"{row.train:<{SIDE_WIDTH}}{row.inference}"
             name = Content.styled(row.name, NAME)
             style = NAME if row.name == "counted" else VALUE
-            lines.append(name.pad_right(NAME_WIDTH - name.cell_length) + Content.styled(sides, style))
+            lines.append(
+                name.pad_right(NAME_WIDTH - name.cell_length) + Content.styled(sides, style)
+            )
         return Content("\n").join(lines)
 
 
@@ -99,7 +119,10 @@ class ComparisonStrip(StateText):
         first = max(10, len(heads[0][0]) + 2)
         lines = [Content.styled(f"{head:<{first}}", style) for head, style in heads]
         for row in rows(self.state)[1:]:
-            cells = [Content.styled(text, style) for text, style in zip(row, (NAME, VALUE, VALUE), strict=True)]
+            cells = [
+                Content.styled(text, style)
+                for text, style in zip(row, (NAME, VALUE, VALUE), strict=True)
+            ]
             wide = max(cell.cell_length for cell in cells)
             if row.name == UNIT:
                 continue

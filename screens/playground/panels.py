@@ -3,7 +3,12 @@
 from textual.containers import Vertical
 
 from llamagym_tui.screens.playground.banner import Banner
-from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip, FirstSight, LargeFigures
+from llamagym_tui.screens.playground.figures import (
+    FiguresColumn,
+    FiguresStrip,
+    FirstSight,
+    LargeFigures,
+)
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import StateDrawing
@@ -25,5 +30,13 @@ class Panels:
             StateDrawing(state, id="side-drawing"),
             id="side",
         )
-        strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
-        self.below = (FirstSight(state, id="strip-sight"), strip, LargeFigures(state, id="large-strip"), comparison)
+        strip, comparison = (
+            FiguresStrip(state, id="figures-strip"),
+            ComparisonStrip(state, id="comparison-strip"),
+        )
+        self.below = (
+            FirstSight(state, id="strip-sight"),
+            strip,
+            LargeFigures(state, id="large-strip"),
+            comparison,
+        )

@@ -107,7 +107,13 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         played = state.play.inference.manner is not None
         self.set_class(played and self.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
         self.show_drawing()
-        stage = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))
+        stage = (
+            state.live,
+            state.pause_intended,
+            state.mode_intended,
+            state.run is None,
+            bool(state.failure),
+        )
         keys = (*stage, state.pending, state.watching, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
@@ -124,7 +130,9 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
                 if parameters == (state.mode_intended,):
                     return False
             case "roll_back" if isinstance(self.focused, Input):
-                return False  # of all keys it would be the one that is left next to those of a search
+                return (
+                    False  # of all keys it would be the one that is left next to those of a search
+                )
             case _:
                 return allowed(action, state, parameters)
         return True if state.live and state.run is not None else None

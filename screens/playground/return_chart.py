@@ -36,7 +36,9 @@ class ReturnChart(Vertical):
         known = baselines(state)
         for legend in self.query("#chart-legend").results(Static):  # none in an app that is closing
             text, size = _legend(window, known, state.marks), legend.content_size
-            fits = bool(size) and text.get_height(legend.styles.get_rules(), size.width) == size.height
+            fits = (
+                bool(size) and text.get_height(legend.styles.get_rules(), size.width) == size.height
+            )
             legend.update(text, layout=not fits)
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
@@ -46,7 +48,11 @@ class ReturnChart(Vertical):
             # The band of the first few episodes is as wide as the returns are: it may leave the chart.
             [
                 *known.values(),
-                *(p.mean_return + s * margin(p.stderr) for p in points[len(points) // 4 :] for s in (-1, 1)),
+                *(
+                    p.mean_return + s * margin(p.stderr)
+                    for p in points[len(points) // 4 :]
+                    for s in (-1, 1)
+                ),
             ],
         )
 
@@ -54,7 +60,10 @@ class ReturnChart(Vertical):
 def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Content:
     """What the lines are; a reader without colour tells the baselines apart by their values."""
     text = Content.assemble(
-        ("━ ", "$primary"), f"mean return, last {window:,} episodes ", ("░", "$secondary"), " 95 %\n"
+        ("━ ", "$primary"),
+        f"mean return, last {window:,} episodes ",
+        ("░", "$secondary"),
+        " 95 %\n",
     )
     for name, value in known.items():
         style = "$success" if name == "optimal" else "$warning"

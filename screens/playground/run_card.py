@@ -61,7 +61,8 @@ class RunCard(ModalScreen[None]):
         if state.map_layout is None or not state.film:
             return Content.styled(why_no_map(state), ASIDE)
         maps = [
-            small_map(MappedPolicy(state.map_layout, each), spaced=spaced) for each in (state.film[0], state.film[-1])
+            small_map(MappedPolicy(state.map_layout, each), spaced=spaced)
+            for each in (state.film[0], state.film[-1])
         ]
         return Content("\n").join(_next_to(*maps, gap=4))
 
@@ -69,14 +70,23 @@ class RunCard(ModalScreen[None]):
 def small_map(policy: MappedPolicy, *, spaced: bool) -> list[Content]:
     """A line for each row of states, a sign for the likeliest action in each, reversed where another one is best."""
     update = f"update {policy.mapped.update:,}" if policy.mapped else ""
-    count = f" · {policy.count.agreeing:,} of {policy.count.states:,}" if policy.count.states else ""
+    count = (
+        f" · {policy.count.agreeing:,} of {policy.count.states:,}" if policy.count.states else ""
+    )
     lines, shelf = [Content.styled(f"{update}{count}", "bold")], list[Content]()
     for number, panel in enumerate(policy.layout.panels):
         block = [Content.styled(one_line(panel.title), ASIDE)]
         for row in range(len(panel.rows)):
-            cells = [policy.cells.get(Spot(number, row, column)) for column in range(len(panel.columns))]
-            signs = [(sign(policy.layout, cell), "reverse" if cell and cell.agrees is False else "") for cell in cells]
-            block.append(Content(" " * spaced).join(Content.styled(text, style) for text, style in signs))
+            cells = [
+                policy.cells.get(Spot(number, row, column)) for column in range(len(panel.columns))
+            ]
+            signs = [
+                (sign(policy.layout, cell), "reverse" if cell and cell.agrees is False else "")
+                for cell in cells
+            ]
+            block.append(
+                Content(" " * spaced).join(Content.styled(text, style) for text, style in signs)
+            )
         both = _next_to(shelf, block, gap=2) if shelf else block
         if both[1].cell_length > MAP_WIDTH * (1 + spaced) and shelf:
             lines, both = [*lines, *shelf], block

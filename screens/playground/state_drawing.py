@@ -37,7 +37,13 @@ def _title(state: RunState) -> Content:
     if result is None:
         return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", ASIDE)
     value = result.episode_return
-    style, glyph = ("$text-success", "▲") if value > 0 else ("$text-error", "▼") if value < 0 else ("$foreground", "■")
+    style, glyph = (
+        ("$text-success", "▲")
+        if value > 0
+        else ("$text-error", "▼")
+        if value < 0
+        else ("$foreground", "■")
+    )
     title = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", ASIDE)
     return title + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
 
@@ -45,7 +51,11 @@ def _title(state: RunState) -> Content:
 def _drawn_lines(state: RunState) -> list[Content]:
     drawn = state.view.drawn
     if drawn is None:
-        return [Content.styled("The next observation is drawn here." if state.live else "Not drawn.", ASIDE)]
+        return [
+            Content.styled(
+                "The next observation is drawn here." if state.live else "Not drawn.", ASIDE
+            )
+        ]
     text = Content(literal(drawn.text))
     for start, stop in drawn.marks:
         if 0 <= start < stop <= len(drawn.text):

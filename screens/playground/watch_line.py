@@ -26,7 +26,14 @@ def _speed(watching: Watching, how_to: str) -> list[str]:
     speed = f"{watching.turn_s:g} s a turn{how_to}" if watching.turn_s else "full speed"
     if watching.turn_s_requested is None:
         return [speed]
-    return [speed + (f" → {watching.turn_s_requested:g} s?" if watching.turn_s_requested else " → full speed?")]
+    return [
+        speed
+        + (
+            f" → {watching.turn_s_requested:g} s?"
+            if watching.turn_s_requested
+            else " → full speed?"
+        )
+    ]
 
 
 class WatchLine(StateText):
@@ -53,4 +60,7 @@ class WatchLine(StateText):
     def content_at(self, width: int) -> Content:
         parts = self._parts
         lines = [Content(" · ".join(parts[:count])) for count in range(len(parts), 0, -1)]
-        return next((line for line in lines if line.cell_length <= width), lines[-1] if lines else Content(""))
+        return next(
+            (line for line in lines if line.cell_length <= width),
+            lines[-1] if lines else Content(""),
+        )

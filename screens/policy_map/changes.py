@@ -53,7 +53,9 @@ class ChangesScreen(ModalScreen[None]):
 
 
 def changes_text(state: RunState) -> Content:
-    return Content("\n").join([*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)])
+    return Content("\n").join(
+        [*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)]
+    )
 
 
 def _of_map(state: RunState) -> Iterator[Content]:
@@ -65,7 +67,9 @@ def _of_map(state: RunState) -> Iterator[Content]:
     before, after = state.film[-2:]
     was, now = (MappedPolicy(layout, mapped).cells for mapped in (before, after))
     found = [(spot, now[spot].choice) for spot in was if was[spot].shares]
-    shifts = [(was[spot].shares[at], now[spot].shares[at], spot) for spot, at in found if at is not None]
+    shifts = [
+        (was[spot].shares[at], now[spot].shares[at], spot) for spot, at in found if at is not None
+    ]
     shifts.sort(key=lambda shift: shift[0] - shift[1])
     others = [shift for shift in shifts if was[shift[2]].choice != now[shift[2]].choice]
     verdicts = [(was[spot].agrees, now[spot].agrees) for *_, spot in others]
@@ -76,17 +80,24 @@ def _of_map(state: RunState) -> Iterator[Content]:
     other = "" if before.prompt_version == after.prompt_version else " and another prompt"
     head = f"Update{first} {after.update:,}{other}: another action leads in {len(others):,} of {len(shifts):,} "
     yield Content.styled(
-        f"{head}{one_line(layout.noun) or 'states'}{'; moved most:' if shown and not others else '.'}", "bold"
+        f"{head}{one_line(layout.noun) or 'states'}{'; moved most:' if shown and not others else '.'}",
+        "bold",
     )
     if best:
         yield Content(best)
     for before_it, after_it, spot in shown:
-        names = dict.fromkeys(one_line(layout.action_names[cell.choice or 0]) for cell in (was[spot], now[spot]))
+        names = dict.fromkeys(
+            one_line(layout.action_names[cell.choice or 0]) for cell in (was[spot], now[spot])
+        )
         lead = f"{DIFFERS if now[spot].agrees is False else ' '} {' → '.join(names):<13}"
         shares = f" p({[*names][-1]}) {share(before_it, 0):>4} → {share(after_it, 0):>4}  "
         panel = layout.panels[spot.panel]
-        place = one_line(f"{panel.title} {panel.rows[spot.row]}, {panel.columns[spot.column]}").strip()
-        yield Content.assemble((lead, "bold"), f"{shares}{place:<14}", (one_line(now[spot].cell.words), ASIDE))
+        place = one_line(
+            f"{panel.title} {panel.rows[spot.row]}, {panel.columns[spot.column]}"
+        ).strip()
+        yield Content.assemble(
+            (lead, "bold"), f"{shares}{place:<14}", (one_line(now[spot].cell.words), ASIDE)
+        )
 
 
 def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:
@@ -95,8 +106,12 @@ def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:
         return
     head = f"Update {update:,} moved episode {moved.episode:,} most, which returned {number(moved.episode_return)}:"
     yield Content.styled(head, "bold")
-    of_all = f"{share(moved.moved / moved.of_batch)} of its batch's, most in turn {moved.turn + 1:,}"
+    of_all = (
+        f"{share(moved.moved / moved.of_batch)} of its batch's, most in turn {moved.turn + 1:,}"
+    )
     yield Content(f"Σ|advantage × (ratio − 1)| {plain(moved.moved)}, {of_all}:")
     yield Content.assemble(("  seen ", ASIDE), one_line(moved.observation))
-    figures = f"  p {share(moved.before)} → {share(moved.after)}, advantage {number(moved.advantage, 2)}"
+    figures = (
+        f"  p {share(moved.before)} → {share(moved.after)}, advantage {number(moved.advantage, 2)}"
+    )
     yield Content.assemble(("  said ", ASIDE), (one_line(moved.reply), "bold"), figures)

@@ -8,7 +8,12 @@ from textual.color import Color
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import smoothing_window
-from llamagym_tui.screens.policy_map.mapped_policy import LEVELS, MappedPolicy, policy_text, policy_warmth
+from llamagym_tui.screens.policy_map.mapped_policy import (
+    LEVELS,
+    MappedPolicy,
+    policy_text,
+    policy_warmth,
+)
 from llamagym_tui.screens.policy_map.policy_map import describe, legend
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
@@ -32,15 +37,26 @@ def run_film(state: RunState) -> str:
     shown = [film[round(at * (len(film) - 1) / max(1, last))] for at in range(last + 1)]
     points, captions = state.returns.trailing(smoothing_window(state.returns.episodes)), []
     for mapped in shown:
-        ended = max((each.episodes for each in state.history.samples if each.update <= mapped.update), default=0)
-        means = [f" · mean return {number(point.mean_return, 2)}" for point in points if point.episode <= ended]
+        ended = max(
+            (each.episodes for each in state.history.samples if each.update <= mapped.update),
+            default=0,
+        )
+        means = [
+            f" · mean return {number(point.mean_return, 2)}"
+            for point in points
+            if point.episode <= ended
+        ]
         captions.append(f"update {mapped.update:,}{''.join(means[-1:])}")
     return film_svg(
-        [MappedPolicy(state.map_layout, each) for each in shown], captions, f"{state.agent} · {state.model}"
+        [MappedPolicy(state.map_layout, each) for each in shown],
+        captions,
+        f"{state.agent} · {state.model}",
     )
 
 
-def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str] = ("",), title: str = "") -> str:
+def film_svg(
+    policies: Sequence[MappedPolicy], captions: Sequence[str] = ("",), title: str = ""
+) -> str:
     """Maps on one layout, one after the other without end, each with its caption."""
     parts, last = [_text("t", 16, 28, title)], len(policies) - 1
     turns = [*range(last), *[last] * HELD]
@@ -51,7 +67,9 @@ def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str] = ("",), 
         picture, height = _picture(policy, caption, is_still=not last)
         parts.append(f'<g opacity="{int(at == last)}">{moves}{picture}</g>')
     parts.append(_text("l", 16, height, legend(policies[0].layout).plain))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="film" viewBox="0 0 {WIDTH} {height + 16}">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="film" viewBox="0 0 {WIDTH} {height + 16}">'
+    )
     return f'{head}<style>{STYLE}</style><rect class="p" fill="#0e1116"/>{"".join(parts)}</svg>'
 
 
@@ -63,11 +81,20 @@ def _picture(policy: MappedPolicy, caption: str, *, is_still: bool) -> tuple[str
         width = CELL * (len(panel.columns) + 2)
         if x + width > WIDTH:
             x, y = 0, height
-        parts += [_text("r", x + 68, y + ROW * row + 13, name) for row, name in enumerate([panel.title, *panel.rows])]
-        parts += [_text("", x + CELL * (at + 2.5), y + 13, name) for at, name in enumerate(panel.columns)]
+        parts += [
+            _text("r", x + 68, y + ROW * row + 13, name)
+            for row, name in enumerate([panel.title, *panel.rows])
+        ]
+        parts += [
+            _text("", x + CELL * (at + 2.5), y + 13, name) for at, name in enumerate(panel.columns)
+        ]
         for spot, cell in policy.cells.items():
             if spot.panel == place:
-                left, top, warmth = x + CELL * (spot.column + 2), y + ROW * (spot.row + 1), policy_warmth(layout, cell)
+                left, top, warmth = (
+                    x + CELL * (spot.column + 2),
+                    y + ROW * (spot.row + 1),
+                    policy_warmth(layout, cell),
+                )
                 words = f"<title>{escape(one_line(cell.cell.words))}: {escape(describe(policy, cell).plain)}</title>"
                 level = 0.0 if warmth is None else round(2 * LEVELS * warmth) / LEVELS - 1
                 fill = NEUTRAL.blend(COLD if level < 0 else WARM, abs(level)).hex
@@ -78,4 +105,8 @@ def _picture(policy: MappedPolicy, caption: str, *, is_still: bool) -> tuple[str
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(one_line(text))}</text>' if text.strip() else ""
+    return (
+        f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(one_line(text))}</text>'
+        if text.strip()
+        else ""
+    )

@@ -45,7 +45,14 @@ class CellSize(NamedTuple):
     height: int
 
 
-SIZES = (CellSize(9, 3), CellSize(7, 3), CellSize(5, 2), CellSize(5, 1), CellSize(4, 1), CellSize(3, 1))
+SIZES = (
+    CellSize(9, 3),
+    CellSize(7, 3),
+    CellSize(5, 2),
+    CellSize(5, 1),
+    CellSize(4, 1),
+    CellSize(3, 1),
+)
 """From the most to the least preferred."""
 
 
@@ -75,7 +82,9 @@ class Places(NamedTuple):
 
     @property
     def height(self) -> int:
-        return max((place.y + 1 + place.rows * self.cell.height for place in self.panels), default=0)
+        return max(
+            (place.y + 1 + place.rows * self.cell.height for place in self.panels), default=0
+        )
 
 
 def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
@@ -91,15 +100,24 @@ def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     return next(iter(fitting or scrolled), preferred[-1])
 
 
-def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, across: int) -> Places:
-    most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
-    optimal_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
+def _places(
+    layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, across: int
+) -> Places:
+    most = max(
+        (len(cell.best) for panel in layout.panels for row in panel.cells for cell in row),
+        default=1,
+    )
+    optimal_width = (
+        field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
+    )
     panels: list[Place] = []
     x = y = bottom = 0
     for number, panel in enumerate(layout.panels, 1):
         label = min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1
         rows, columns = len(panel.rows), len(panel.columns)
-        width = label + columns * field.width + (GAP + columns * optimal_width if with_optimal else 0)
+        width = (
+            label + columns * field.width + (GAP + columns * optimal_width if with_optimal else 0)
+        )
         panels.append(Place(x, y, label, rows, columns, width))
         x, bottom = x + width + APART, max(bottom, y + 1 + rows * field.height)
         if number % across == 0:
@@ -148,7 +166,9 @@ class PolicyGrid(ScrollView, can_focus=True):
         self._place()
 
     def _place(self) -> None:
-        room = self.app.size - Size(2, 6 if self.app.size.width >= WIDE else 5)  # it will have, when it is opened
+        room = self.app.size - Size(
+            2, 6 if self.app.size.width >= WIDE else 5
+        )  # it will have, when it is opened
         self.places = places_for(self.policy.layout, *(self.size or room))
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
@@ -174,7 +194,9 @@ class PolicyGrid(ScrollView, can_focus=True):
     def _at(self, spot: Spot) -> Offset:
         """Where a cell of the policy begins."""
         place, cell = self.places.panels[spot.panel], self.places.cell
-        return Offset(place.x + place.label + spot.column * cell.width, place.y + 1 + spot.row * cell.height)
+        return Offset(
+            place.x + place.label + spot.column * cell.width, place.y + 1 + spot.row * cell.height
+        )
 
     def action_move(self, rows: int, columns: int) -> None:
         """Move to the nearest cell ahead, of panels in line with this one: first of those in the same row or column."""
@@ -204,7 +226,11 @@ class PolicyGrid(ScrollView, can_focus=True):
             if not place.y <= line <= place.y + place.rows * self.places.cell.height:
                 continue
             segments.append(Segment(" " * (place.x - at), self.rich_style))
-            segments += self._head(number, place) if line == place.y else self._row(number, place, line - place.y - 1)
+            segments += (
+                self._head(number, place)
+                if line == place.y
+                else self._row(number, place, line - place.y - 1)
+            )
             at = place.x + place.width
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
@@ -216,7 +242,10 @@ class PolicyGrid(ScrollView, can_focus=True):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
             segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
         if self.places.with_optimal:
-            title = _centred(BEST[self.policy.layout.best_is_experts][0], place.columns * self.places.optimal_width)
+            title = _centred(
+                BEST[self.policy.layout.best_is_experts][0],
+                place.columns * self.places.optimal_width,
+            )
             segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
         return segments
 
@@ -227,19 +256,32 @@ class PolicyGrid(ScrollView, can_focus=True):
         middle = inner == (cell.height - 1) // 2
         here = (self.cursor.panel, self.cursor.row) == (number, row)
         label = self.policy.layout.panels[number].rows[row] if middle else ""
-        segments = [self._segment(_fitted(label, place.label - 1, right=True) + " ", bold=here, dim=not here)]
+        segments = [
+            self._segment(
+                _fitted(label, place.label - 1, right=True) + " ", bold=here, dim=not here
+            )
+        ]
         spots = [Spot(number, row, column) for column in range(place.columns)]
-        segments += [self._cell(spot, cell.width, middle=middle, best=self.optimal_instead) for spot in spots]
+        segments += [
+            self._cell(spot, cell.width, middle=middle, best=self.optimal_instead) for spot in spots
+        ]
         if self.places.with_optimal:
             segments.append(self._segment(" " * GAP))
-            segments += [self._cell(spot, self.places.optimal_width, middle=middle, best=True) for spot in spots]
+            segments += [
+                self._cell(spot, self.places.optimal_width, middle=middle, best=True)
+                for spot in spots
+            ]
         return segments
 
     def _cell(self, spot: Spot, width: int, *, middle: bool, best: bool) -> Segment:
         cell, layout = self.policy.cells.get(spot), self.policy.layout
         if cell is None:
             return self._segment(" " * width)
-        text = (best_text(layout, cell) if best else policy_text(layout, cell, width)) if middle else ""
+        text = (
+            (best_text(layout, cell) if best else policy_text(layout, cell, width))
+            if middle
+            else ""
+        )
         warmth = best_warmth(layout, cell) if best else policy_warmth(layout, cell)
         style = self.visual_style + colours(self.app, warmth) + Style.from_meta({"spot": spot})
         if spot == self.cursor:
@@ -249,7 +291,9 @@ class PolicyGrid(ScrollView, can_focus=True):
         return Segment(_centred(text, width), style.rich_style)
 
     def _segment(self, text: str, *, bold: bool = False, dim: bool = False) -> Segment:
-        return Segment(text, (self.visual_style + Style(bold=bold or None, dim=dim or None)).rich_style)
+        return Segment(
+            text, (self.visual_style + Style(bold=bold or None, dim=dim or None)).rich_style
+        )
 
 
 def _fitted(text: str, width: int, *, right: bool = False) -> str:

@@ -59,14 +59,18 @@ class MappedPolicy:
         self.layout, self.mapped = layout, mapped
         shares = iter(mapped.shares if mapped is not None else ())
         self.cells: dict[Spot, MappedCell] = {
-            spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
+            spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ())
+            for spot, cell in _cells(layout)
         }
         """All cells but empty ones."""
 
     @cached_property
     def counts(self) -> list[Count]:
         panels = range(len(self.layout.panels))
-        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in panels]
+        agreeing = [
+            [cell.agrees for spot, cell in self.cells.items() if spot.panel == panel]
+            for panel in panels
+        ]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
 
     @property
@@ -75,11 +79,17 @@ class MappedPolicy:
         layout, (agreeing, states) = self.layout, self.count
         how = "as the expert does" if layout.best_is_experts else "optimally"
         how = f"like {one_line(layout.like)}" if layout.like else how
-        return f"plays {how} in {agreeing:,} of {states:,} {one_line(layout.noun) or 'states'}" if states else ""
+        return (
+            f"plays {how} in {agreeing:,} of {states:,} {one_line(layout.noun) or 'states'}"
+            if states
+            else ""
+        )
 
     @property
     def count(self) -> Count:
-        return Count(sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts))
+        return Count(
+            sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts)
+        )
 
 
 def _numbers(shares: Sequence[float]) -> tuple[float, ...]:
@@ -99,7 +109,9 @@ def side_by_side(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) 
     if layout is None or len(maps) != 2:
         return
     both = [MappedPolicy(layout, each) for each in maps]
-    yield from (f"{name}  {policy.words}" for name, policy in zip("AB", both, strict=True) if policy.words)
+    yield from (
+        f"{name}  {policy.words}" for name, policy in zip("AB", both, strict=True) if policy.words
+    )
     for number, panel in enumerate(layout.panels):
         title, labels = one_line(panel.title), [one_line(row) for row in panel.rows]
         names, wide = max(map(len, [title, *labels])), 2 * len(panel.columns) - 1
@@ -107,7 +119,10 @@ def side_by_side(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) 
         for row, label in enumerate(labels):
             spots = [Spot(number, row, column) for column in range(len(panel.columns))]
             a, b = ([sign(layout, policy.cells.get(spot)) for spot in spots] for policy in both)
-            other = [there if here != there or there == " " else "·" for here, there in zip(a, b, strict=True)]
+            other = [
+                there if here != there or there == " " else "·"
+                for here, there in zip(a, b, strict=True)
+            ]
             yield "  ".join([label.rjust(names), *(" ".join(signs) for signs in (a, b, other))])
 
 
@@ -120,7 +135,10 @@ def sign(layout: PolicyMapLaidOut, cell: MappedCell | None) -> str:
 DIFFERS = "×"
 """Marks a cell in which the policy differs from the best actions that are known."""
 
-BEST = (("optimal", "optimal is", "the optimal strategy"), ("the expert", "the expert takes", "the expert's play"))
+BEST = (
+    ("optimal", "optimal is", "the optimal strategy"),
+    ("the expert", "the expert takes", "the expert's play"),
+)
 """What is best, in words, by `PolicyMapLaidOut.best_is_experts`."""
 UNKNOWN = "·"
 """Shown where it is not known what the policy does."""
@@ -150,7 +168,11 @@ def policy_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
     """Place on the colour scale, 0 to 1; None: no colour."""
     if cell.choice is None:
         return None
-    return cell.share(layout.action) if layout.action is not None else 0.5 - 0.5 * cell.share(cell.choice)
+    return (
+        cell.share(layout.action)
+        if layout.action is not None
+        else 0.5 - 0.5 * cell.share(cell.choice)
+    )
 
 
 def best_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
@@ -169,8 +191,12 @@ def colours(app: App[object], warmth: float | None) -> Style:
     if app.native_ansi_color:
         if 0.3 < level < 0.7:
             return Style()
-        return Style(Color.parse("ansi_blue" if level < 0.5 else "ansi_yellow"), Color.parse("ansi_black"))
-    cold, neutral, warm = (Color.parse(app.theme_variables[name]) for name in ("secondary", "panel", "warning"))
+        return Style(
+            Color.parse("ansi_blue" if level < 0.5 else "ansi_yellow"), Color.parse("ansi_black")
+        )
+    cold, neutral, warm = (
+        Color.parse(app.theme_variables[name]) for name in ("secondary", "panel", "warning")
+    )
     ground = neutral.blend(cold if level < 0.5 else warm, abs(level - 0.5) * 2)
     return Style(ground, ground.get_contrast_text(1.0))
 

@@ -55,7 +55,12 @@ class PolicyMapScreen(Fitted[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        if state.live and state.run is not None and state.map_layout and self._watched_run is not state.run:
+        if (
+            state.live
+            and state.run is not None
+            and state.map_layout
+            and self._watched_run is not state.run
+        ):
             self._watched_run = state.run  # a restarted trainer does not know that the map is open
             self._watch(True)
         mapped = state.film[-1 - self._back] if 0 < self._back < len(state.film) else state.mapped
@@ -68,7 +73,9 @@ class PolicyMapScreen(Fitted[None]):
     def _show_texts(self) -> None:
         policy = self.query_one(PolicyGrid).policy
         self.query_one("#map-count", Static).update(self._count(policy))
-        self.query_one("#map-legend", Static).update(legend(policy.layout) if policy.layout.panels else "")
+        self.query_one("#map-legend", Static).update(
+            legend(policy.layout) if policy.layout.panels else ""
+        )
         self._show_cell()
 
     @on(PolicyGrid.Placed)
@@ -106,7 +113,9 @@ class PolicyMapScreen(Fitted[None]):
         pairs = [(left, right) for left in lines for right in of_when]
         fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
         left, right = next(iter(fitting), (lines[-1], of_when[-1]))
-        return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
+        return Content.assemble(
+            left, " " * max(1, width - left.cell_length - right.cell_length), right
+        )
 
     def _of_when(self, policy: MappedPolicy) -> list[Content]:
         """The update and prompt of the map, the longest text first."""
@@ -114,20 +123,31 @@ class PolicyMapScreen(Fitted[None]):
         if mapped is None:
             return [Content("")]
         version, watched = mapped.prompt_version, state.map_watched and state.live
-        short = long = f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
+        short = long = (
+            f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
+        )
         if not self._back and state.map_is_present:
             short = long = " · live" if watched else ""
         elif not self._back:
-            short, long = (f" (now {state.updates:,}{more})" for more in ("", ", its map is coming" if watched else ""))
+            short, long = (
+                f" (now {state.updates:,}{more})"
+                for more in ("", ", its map is coming" if watched else "")
+            )
         to_come = f" (v{state.prompt_version} to come)" if version != state.prompt_version else ""
-        prompts = (f" · prompt {named(state.prompts, version)}", f" · prompt v{version}", f" · v{version}")
+        prompts = (
+            f" · prompt {named(state.prompts, version)}",
+            f" · prompt v{version}",
+            f" · v{version}",
+        )
         texts = [*(f"{prompt}{to_come}{long}" for prompt in prompts), f"{to_come}{short}"]
         return [Content.styled(f"update {mapped.update:,}{text}", ASIDE) for text in texts]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
             grid = self.query_one(PolicyGrid)
-            return bool(grid.policy.layout.panels) and (not grid.places.with_optimal or grid.optimal_instead)
+            return bool(grid.policy.layout.panels) and (
+                not grid.places.with_optimal or grid.optimal_instead
+            )
         return super().check_action(action, parameters)
 
     def action_frame(self, back: int) -> None:
@@ -145,7 +165,9 @@ class PolicyMapScreen(Fitted[None]):
         self.dismiss()
 
     def _watch(self, on: bool) -> None:
-        self.app.post_message(CommandAsked(WatchPolicyMap(on=on)))  # a dismissed screen posts nothing
+        self.app.post_message(
+            CommandAsked(WatchPolicyMap(on=on))
+        )  # a dismissed screen posts nothing
 
 
 def agreement(policy: MappedPolicy) -> list[Content]:
@@ -153,9 +175,17 @@ def agreement(policy: MappedPolicy) -> list[Content]:
     count, layout = policy.count, policy.layout
     if not count.states:
         is_broken = not any(cell.shares for cell in policy.cells.values())
-        return [Content("the policy's probabilities are no numbers" if is_broken else "no best action is known")]
+        return [
+            Content(
+                "the policy's probabilities are no numbers"
+                if is_broken
+                else "no best action is known"
+            )
+        ]
     pairs = zip(layout.panels, policy.counts, strict=True)
-    panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
+    panels = "".join(
+        f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states
+    )
     agreeing = Content.styled(f"agrees on {count.agreeing:,} of {count.states:,} states", "bold")
     return [agreeing + panels, agreeing] if len(layout.panels) > 1 else [agreeing]
 
@@ -166,7 +196,9 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
         return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)
     names = [one_line(name) for name in layout.action_names]
     shares = zip(names, cell.shares, strict=False)
-    parts = [f"{n} {share(p, 0)}" if layout.action is None else f"P({n}) {share(p)}" for n, p in shares]
+    parts = [
+        f"{n} {share(p, 0)}" if layout.action is None else f"P({n}) {share(p)}" for n, p in shares
+    ]
     if layout.action is not None:
         parts.insert(0, parts.pop(layout.action))
     if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
@@ -175,19 +207,24 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)
     verdict = "agrees" if cell.agrees else f"{DIFFERS} differs"
-    return Content.assemble((f"{verdict}, {BEST[layout.best_is_experts][1]} {best}", "bold"), f": {', '.join(parts)}")
+    return Content.assemble(
+        (f"{verdict}, {BEST[layout.best_is_experts][1]} {best}", "bold"), f": {', '.join(parts)}"
+    )
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:
     signs = " ".join(
-        f"{one_line(sign)} {one_line(name)}" for sign, name in zip(layout.signs, layout.action_names, strict=True)
+        f"{one_line(sign)} {one_line(name)}"
+        for sign, name in zip(layout.signs, layout.action_names, strict=True)
     )
     named = (
         f"P({one_line(layout.action_names[layout.action])})"
         if layout.action is not None
         else "the most probable action"
     )
-    axes = next((f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), "")
+    axes = next(
+        (f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), ""
+    )
     differs = f"{DIFFERS} differs from {BEST[layout.best_is_experts][0]}"
     parts = [f"{named}, each state as a first turn", signs, differs, one_line(axes)]
     return Content.styled(" · ".join(part for part in parts if part), ASIDE)
@@ -207,5 +244,9 @@ def why_no_map(state: RunState) -> str:
     if state.recorded:
         return "No map was recorded up to here."
     if state.run is None:
-        return "The map comes once the model is loaded." if state.live else "No map: the model was never loaded."
+        return (
+            "The map comes once the model is loaded."
+            if state.live
+            else "No map: the model was never loaded."
+        )
     return "No map: this environment has no policy_map()."

@@ -128,11 +128,15 @@ class PromptEditor(ModalScreen[str | None]):
         """Show a message above the status; empty: the status alone."""
         self._message = text
         discard = key_of(self.app, "prompt.revert", "ctrl+r")
-        restored = f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
+        restored = (
+            f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
+        )
         status = status_text(self._state, key_of(self.app, "prompt.apply", "ctrl+s"))
         draft = self.query_one(DraftArea).text
         weighed = "" if draft == self._original else weighed_text(self._state.prompt_weighed, draft)
-        line = Content.assemble((f"{text} " if text else "", "bold"), (weighed, "$warning"), restored + literal(status))
+        line = Content.assemble(
+            (f"{text} " if text else "", "bold"), (weighed, "$warning"), restored + literal(status)
+        )
         self.query_one("#editor-status", Static).update(line)
 
     # The draft on disk
@@ -145,7 +149,9 @@ class PromptEditor(ModalScreen[str | None]):
 
     def _rest(self) -> None:
         if self._keep() and self._state.live and self._state.config.model == BUNDLED:
-            self.post_message(CommandAsked(WeighPrompt(system_prompt=self.query_one(DraftArea).text)))
+            self.post_message(
+                CommandAsked(WeighPrompt(system_prompt=self.query_one(DraftArea).text))
+            )
 
     def _keep(self) -> bool:
         """Have the draft on disk; whether there is one, and it is."""
@@ -169,7 +175,9 @@ class PromptEditor(ModalScreen[str | None]):
 
     def action_revert(self) -> None:
         self._restored = False
-        self._replace_draft(self._original, "The prompt is in the draft; ctrl+z brings back what you wrote.")
+        self._replace_draft(
+            self._original, "The prompt is in the draft; ctrl+z brings back what you wrote."
+        )
 
     def action_leave(self) -> None:
         if self.has_class("-path") or self.has_class("-diff"):
@@ -202,17 +210,25 @@ class PromptEditor(ModalScreen[str | None]):
 
     def _chosen(self) -> PromptVersion | None:
         option = self.query_one(VersionList).highlighted_option
-        return next((known for known in self._state.prompts if option and option.id == str(known.version)), None)
+        return next(
+            (known for known in self._state.prompts if option and option.id == str(known.version)),
+            None,
+        )
 
     def action_mark(self) -> None:
         versions, known = self.query_one(VersionList), self._chosen()
-        versions.marked = None if known is None or known.version == versions.marked else known.version
+        versions.marked = (
+            None if known is None or known.version == versions.marked else known.version
+        )
         versions.show(self._state)
 
     def action_compare(self) -> None:
         state, marked = self._state, self.query_one(VersionList).marked
         wanted = state.prompt_version if marked is None else marked
-        a, b = next((known for known in state.prompts if known.version == wanted), None), self._chosen()
+        a, b = (
+            next((known for known in state.prompts if known.version == wanted), None),
+            self._chosen(),
+        )
         if a is None or b is None or a is b or not state.live:
             self._notice("Two versions are compared: mark one with space, and choose another one.")
             return
@@ -239,7 +255,9 @@ class PromptEditor(ModalScreen[str | None]):
         self._notice("" if known else "No sentences are measured for this model and this agent.")
         if known:
             add = partial(draft.insert, location=draft.document.end)
-            self.app.search_commands([(f"{kind}: {text}", partial(add, f" {text}")) for kind, text in known], FOLLOWED)
+            self.app.search_commands(
+                [(f"{kind}: {text}", partial(add, f" {text}")) for kind, text in known], FOLLOWED
+            )
 
     # Files
 

@@ -15,4 +15,7 @@ def followed(agent: str) -> list[tuple[str, str]]:
     """Kinds and sentences, in the order of the kinds; empty: none are measured for this agent."""
     card = files("llamagym_tui.bundled_model").joinpath("README.md").read_text("utf-8")
     texts = re.findall(ROWS[agent], card, re.MULTILINE) if agent in ROWS else []
-    return sorted((next(kind for word, kind in KINDS.items() if re.search(word, text)), text) for text in texts)
+    return sorted(
+        (next(kind for word, kind in KINDS.items() if re.search(word, text)), text)
+        for text in texts
+    )

@@ -26,7 +26,9 @@ def read(config: RunConfig, name: str, text: str) -> Value:
     """
     text = text.strip()
     try:
-        value: Value = msgspec.convert("null" if text.lower() == "none" else text, setting_types()[name], strict=False)
+        value: Value = msgspec.convert(
+            "null" if text.lower() == "none" else text, setting_types()[name], strict=False
+        )
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(text)
     except ValueError as error:
@@ -42,7 +44,9 @@ def value_text(value: Value) -> str:
 
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
     """Current value of a scheduled setting; None if it has no schedule, or there was no update."""
-    return float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
+    return (
+        float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
+    )
 
 
 def _takes(kind: inspect.Type) -> str:
@@ -56,7 +60,15 @@ def _takes(kind: inspect.Type) -> str:
         case inspect.IntType(ge=low):
             return "a whole number" if low is None else f"a whole number from {low}"
         case inspect.FloatType(gt=above, ge=low, le=high):
-            bound = f" above {above:g}" if above is not None else f" from {low:g}" if low is not None else ""
-            return f"a number{bound}" + (f" to {high:g}" if high is not None and high < LARGEST else "")
+            bound = (
+                f" above {above:g}"
+                if above is not None
+                else f" from {low:g}"
+                if low is not None
+                else ""
+            )
+            return f"a number{bound}" + (
+                f" to {high:g}" if high is not None and high < LARGEST else ""
+            )
         case _:
             return "text"

@@ -22,7 +22,9 @@ from llamagym_tui.state.run import RunState
 
 
 class SettingList(OptionList):
-    HELP = "Settings that can change while the run is under way. enter edits the one under the cursor."
+    HELP = (
+        "Settings that can change while the run is under way. enter edits the one under the cursor."
+    )
     # Keys of the list and the field, not of the dialog: keys pressed before them have been handled when they come.
     BINDINGS = [Binding("enter", "select", "Edit", tooltip="Type a new value for this setting.")]
 
@@ -35,8 +37,14 @@ class ValueInput(OneLineInput):
 class SettingsDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "settings.tcss"]
     BINDING_GROUP_TITLE = "Settings"
-    HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
-    BINDINGS = [Binding("escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept.")]
+    HELP = (
+        "A checkpoint is written before a change, and the charts are marked where it took effect."
+    )
+    BINDINGS = [
+        Binding(
+            "escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept."
+        )
+    ]
 
     def __init__(self, state: RunState, typed: dict[str, str] | None = None) -> None:
         """A dialog on a run; `typed` holds, by setting, what is typed and not requested, and outlives the dialog."""
@@ -49,7 +57,9 @@ class SettingsDialog(ModalScreen[None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "settings"
             yield SettingList(
-                *[Option(text.title, id=name) for name, text in LIVE.items()], id="setting-list", markup=False
+                *[Option(text.title, id=name) for name, text in LIVE.items()],
+                id="setting-list",
+                markup=False,
             )
             yield Static(id="setting-meaning", markup=False)
             with Horizontal(id="setting-form"):
@@ -65,7 +75,11 @@ class SettingsDialog(ModalScreen[None]):
 
     @property
     def _config(self) -> RunConfig:
-        return changed(self._state.config, self._state.settings) if self._state.settings else self._state.config
+        return (
+            changed(self._state.config, self._state.settings)
+            if self._state.settings
+            else self._state.config
+        )
 
     @property
     def _editing(self) -> bool:
@@ -84,7 +98,14 @@ class SettingsDialog(ModalScreen[None]):
         scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
         if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
             text = f"{scheduled:.3g} (began at {began})"
-        mark = ("  changed" if name in state.settings else "  measured" if config.measured.get(name) else "", ASIDE)
+        mark = (
+            "  changed"
+            if name in state.settings
+            else "  measured"
+            if config.measured.get(name)
+            else "",
+            ASIDE,
+        )
         if name in requested:
             mark = (f"  → {one_line(value_text(requested[name]))}, pending", "$accent")
         return Content.assemble(f"{LIVE[name].title:<26}", (f"{text:<12}", "bold"), mark)
@@ -96,7 +117,9 @@ class SettingsDialog(ModalScreen[None]):
 
     def _show_chosen(self) -> None:
         text = LIVE[self._chosen]
-        meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
+        meaning = Content.assemble(
+            text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
+        )
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()
@@ -110,7 +133,9 @@ class SettingsDialog(ModalScreen[None]):
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
         if self._editing:
             return Content.styled("enter requests the change", ASIDE)
-        if (why := self._config.measured.get(self._chosen)) and self._chosen not in self._state.settings:
+        if (
+            why := self._config.measured.get(self._chosen)
+        ) and self._chosen not in self._state.settings:
             return Content.styled(f"measured: {one_line(why)}", ASIDE)
         kept = "the typed value is kept, not requested; " if self._may_apply() else ""
         return Content.styled(f"{kept}enter edits it", ASIDE)

@@ -33,7 +33,9 @@ class VersionList(OptionList):
     DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
 
     def show(self, state: RunState) -> None:
-        active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
+        active = (
+            None if state.run is None else state.prompt_version
+        )  # no run: the trainer has confirmed none yet
         first, newest = state.prompts[:1], state.prompts[:0:-1]
         shown = [
             each
@@ -41,23 +43,38 @@ class VersionList(OptionList):
             if self.words.lower() in f"v{each.version} {each.text}".lower()
         ]
         marks = {active: "active", self.marked: "marked"}
-        lines = [version_line(known, state.prompts[0].text, marks.get(known.version, "")) for known in shown]
+        lines = [
+            version_line(known, state.prompts[0].text, marks.get(known.version, ""))
+            for known in shown
+        ]
         names = [str(known.version) for known in shown]
         if names == [option.id for option in self.options]:
             for name, line in zip(names, lines, strict=True):
                 self.replace_option_prompt(name, line)
         else:
-            self.set_options([Option(line, id=name) for name, line in zip(names, lines, strict=True)])
+            self.set_options(
+                [Option(line, id=name) for name, line in zip(names, lines, strict=True)]
+            )
             self.highlighted = 0 if names else None
 
 
 def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     """A version in two lines or three: its words, unlike those of the first one, then its returns in each mode."""
-    played = [f"  {mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
+    played = [
+        f"  {mode} {text}"
+        for mode in ("train", "inference")
+        if (text := _played(known.under(mode)))
+    ]
     head = f"v{known.version} {mark}".rstrip()
-    updates = "" if known.updates is None else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
+    updates = (
+        ""
+        if known.updates is None
+        else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
+    )
     title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
-    return Content("\n").join([title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])])
+    return Content("\n").join(
+        [title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])]
+    )
 
 
 def _played(ends: Ends) -> str:

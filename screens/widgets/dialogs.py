@@ -40,7 +40,10 @@ class ConfirmDialog(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Content(self._title)
-            texts = [each if isinstance(each, Content) else Content(one_line(each)) for each in self._questions]
+            texts = [
+                each if isinstance(each, Content) else Content(one_line(each))
+                for each in self._questions
+            ]
             yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
         yield KeyBar()
 

@@ -33,7 +33,9 @@ MORE = "…"
 
 def own_keys(module: str) -> list[BindingType]:
     """The bindings of a screen, in the order of the bottom row and of help: arguments of `Binding` in its JSON file."""
-    return [Binding(**key) for key in msgspec.json.decode(file_text(Path(module).with_suffix(".json")))]
+    return [
+        Binding(**key) for key in msgspec.json.decode(file_text(Path(module).with_suffix(".json")))
+    ]
 
 
 class Key(NamedTuple):
@@ -56,9 +58,15 @@ class KeyBar(Widget):
         shown: dict[str, Key] = {}
         active = list(self.screen.active_bindings.values())
         for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
-            if binding.show and binding.action not in shown and not refuses(*parse(binding.action)[1:]):
+            if (
+                binding.show
+                and binding.action not in shown
+                and not refuses(*parse(binding.action)[1:])
+            ):
                 name, description = self.app.get_key_display(binding), binding.description
-                shown[binding.action] = Key(binding.key, name, description, tooltip or description, enabled)
+                shown[binding.action] = Key(
+                    binding.key, name, description, tooltip or description, enabled
+                )
         return list(shown.values())
 
     def render(self) -> Content:
@@ -70,7 +78,9 @@ class KeyBar(Widget):
         for cell in cells[:-KEPT]:
             more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
             if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
-                meta = Style.from_meta({"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."})
+                meta = Style.from_meta(
+                    {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."}
+                )
                 row.append(Content.styled(MORE, "$foreground 40%").stylize(meta))
                 break
             row.append(cell)
@@ -92,9 +102,16 @@ def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
     """Bindings in the order in which their classes have them: Textual puts moved ones last."""
     in_order: dict[DOMNode, Iterator[ActiveBinding]] = {}
     for node in {each.node for each in active}:
-        rank = {action: at for at, action in enumerate(dict.fromkeys(binding.action for _, binding in node._bindings))}
+        rank = {
+            action: at
+            for at, action in enumerate(
+                dict.fromkeys(binding.action for _, binding in node._bindings)
+            )
+        }
         own = [each for each in active if each.node is node]
-        in_order[node] = iter(sorted(own, key=lambda each: rank.get(each.binding.action, len(rank))))
+        in_order[node] = iter(
+            sorted(own, key=lambda each: rank.get(each.binding.action, len(rank)))
+        )
     return [next(in_order[each.node]) for each in active]
 
 
@@ -107,5 +124,7 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
 
 def _cell(key: Key) -> Content:
     meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
-    name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
+    name, description = (
+        ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
+    )
     return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)

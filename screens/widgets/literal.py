@@ -27,7 +27,10 @@ class LiteralLines(LineFilter):
         if all(text.isprintable() and not (style and style.link) for text, style, _ in segments):
             return segments
         return [
-            Segment(UNSAFE.sub(_as_wide, text.translate(LINE_ENDS)), style.update_link(None) if style else None)
+            Segment(
+                UNSAFE.sub(_as_wide, text.translate(LINE_ENDS)),
+                style.update_link(None) if style else None,
+            )
             for text, style, _ in segments
         ]
 

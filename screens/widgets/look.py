@@ -12,7 +12,9 @@ from llamagym_tui.user_files import file_text
 ASIDE = "$foreground 60%"
 """Style of text that is less important."""
 
-THEMES = [Theme(**each) for each in msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")))]
+THEMES = [
+    Theme(**each) for each in msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")))
+]
 """The own theme; one of strong colours for a lit room, with which the playground has large figures and few words."""
 
 

@@ -30,20 +30,30 @@ def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> 
     return spark_rows(values, width, 1, fitted)[0].rstrip()
 
 
-def spark_rows(values: Sequence[float], width: int, height: int, fitted: Iterable[float] = ()) -> list[str]:
+def spark_rows(
+    values: Sequence[float], width: int, height: int, fitted: Iterable[float] = ()
+) -> list[str]:
     """The bars in some rows, the highest first; each row is filled up to `width`."""
     every = [value for value in (*values, *fitted) if math.isfinite(value)]
     low, high = min(every, default=0.0), max(every, default=0.0)
     span, top = (high - low) or 1.0, len(BARS) * height - 1
-    steps = [round((value - low) / span * top) if math.isfinite(value) else 0 for value in thinned(values, width)]
+    steps = [
+        round((value - low) / span * top) if math.isfinite(value) else 0
+        for value in thinned(values, width)
+    ]
     rows = ([step - len(BARS) * row for step in steps] for row in reversed(range(height)))
-    return ["".join(" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in row).ljust(width) for row in rows]
+    return [
+        "".join(" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in row).ljust(width)
+        for row in rows
+    ]
 
 
 def baselines(state: RunState) -> dict[str, float]:
     """Published mean returns by literal names, the best first."""
     known = state.run.baselines if state.run else {}
-    return {one_line(name): value for name, value in sorted(known.items(), key=lambda item: -item[1])}
+    return {
+        one_line(name): value for name, value in sorted(known.items(), key=lambda item: -item[1])
+    }
 
 
 BAR = 10

@@ -54,7 +54,9 @@ class Level(NamedTuple):
 
 
 def baseline_levels(known: Mapping[str, float]) -> list[Level]:
-    return [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()]
+    return [
+        Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()
+    ]
 
 
 class Drawing(NamedTuple):
@@ -94,7 +96,9 @@ class Plot(Vertical):
         """Whether the chart of something is drawn, for the present size."""
         return self._drawn == (of, self.size)
 
-    def show(self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False) -> None:
+    def show(
+        self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False
+    ) -> None:
         """Draw something else: at once, or `CHART_S` after the drawing before.
 
         Args:
@@ -107,7 +111,9 @@ class Plot(Vertical):
         if at_once or (is_time and self.is_attached and self.screen.is_current):
             self._draw()
         elif not self.due and not self.is_drawn(of):
-            self.due = True  # before then, another call is as good: what it draws is painted with all else
+            self.due = (
+                True  # before then, another call is as good: what it draws is painted with all else
+            )
             self.set_timer(CHART_S, self._draw_in_time)
 
     def on_resize(self) -> None:
@@ -168,14 +174,19 @@ class Plot(Vertical):
         with self.app.batch_update():
             plot.clear()
             rows = max(2, self.size.height - FRAME)
-            ys, cells = [*(y for _, y in points), *drawing.fitted], self.size.width - MARGIN_LEFT - 2
+            ys, cells = (
+                [*(y for _, y in points), *drawing.fitted],
+                self.size.width - MARGIN_LEFT - 2,
+            )
             low, high = _set_scale(plot, left, right, ys, min(5, rows // 2), cells)
             self._draw_band(plot, drawing, low, high, colors["secondary"])
             dashes = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DASH)
             across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
             for level in drawing.levels:
                 if low <= level.y <= high:
-                    plot.scatter(across, [level.y] * dashes, marker="╌", marker_style=colors[level.color])
+                    plot.scatter(
+                        across, [level.y] * dashes, marker="╌", marker_style=colors[level.color]
+                    )
             # Not the library's vertical lines, which cover the curve.
             up = [low + (high - low) * (row + 0.5) / rows for row in range(rows)]
             for mark in drawing.marks:
@@ -186,9 +197,13 @@ class Plot(Vertical):
                 if curve.marker:
                     plot.scatter(xs, ys, marker=curve.marker, marker_style=colors[curve.color])
                 elif xs:
-                    plot.plot(xs, ys, line_style=colors[curve.color], hires_mode=library.HiResMode.BRAILLE)
+                    plot.plot(
+                        xs, ys, line_style=colors[curve.color], hires_mode=library.HiResMode.BRAILLE
+                    )
 
-    def _draw_band(self, plot: PlotWidget, drawing: Drawing, low: float, high: float, color: str) -> None:
+    def _draw_band(
+        self, plot: PlotWidget, drawing: Drawing, low: float, high: float, color: str
+    ) -> None:
         """Shade the band, cell by cell: in the middle of each column, along the line between its points."""
         import numpy as np
 
@@ -200,7 +215,9 @@ class Plot(Vertical):
         up: list[float] = []
         xs, ys = zip(*drawing.curves[0].points, strict=True)
         at = xs[0] + (xs[-1] - xs[0]) * (np.arange(columns) + 0.5) / columns
-        for x, y, half in zip(at, np.interp(at, xs, ys), np.interp(at, xs, drawing.band), strict=True):
+        for x, y, half in zip(
+            at, np.interp(at, xs, ys), np.interp(at, xs, drawing.band), strict=True
+        ):
             bottom, top = max(low, y - half), min(high, y + half)
             cells = max(1, math.ceil((top - bottom) / step)) if half and top > bottom else 0
             across += [x] * cells
@@ -235,8 +252,15 @@ def _set_scale(
     plot.set_yticks(nice_ticks(low, high, labels))
     plot.set_xlimits(left, right)
     # A label near the end would be cut at the border; neighbours have to stay apart.
-    every, unit = (nice_ticks(left, right - 0.06 * (right - left), about) for about in (4, 3, 2, 1)), right - left
-    apart = (t for t in every if len(t) < 2 or (t[1] - t[0]) * cells / unit > max(map(len, tick_labels(t))) + 0.5)
+    every, unit = (
+        (nice_ticks(left, right - 0.06 * (right - left), about) for about in (4, 3, 2, 1)),
+        right - left,
+    )
+    apart = (
+        t
+        for t in every
+        if len(t) < 2 or (t[1] - t[0]) * cells / unit > max(map(len, tick_labels(t))) + 0.5
+    )
     plot.set_xticks(next(apart, []))
     return low, high
 

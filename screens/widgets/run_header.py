@@ -10,7 +10,9 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 
-PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}
+PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
+    "warm_starting": "warm start"
+}
 
 
 class RunHeader(StateText):
@@ -20,11 +22,15 @@ class RunHeader(StateText):
         """Names on the left, the less important left out first when room is short; progress on the right."""
         mode = self._mode()
         right = self._progress()
-        longer = max(map(len, PHASES.values())) - len(PHASES[self.state.phase])  # so that names stay at each phase
+        longer = max(map(len, PHASES.values())) - len(
+            PHASES[self.state.phase]
+        )  # so that names stay at each phase
         room = width - mode.cell_length - right.cell_length - 3 - longer
         left = Content("")
         for names in self._names():
-            left = Content.assemble((names[0], "bold"), *[(f" · {name}", ASIDE) for name in names[1:]])
+            left = Content.assemble(
+                (names[0], "bold"), *[(f" · {name}", ASIDE) for name in names[1:]]
+            )
             if left.cell_length <= room:
                 break
         left = left.truncate(max(room, 0), ellipsis=True)
@@ -38,15 +44,26 @@ class RunHeader(StateText):
         elif not state.live:
             label, color = ("NO TRAINER", "$error") if state.failure else ("ENDED", "$secondary")
         else:
-            requested = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
-            label, color = f"{state.mode.upper()}{requested}", "$success" if state.mode == "train" else "$warning"
+            requested = (
+                f" → {state.mode_requested}?"
+                if state.mode_requested not in (None, state.mode)
+                else ""
+            )
+            label, color = (
+                f"{state.mode.upper()}{requested}",
+                "$success" if state.mode == "train" else "$warning",
+            )
         return Content.styled(f" {label} ", f"bold $background on {color}")
 
     def _names(self) -> list[list[str]]:
         state = self.state
         agent = one_line(PurePath(state.agent).name or state.agent)
         model = one_line(PurePath(state.model).name or state.model)
-        env = [one_line(state.run.env_id.rpartition(":")[2])] if state.run and state.run.env_id != state.agent else []
+        env = (
+            [one_line(state.run.env_id.rpartition(":")[2])]
+            if state.run and state.run.env_id != state.agent
+            else []
+        )
         return [[agent, *env, model], [agent, model], [agent]]
 
     def _progress(self) -> Content:

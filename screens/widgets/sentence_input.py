@@ -11,13 +11,19 @@ from llamagym_tui.screens.widgets.look import own_styles
 
 
 class OneLineInput(Input):
-    def __init__(self, value: str = "", *, may_submit: Callable[[], bool] = lambda: True, **options: Any) -> None:
+    def __init__(
+        self, value: str = "", *, may_submit: Callable[[], bool] = lambda: True, **options: Any
+    ) -> None:
         """A field on which enter does something only while `may_submit()`."""
         super().__init__(value, **options)
         self._may_submit = may_submit
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return super().check_action(action, parameters) if action != "submit" or self._may_submit() else None
+        return (
+            super().check_action(action, parameters)
+            if action != "submit" or self._may_submit()
+            else None
+        )
 
     def _on_paste(self, event: Paste) -> None:
         event.prevent_default()

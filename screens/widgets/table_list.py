@@ -74,7 +74,14 @@ class TableList(OptionList, Generic[RowT]):
         before, at, top = self.chosen, self.highlighted or 0, self.scroll_offset.y
         self._given, self._empty = list(rows), empty
         self.rows = self.ordered(self._given)
-        same = next((at for at, row in enumerate(self.rows) if before and self.key(row) == self.key(before)), at)
+        same = next(
+            (
+                at
+                for at, row in enumerate(self.rows)
+                if before and self.key(row) == self.key(before)
+            ),
+            at,
+        )
         nothing = [Option(Content(empty), disabled=True)] if empty else []
         with self.prevent(OptionList.OptionHighlighted):
             self.set_options([Option(_Line(self, row)) for row in self.rows] or nothing)
@@ -134,7 +141,9 @@ class TableList(OptionList, Generic[RowT]):
     def cell(self, row: RowT, column: Column[RowT], width: int) -> Content:
         """What stands in a column; `width` is its own, or what the others leave for it."""
         text = column.text(row)
-        return Content.styled(one_line(text) if isinstance(text, str) else spark(text, width), column.style)
+        return Content.styled(
+            one_line(text) if isinstance(text, str) else spark(text, width), column.style
+        )
 
     def line(self, row: RowT, width: int) -> Content:
         mark = Content.styled(f"{self.mark_of(row):<{MARKS}}", "bold $accent")
@@ -153,7 +162,9 @@ class TableList(OptionList, Generic[RowT]):
 
     def _laid_out(self, width: int, made: Callable[[Column[RowT], int], Content]) -> Content:
         columns = self.columns_at(width)
-        rest = max(4, width - MARKS - sum(column.width for column in columns) - GAP * (len(columns) - 1))
+        rest = max(
+            4, width - MARKS - sum(column.width for column in columns) - GAP * (len(columns) - 1)
+        )
         cells = []
         for column in columns:
             room = column.width or rest
@@ -187,7 +198,9 @@ class _Line(Visual):
     def __init__(self, table: TableList[Any], row: object) -> None:
         self._table, self._row = table, row
 
-    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
         return self._table.line(self._row, width).render_strips(width, height, style, options)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:

@@ -19,11 +19,17 @@ from scripts.bundled_model.train import KEPT, STEPS, train
 
 def main(
     check: Annotated[bool, typer.Option(help="Measure only, and write the card again.")] = False,
-    seen: Annotated[bool, typer.Option(help="Measure only, and in the lessons' own wordings and names.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the model; default: where it ships.")] = None,
+    seen: Annotated[
+        bool, typer.Option(help="Measure only, and in the lessons' own wordings and names.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the model; default: where it ships.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
     threads: Annotated[int, typer.Option(help="Intra-op threads of the check.")] = 2,
-    has_blackjack: Annotated[bool, typer.Option("--blackjack/--no-blackjack", help="Whether lessons have it.")] = True,
+    has_blackjack: Annotated[
+        bool, typer.Option("--blackjack/--no-blackjack", help="Whether lessons have it.")
+    ] = True,
     steps: Annotated[int, typer.Option(help="Of training.")] = STEPS,
 ) -> None:
     torch.set_num_threads(threads)

@@ -45,7 +45,11 @@ def known(name: str) -> Known:
                 numbers[feature] = (min(low, value), max(high, value))
             else:
                 words.setdefault(feature, set()).add(value)
-    ranges = {feature: bounds for feature, bounds in numbers.items() if bounds[0] < bounds[1] and feature in shown}
+    ranges = {
+        feature: bounds
+        for feature, bounds in numbers.items()
+        if bounds[0] < bounds[1] and feature in shown
+    }
     return Known(world, Numbers(ranges, {name: sorted(each) for name, each in words.items()}))
 
 

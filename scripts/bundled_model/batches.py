@@ -80,12 +80,20 @@ def pack(rows: list[Row]) -> Batch:
             values += [(index, start + at, tokens) for at, tokens in read]
             hints += [(index, start + at, tokens) for at, tokens in followed]
             marks += [(index, start + at, tokens) for at, tokens in marked]
-    return Batch(ids, positions, prefix, hidden.flatten(0, 1)[:, None], targets, values, hints, marks)
+    return Batch(
+        ids, positions, prefix, hidden.flatten(0, 1)[:, None], targets, values, hints, marks
+    )
 
 
 def in_tokens(lesson: Lesson, chat: ChatTokenizer) -> Row:
     row = Row(
-        list(chat.opening(lesson.system_prompt, lesson.conversations[0][0].observation).prefix), [], [], [], [], [], []
+        list(chat.opening(lesson.system_prompt, lesson.conversations[0][0].observation).prefix),
+        [],
+        [],
+        [],
+        [],
+        [],
+        [],
     )
     row.own_marks.extend(_marked(chat, lesson.system_prompt, lesson.marks, row.prefix))
     for exchanges in lesson.conversations:
@@ -99,7 +107,12 @@ def in_tokens(lesson: Lesson, chat: ChatTokenizer) -> Row:
             else:
                 ids += chat.continuation(exchange.observation, ended=True)
             if exchange.values:
-                values.append((len(ids) - 1, tuple(chat.tokenizer.encode(f" {each}")[0] for each in exchange.values)))
+                values.append(
+                    (
+                        len(ids) - 1,
+                        tuple(chat.tokenizer.encode(f" {each}")[0] for each in exchange.values),
+                    )
+                )
             marks += _marked(chat, exchange.observation, exchange.marks, ids, began)
             if exchange.hints:
                 hints.append((len(ids), tuple(_token(chat, each) for each in exchange.hints)))
@@ -125,7 +138,10 @@ def _marked(
     tokens = encoded["input_ids"]
     begins = next(at for at in range(start, len(ids)) if list(ids[at : at + len(tokens)]) == tokens)
     ends = [end for _, end in encoded["offset_mapping"]]
-    return [(begins + bisect_right(ends, mark.at), tuple(_token(chat, each) for each in mark[1:])) for mark in marks]
+    return [
+        (begins + bisect_right(ends, mark.at), tuple(_token(chat, each) for each in mark[1:]))
+        for mark in marks
+    ]
 
 
 @cache
@@ -135,7 +151,10 @@ def _token(chat: ChatTokenizer, word: str) -> int:
 
 def batches(lessons: list[Lesson], chat: ChatTokenizer, parts: int) -> list[Batch]:
     """Rows of similar length together: half of a batch of all would be padding."""
-    rows = sorted((in_tokens(lesson, chat) for lesson in lessons), key=lambda row: max(map(len, row.conversations)))
+    rows = sorted(
+        (in_tokens(lesson, chat) for lesson in lessons),
+        key=lambda row: max(map(len, row.conversations)),
+    )
     each = len(rows) // parts
     return [pack(rows[at : at + each]) for at in range(0, len(rows), each)]
 
@@ -163,7 +182,9 @@ def shared_prefix_attention(
 
     def both(of: Tensor) -> Tensor:
         mine = apart(of)
-        return torch.cat([of[:, None, :, :length].expand(-1, mine.shape[1], -1, -1, -1), mine], 3).flatten(0, 1)
+        return torch.cat(
+            [of[:, None, :, :length].expand(-1, mine.shape[1], -1, -1, -1), mine], 3
+        ).flatten(0, 1)
 
     mine = _attend(apart(query).flatten(0, 1), both(key), both(value), batch.mask)
     mine = mine.unflatten(0, (rows, -1)).transpose(2, 3).reshape(rows, -1, heads, width)

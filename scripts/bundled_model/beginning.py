@@ -49,7 +49,9 @@ def look_back(model: LlamaForCausalLM) -> None:
     size, half, share = HIDDEN // HEADS, HIDDEN // 2, HIDDEN // 2 // HEADS
     frequencies = 10_000.0 ** (-torch.arange(size // 2) / (size // 2))
     strength = torch.where(frequencies > 0.05, 0.8, 0.0)
-    slow = torch.cat([torch.arange(size // 2 - share // 2, size // 2), torch.arange(size - share // 2, size)])
+    slow = torch.cat(
+        [torch.arange(size // 2 - share // 2, size // 2), torch.arange(size - share // 2, size)]
+    )
     first, second = model.model.layers[0].self_attn, model.model.layers[1].self_attn
     embeddings = model.model.embed_tokens.weight
     embeddings[:, half:] = 0
@@ -58,7 +60,12 @@ def look_back(model: LlamaForCausalLM) -> None:
     for layer in model.model.layers:
         layer.mlp.down_proj.weight *= 0.1
         layer.self_attn.o_proj.weight *= 0.3
-    for weights in (first.q_proj.weight, first.k_proj.weight, second.q_proj.weight, second.k_proj.weight):
+    for weights in (
+        first.q_proj.weight,
+        first.k_proj.weight,
+        second.q_proj.weight,
+        second.k_proj.weight,
+    ):
         weights *= 0.1
     for weights in (first.v_proj.weight, first.o_proj.weight):
         weights *= 0.1
@@ -92,7 +99,11 @@ def join_forms(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> N
 def order_numbers(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
     """Begin with embeddings of numbers that are the more alike the nearer the numbers are, and all distinct."""
     apart = torch.arange(100.0)[:, None] - torch.arange(100.0)
-    kernel = 0.4 * (-((apart / 40) ** 2) / 2).exp() + 0.3 * (-((apart / 8) ** 2) / 2).exp() + 0.3 * torch.eye(100)
+    kernel = (
+        0.4 * (-((apart / 40) ** 2) / 2).exp()
+        + 0.3 * (-((apart / 8) ** 2) / 2).exp()
+        + 0.3 * torch.eye(100)
+    )
     drawn = 0.05 * torch.linalg.cholesky(kernel) @ torch.randn(100, HIDDEN - 1)
     for form in ("{}", " {}"):
         ids = [tokenizer.encode(form.format(number))[0] for number in range(100)]

@@ -49,7 +49,9 @@ def lesson(rng: Chance, hands: int) -> Lesson:
     made = instruction(rng)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
     prompt = f"{opening} {made.text}".strip()
-    return Lesson(prompt, [hand(rng, rule_of(made), made) for _ in range(hands)], made.own_marks(prompt))
+    return Lesson(
+        prompt, [hand(rng, rule_of(made), made) for _ in range(hands)], made.own_marks(prompt)
+    )
 
 
 def named(state: State) -> dict[str, int | str]:
@@ -66,14 +68,24 @@ def told(text: str, rule: Rule) -> Instruction:
     """A sentence as an instruction, for what auxiliary heads read of it."""
     lower = text.lower()
     limits = [int(each) for each in re.findall(r"\d+", text)]
-    subjects = [name for name, about in (("dealer", "dealer" in lower), ("total", OF_TOTAL.search(lower))) if about]
+    subjects = [
+        name
+        for name, about in (("dealer", "dealer" in lower), ("total", OF_TOTAL.search(lower)))
+        if about
+    ]
     of = (*subjects, *limits) if limits and "ace" not in lower else ()
 
     def decides(state: NamedState) -> bool:
         return rule((int(state["total"]), int(state["dealer"]) % 11 or 1, state["ace"] == "yes"))
 
     return Instruction(
-        text, lambda state: int(decides(state)), "blackjack", decides if of else None, (1, 0), of, ("hit", "stick")
+        text,
+        lambda state: int(decides(state)),
+        "blackjack",
+        decides if of else None,
+        (1, 0),
+        of,
+        ("hit", "stick"),
     )
 
 
@@ -83,7 +95,9 @@ def report(rng: Chance, hands: int) -> Lesson:
 
     def exchange(state: State) -> Exchange:
         number = 11 if part == 1 and state[1] == 1 else state[part]
-        return Exchange(text := AGENT.format_observation(state), AGENT.format_action(number), numbers_in(text))
+        return Exchange(
+            text := AGENT.format_observation(state), AGENT.format_action(number), numbers_in(text)
+        )
 
     prompt = f'{rng.choice(OPENINGS[1:])} Reply with {{"action": n}}, where n is {name}.'.strip()
     return Lesson(prompt, [[exchange(rng.choice(STATES))] for _ in range(hands)])
@@ -135,7 +149,12 @@ def by_dealer(card: int, strong: int, weak: int) -> Rule:
 
 def _below(rng: Chance) -> tuple[str, Rule]:
     limit = rng.randint(5, 21)
-    forms = ("Hit below {}.", "Hit if your total is below {}.", "Stick at {} or more.", "Hit until you have {}.")
+    forms = (
+        "Hit below {}.",
+        "Hit if your total is below {}.",
+        "Stick at {} or more.",
+        "Hit until you have {}.",
+    )
     return rng.choice(forms).format(limit), below(limit)
 
 
@@ -153,8 +172,14 @@ def _by_dealer(rng: Chance) -> tuple[str, Rule]:
         weak, strong = strong, weak
     rule = by_dealer(card, strong, weak)
     if rng.random() < 0.7:
-        return (f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", rule)
-    return (f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", rule)
+        return (
+            f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.",
+            rule,
+        )
+    return (
+        f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.",
+        rule,
+    )
 
 
 def _by_ace(rng: Chance) -> tuple[str, Rule]:
@@ -211,7 +236,16 @@ HITS = (
 STICKS = ("stick", "stick", "stick", "stand", "stay", "stop", "take no card", "draw no card")
 """How people name the two actions."""
 WORDS = {
-    "TOTAL": ("your total", "the total", "your hand", "your sum", "the sum", "total", "your cards", "what you have"),
+    "TOTAL": (
+        "your total",
+        "the total",
+        "your hand",
+        "your sum",
+        "the sum",
+        "total",
+        "your cards",
+        "what you have",
+    ),
     "DEALER": ("the dealer's card", "the dealer", "dealer", "the card of the dealer"),
     "HAVE": ("have", "have", "hold", "are at", "got"),
     "REACH": ("reach", "have", "get to", "are at", "hold", "get", "come to"),
@@ -240,7 +274,12 @@ ACE = (
     "the ace is usable",
     "TOTAL has a usable ace",
 )
-NO_ACE = ("you have no usable ace", "there is no usable ace", "your ace is not usable", "TOTAL has no usable ace")
+NO_ACE = (
+    "you have no usable ace",
+    "there is no usable ace",
+    "your ace is not usable",
+    "TOTAL has no usable ace",
+)
 # Short ways to name a limit of the total: {a} to hit below {n}, {b} to stick from it on.
 LIMITS = (
     "ONLY {a} LESS {n}.", "ONLY {b} WITH {n} UP.", "ONLY {a} WITH {n-1} DOWN.", "ONLY {a} AGAIN you REACH {n}.",
@@ -264,7 +303,9 @@ def _limit(rng: Chance) -> Instruction:
     def holds(state: NamedState) -> bool:
         return int(state["total"]) < n
 
-    return Instruction(text, lambda state: int(holds(state)), "below", holds, (1, 0), ("total", n), (hit, stick))
+    return Instruction(
+        text, lambda state: int(holds(state)), "below", holds, (1, 0), ("total", n), (hit, stick)
+    )
 
 
 def _condition(rng: Chance) -> Condition:
@@ -277,7 +318,9 @@ def _condition(rng: Chance) -> Condition:
     less = rng.random() < 0.5
     forms = {"total": (FROM, BELOW), "dealer": (DEALER_FROM, DEALER_BELOW)}[name][less]
     text = said(worded(rng, forms, extra=WORDS), n=n)
-    return Condition(text, lambda state: (int(state[name]) < n) == less, "below" if less else "from", (name, n))
+    return Condition(
+        text, lambda state: (int(state[name]) < n) == less, "below" if less else "from", (name, n)
+    )
 
 
 def _by_conditions(rng: Chance) -> Instruction:

@@ -62,7 +62,11 @@ HELD_OUT: dict[str, Callable[[State], bool]] = {
     "Stick when the dealer's card is below 6, otherwise hit.": lambda state: dealer(state) >= 6,
     "If the dealer shows 9 or more, hit; if not, stick.": lambda state: dealer(state) >= 9,
     "Hit when the dealer's card is above 4.": lambda state: dealer(state) > 4,
-    "Hit if your total is below 15 or the dealer shows 10 or more.": lambda s: s[0] < 15 or dealer(s) >= 10,
-    "Hit if your total is below 16 and the dealer shows 7 or more, else stick.": lambda s: s[0] < 16 and dealer(s) >= 7,
+    "Hit if your total is below 15 or the dealer shows 10 or more.": lambda s: (
+        s[0] < 15 or dealer(s) >= 10
+    ),
+    "Hit if your total is below 16 and the dealer shows 7 or more, else stick.": lambda s: (
+        s[0] < 16 and dealer(s) >= 7
+    ),
     "Hit only if you have a usable ace.": lambda state: bool(state[2]),
 }

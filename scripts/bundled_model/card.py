@@ -67,13 +67,18 @@ Without an instruction it answers in the right format and otherwise at random, u
 def write_card(path: Path, figures: Mapping[str, float], *, seed: int) -> None:
     """Write ``README.md`` into the model's folder."""
     counts = {"parameters", "bytes on disk"}
-    rows = "\n".join(f"| {name} | {figure:+.3f} |" for name, figure in figures.items() if name not in counts)
+    rows = "\n".join(
+        f"| {name} | {figure:+.3f} |" for name, figure in figures.items() if name not in counts
+    )
     text = CARD.format(
         parameters=int(figures["parameters"]),
         megabytes=figures["bytes on disk"] / 1e6,
         steps=STEPS,
         seed=seed,
-        **{each.__name__.rsplit(".", 1)[1]: SHARES[each.lesson] for each in (worlds, blackjack, agents, commands)},
+        **{
+            each.__name__.rsplit(".", 1)[1]: SHARES[each.lesson]
+            for each in (worlds, blackjack, agents, commands)
+        },
         rows=rows.replace("+1.000", "1.000").replace("| +0", "| 0"),
     )
     (path / "README.md").write_text(text, encoding="utf-8")

@@ -89,8 +89,13 @@ def probe(policy: Policy) -> dict[str, float]:
 
 @torch.no_grad()
 def _hidden(policy: Policy, states: Sequence[State]) -> Tensor:
-    prompts = [policy.chat.opening(AGENT.get_system_prompt(), AGENT.format_observation(state)) for state in states]
-    encoded = policy.model.backbone.encode_rows(prompts[0].prefix, [list(prompt.rest) for prompt in prompts])
+    prompts = [
+        policy.chat.opening(AGENT.get_system_prompt(), AGENT.format_observation(state))
+        for state in states
+    ]
+    encoded = policy.model.backbone.encode_rows(
+        prompts[0].prefix, [list(prompt.rest) for prompt in prompts]
+    )
     last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
     return encoded.hidden[torch.arange(len(prompts)), last]
 
@@ -122,18 +127,28 @@ def report(path: Path) -> dict[str, float]:
     count = len(STATES)
     figures = {
         "parameters": float(sum(p.numel() for p in policy.model.causal_lm.parameters())),
-        "bytes on disk": float(sum(file.stat().st_size for file in path.iterdir() if file.is_file())),
-        "default prompt, sampled: exact return of its first-turn play": expected_return(default.__getitem__),
-        "default prompt, greedy: exact return": expected_return(lambda state: float(default[state] > 0.5)),
+        "bytes on disk": float(
+            sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+        ),
+        "default prompt, sampled: exact return of its first-turn play": expected_return(
+            default.__getitem__
+        ),
+        "default prompt, greedy: exact return": expected_return(
+            lambda state: float(default[state] > 0.5)
+        ),
         "hit rate, cautious": sum(cautious.values()) / count,
         "hit rate, bold": sum(bold.values()) / count,
     }
     figures |= {f"follows, {kind}": share for kind, share in following(policy).items()}
     hands = {
         "Hit below 13.": blackjack.below(13),
-        "If the dealer shows 7 or more hit below 16, else hit below 12.": blackjack.by_dealer(7, 16, 12),
+        "If the dealer shows 7 or more hit below 16, else hit below 12.": blackjack.by_dealer(
+            7, 16, 12
+        ),
     }
-    figures |= {f"new hands, {text}": followed_on_hands(policy, text, rule) for text, rule in hands.items()}
+    figures |= {
+        f"new hands, {text}": followed_on_hands(policy, text, rule) for text, rule in hands.items()
+    }
     return (
         figures
         | {f"linear probe, {name}": share for name, share in probe(policy).items()}

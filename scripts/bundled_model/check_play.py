@@ -11,7 +11,14 @@ from typing import Any
 from benchmarks.learning import evaluated, expert_file
 from benchmarks.timing import summary
 
-EPISODES = {"frozen_lake": 500, "cliff_walking": 40, "cart_pole": 100, "taxi": 40, "mountain_car": 10, "acrobot": 5}
+EPISODES = {
+    "frozen_lake": 500,
+    "cliff_walking": 40,
+    "cart_pole": 100,
+    "taxi": 40,
+    "mountain_car": 10,
+    "acrobot": 5,
+}
 """Of greedy and of sampled play under the default prompt, of each agent."""
 HANDS = 20
 """Demonstrations in which a sentence stands before the action."""
@@ -27,19 +34,28 @@ def report_play(path: Path) -> dict[str, float]:
     for agent, episodes in EPISODES.items():
         for way, figures in evaluated(agent, path, episodes, "2").items():
             found[f"default prompt, {agent}, {way}: mean return"] = figures["mean_return"]
-    return found | {f"parse failures after {HANDS} hands with a sentence before the action": after_sentences(path)}
+    return found | {
+        f"parse failures after {HANDS} hands with a sentence before the action": after_sentences(
+            path
+        )
+    }
 
 
 def after_sentences(path: Path, seed: int = 1) -> float:
     """Share of sampled replies that name no action, after a warm start on such hands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        hands = [json.loads(line) for line in expert_file(place / "expert.jsonl", "blackjack", HANDS, seed).open()]
+        hands = [
+            json.loads(line)
+            for line in expert_file(place / "expert.jsonl", "blackjack", HANDS, seed).open()
+        ]
         file = place / "hands.jsonl"
         file.write_text("".join(json.dumps(hand) + "\n" for hand in reasoned(hands)))
         start = ("--model", path, "--sft-data", file, "--episodes", 0, "--seed", seed)
         summary("sft", "blackjack", *start, "--run-dir", place / "sft")
-        return float(evaluated("blackjack", place / "sft", 5000, "2")["sampled"]["parse_failure_rate"])
+        return float(
+            evaluated("blackjack", place / "sft", 5000, "2")["sampled"]["parse_failure_rate"]
+        )
 
 
 def reasoned(hands: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -47,7 +63,10 @@ def reasoned(hands: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     number = 0
     for hand in hands:
         for seen, reply in zip(hand["messages"][1::2], hand["messages"][2::2], strict=True):
-            total, dealer = (seen["content"].split(word)[1].split(".")[0].strip() for word in ("total:", "shows:"))
+            total, dealer = (
+                seen["content"].split(word)[1].split(".")[0].strip()
+                for word in ("total:", "shows:")
+            )
             sentence = SENTENCES[number % len(SENTENCES)].format(total=total, dealer=dealer)
             reply["content"], number = f"{sentence} {reply['content']}", number + 1
         yield hand

@@ -23,25 +23,64 @@ from scripts.bundled_model.lessons import Chance
 from scripts.bundled_model.worlds import GENERIC, World
 
 SEED = 20_000_003
-NEW_ACTIONS = ("ahead", "astern", "invest", "save", "climb", "dive", "speak", "listen", "paint", "erase")
-NEW_FEATURES = ("orbit", "drift", "altitude", "budget", "pulse", "current", "signal", "thirst", "shade", "volume")
-KINDS = (*(kind for kind in MAKERS if kind != "word"), "word", "joined", "stepwise", "always", "follow")
+NEW_ACTIONS = (
+    "ahead",
+    "astern",
+    "invest",
+    "save",
+    "climb",
+    "dive",
+    "speak",
+    "listen",
+    "paint",
+    "erase",
+)
+NEW_FEATURES = (
+    "orbit",
+    "drift",
+    "altitude",
+    "budget",
+    "pulse",
+    "current",
+    "signal",
+    "thirst",
+    "shade",
+    "volume",
+)
+KINDS = (
+    *(kind for kind in MAKERS if kind != "word"),
+    "word",
+    "joined",
+    "stepwise",
+    "always",
+    "follow",
+)
 
 
-def replies(policy: Policy, prompt: str, observations: Sequence[str], candidates: Sequence[str]) -> list[int]:
+def replies(
+    policy: Policy, prompt: str, observations: Sequence[str], candidates: Sequence[str]
+) -> list[int]:
     """Index of the most probable candidate after each observation."""
     openings = [policy.chat.opening(prompt, each) for each in observations]
-    return reply_logprobs(policy, openings, [policy.chat.reply_ids(each) for each in candidates]).argmax(-1).tolist()
+    return (
+        reply_logprobs(policy, openings, [policy.chat.reply_ids(each) for each in candidates])
+        .argmax(-1)
+        .tolist()
+    )
 
 
-def reading(policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True) -> dict[str, float]:
+def reading(
+    policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True
+) -> dict[str, float]:
     """Share of numbers that are named right, by how many the observation has; `new`: as of `following`."""
     found: dict[str, float] = {}
     every = [GENERIC.format_action(n) for n in range(100)]
     for count in (1, 4, 8):
         rng, right = Chance(SEED + count), 0
         for number in range(prompts):
-            world = _world(rng, lambda each, count=count: len(each.ranges) == count and not each.unnamed)
+            world = _world(
+                rng, lambda each, count=count: len(each.ranges) == count and not each.unnamed
+            )
             if new and number % 2:
                 _rename(rng, world)
             told = report(rng, world.features, held_out=new)
@@ -53,7 +92,9 @@ def reading(policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = 
     return found
 
 
-def following(policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True) -> dict[str, float]:
+def following(
+    policy: Policy, prompts: int = 40, states: int = 20, *, new: bool = True
+) -> dict[str, float]:
     """Share of states in which an instruction is followed, by its kind.
 
     `new`: in wordings that lessons leave out, half of the worlds with new names; else as lessons have them.
@@ -92,7 +133,11 @@ def _needs(kind: str) -> Callable[[World], bool]:
 def _told(rng: Chance, world: World, kind: str, new: bool) -> Instruction:
     match kind:
         case "joined":
-            while (told := either(rng, world.features, world.names, held_out=new)).kind not in ("and", "or", "not"):
+            while (told := either(rng, world.features, world.names, held_out=new)).kind not in (
+                "and",
+                "or",
+                "not",
+            ):
                 pass
             return told
         case "stepwise":
@@ -110,7 +155,9 @@ def _rename(rng: Chance, world: World) -> None:
     if not world.around:
         world.names = rng.sample(NEW_ACTIONS, len(world.names))
     if not world.unnamed:
-        world.ranges = dict(zip(rng.sample(NEW_FEATURES, len(world.ranges)), world.ranges.values(), strict=True))
+        world.ranges = dict(
+            zip(rng.sample(NEW_FEATURES, len(world.ranges)), world.ranges.values(), strict=True)
+        )
         world.features = world.features._replace(ranges=world.ranges)
 
 
@@ -128,7 +175,9 @@ def blackjack_prompts(policy: Policy) -> dict[str, float]:
         for word, wanted in (("hit", True), ("stick", False)):
             states = [state for state in STATES if hits(state) == wanted]
             if states:
-                found[f"{text} P(hit) in {word}"] = sum(chances[state] for state in states) / len(states)
+                found[f"{text} P(hit) in {word}"] = sum(chances[state] for state in states) / len(
+                    states
+                )
     return found
 
 
@@ -149,7 +198,10 @@ def swaps(policy: Policy, count: int = 400) -> dict[str, float]:
     found = {}
     for text, wanted in SWAPS.items():
         chosen = replies(policy, f"{agent.get_system_prompt()} {text}", shown, actions)
-        right = [wanted(state_of(agent.action_names, each)) == n for each, n in zip(shown, chosen, strict=True)]
+        right = [
+            wanted(state_of(agent.action_names, each)) == n
+            for each, n in zip(shown, chosen, strict=True)
+        ]
         found[f"follows in cart_pole, {text}"] = sum(right) / count
     return found
 
@@ -160,11 +212,14 @@ def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
     agent, states = known(name).world
     texts = list(
         dict.fromkeys(
-            agent.format_observation(each) for each in Chance(SEED).sample(states, min(len(states), 2 * count))
+            agent.format_observation(each)
+            for each in Chance(SEED).sample(states, min(len(states), 2 * count))
         )
     )[:count]
     prompts = [policy.chat.opening(agent.get_system_prompt(), text) for text in texts]
-    encoded = policy.model.backbone.encode_rows(prompts[0].prefix, [list(prompt.rest) for prompt in prompts])
+    encoded = policy.model.backbone.encode_rows(
+        prompts[0].prefix, [list(prompt.rest) for prompt in prompts]
+    )
     last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
     hidden = encoded.hidden[torch.arange(len(prompts)), last]
     spectrum = torch.linalg.svdvals(hidden - hidden.mean(0)) ** 2
@@ -173,7 +228,10 @@ def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
 
 
 def report_worlds(policy: Policy) -> dict[str, float]:
-    ranks = {f"effective rank, {name}": effective_rank(policy, name) for name in ("cart_pole", "cliff_walking", "taxi")}
+    ranks = {
+        f"effective rank, {name}": effective_rank(policy, name)
+        for name in ("cart_pole", "cliff_walking", "taxi")
+    }
     return reading(policy) | following(policy) | blackjack_prompts(policy) | swaps(policy) | ranks
 
 

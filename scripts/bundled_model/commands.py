@@ -6,7 +6,21 @@ import json
 
 from scripts.bundled_model.lessons import Chance, Exchange, Lesson
 
-VERBS = ("take", "open", "close", "examine", "drop", "eat", "unlock", "push", "pull", "put", "cook", "look at", "use")
+VERBS = (
+    "take",
+    "open",
+    "close",
+    "examine",
+    "drop",
+    "eat",
+    "unlock",
+    "push",
+    "pull",
+    "put",
+    "cook",
+    "look at",
+    "use",
+)
 NOUNS = (
     "key", "old key", "door", "wooden door", "chest", "box", "table", "lamp", "book", "apple", "milk", "stove", "knife",
     "carrot", "couch", "bed", "window", "letter", "coin", "sword", "safe", "drawer", "antique trunk", "plate", "onion",
@@ -89,9 +103,13 @@ def lesson(rng: Chance, conversations: int) -> Lesson:
         if word:
             chosen = next(each for each in commands if word in each)
         else:
-            chosen = rng.choice(commands) if place is None else commands[min(place, len(commands) - 1)]
+            chosen = (
+                rng.choice(commands) if place is None else commands[min(place, len(commands) - 1)]
+            )
         scene = (
-            f"-= {rng.choice(ROOMS).title()} =-\n" if rng.random() < 0.4 else f"You are in the {rng.choice(ROOMS)}. "
+            f"-= {rng.choice(ROOMS).title()} =-\n"
+            if rng.random() < 0.4
+            else f"You are in the {rng.choice(ROOMS)}. "
         )
         if rng.random() < 0.6:
             scene += f"You see {rng.choice(('a', 'the'))} {rng.choice(NOUNS)}. "

@@ -44,7 +44,13 @@ EQUALS = ("{x} NOW EQ {n}", "{n} IS {x}", "{x} and {n} ARE ALIKE", "{n} EQ {x}",
 LARGER = (
     "{x} IS MORE {y}", "{y} IS LESS {x}", "{x} > {y}", "{y} < {x}", "{x} NOW exceeds {y}", "{y} NOW SHORT {x}",
 )  # fmt: skip
-SAME = ("{x} and {y} ARE ALIKE", "{x} NOW EQTO {y}", "{x} EQ {y}", "{y} and {x} ARE ALIKE", "{y} EQTO {x}")
+SAME = (
+    "{x} and {y} ARE ALIKE",
+    "{x} NOW EQTO {y}",
+    "{x} EQ {y}",
+    "{y} and {x} ARE ALIKE",
+    "{y} EQTO {x}",
+)
 SUM_BELOW = (
     "SUM IS LESS {n}", "SUM < {n}", "SUM IS MOST {n-1}", "SUM IS {n-1} DOWN", "SUM NOW SHORT {n}",
     "{x} and {y} together are LESS {n}", "{x} and {y} NOW make LESS {n}", "{x} and {y} add up to LESS {n}",
@@ -56,14 +62,22 @@ NEARER = (
 )  # fmt: skip
 BOTH = ("{} and {}", "both {} and {}", "{} and also {}", "{} while {}")
 EITHER = ("{} or {}", "either {} or {}", "{} or else {}", "at least one holds: {} or {}")
-WORD = ("{x} NOW HAS {w}", "there NOW is {w} at {x}", "you NOW see {w} at {x}", "{w} IS at {x}", "{w} NOW HAS {x}")
+WORD = (
+    "{x} NOW HAS {w}",
+    "there NOW is {w} at {x}",
+    "you NOW see {w} at {x}",
+    "{w} IS at {x}",
+    "{w} NOW HAS {x}",
+)
 
 
 def said(form: str, **parts: int | str) -> str:
     """A form filled in; the words of a number get an article now and then by the caller."""
     for name in ("n", "m"):
         if isinstance(value := parts.get(name), int):
-            form = form.replace(f"{{{name}-1}}", str(value - 1)).replace(f"{{{name}+1}}", str(value + 1))
+            form = form.replace(f"{{{name}-1}}", str(value - 1)).replace(
+                f"{{{name}+1}}", str(value + 1)
+            )
     return form.format(**parts)
 
 
@@ -83,7 +97,9 @@ def simple(rng: Chance, of: Numbers, *, held_out: bool = False, kind: str = "") 
     """A condition on one or two features."""
     if of.words and not kind and rng.random() < (0.3 if of.ranges else 1.0):
         return _word(rng, of, held_out)
-    kinds = ["below", "from", "between", "equals", "nearer"] + (["larger", "same", "sum"] if len(of.ranges) > 1 else [])
+    kinds = ["below", "from", "between", "equals", "nearer"] + (
+        ["larger", "same", "sum"] if len(of.ranges) > 1 else []
+    )
     weights = [5, 5, 2, 1, 3, 3, 1, 3]
     kind = kind or rng.choices(kinds, weights[: len(kinds)])[0]
     return MAKERS[kind](rng, of, held_out)
@@ -172,7 +188,9 @@ def _sum(rng: Chance, of: Numbers, held_out: bool) -> Condition:
     x, y = _pair(rng, of)
     low, high = (of.ranges[x][at] + of.ranges[y][at] for at in (0, 1))
     n = min(_inner(rng, low, high), 99)
-    text = said(worded(rng, SUM_BELOW, held_out=held_out), x=_article(rng, x), y=_article(rng, y), n=n)
+    text = said(
+        worded(rng, SUM_BELOW, held_out=held_out), x=_article(rng, x), y=_article(rng, y), n=n
+    )
     return Condition(
         text,
         lambda state: int(state[x]) + int(state[y]) < n,
@@ -202,7 +220,9 @@ def condition(rng: Chance, of: Numbers, *, held_out: bool = False) -> Condition:
     if roll < 0.7:
         return first
     if roll < 0.8:
-        form = rng.choice(("it is not true that {}", "not {}", "it is false that {}", "it is not so that {}"))
+        form = rng.choice(
+            ("it is not true that {}", "not {}", "it is false that {}", "it is not so that {}")
+        )
         return Condition(
             form.format(first.text),
             lambda state: not first.holds(state),

@@ -74,7 +74,11 @@ WORDS: dict[str, tuple[str, ...]] = {
 
 
 def worded(
-    rng: Chance, forms: Sequence[str], *, held_out: bool = False, extra: Mapping[str, Sequence[str]] | None = None
+    rng: Chance,
+    forms: Sequence[str],
+    *,
+    held_out: bool = False,
+    extra: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """One wording of these forms: one that lessons may have, or one that is kept from them.
 
@@ -90,7 +94,9 @@ def worded(
             return text
 
 
-def expanded(form: str, of: Callable[[Sequence[str]], str], words: Mapping[str, Sequence[str]]) -> str:
+def expanded(
+    form: str, of: Callable[[Sequence[str]], str], words: Mapping[str, Sequence[str]]
+) -> str:
     text = SYMBOL.sub(lambda symbol: of(words[symbol[0]]), form)
     return re.sub(r" +", " ", text).replace(" ,", ",").strip()
 

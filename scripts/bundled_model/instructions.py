@@ -34,7 +34,9 @@ class Instruction(NamedTuple):
         steps = [_word(each) for each in self.steps(state)]
         actions = [str(each) for each in self.actions]
         compared = [str(state.get(each, "") if isinstance(each, str) else each) for each in self.of]
-        return (truth, self.less(state), *(*actions, "", "")[:2], *(*steps, "", "")[:2], *compared)[:MOST_HINTS]
+        return (truth, self.less(state), *(*actions, "", "")[:2], *(*steps, "", "")[:2], *compared)[
+            :MOST_HINTS
+        ]
 
     def less(self, state: State) -> str:
         """Whether the first of two numbers that it compares is the less: yes, no, or '' where it compares none."""
@@ -63,7 +65,11 @@ class Instruction(NamedTuple):
         start = text.rfind(self.text)
         parts = list(zip(self.phrases, self.actions, ("yes", "no", ""), strict=False))
         named = sorted(
-            (at, len(phrase), Mark(at + len(phrase) - 1, index=str(action), role=role if self.of else ""))
+            (
+                at,
+                len(phrase),
+                Mark(at + len(phrase) - 1, index=str(action), role=role if self.of else ""),
+            )
             for phrase, action, role in parts
             for at in _places(phrase.lower(), text.lower(), start)
         )
@@ -71,15 +77,27 @@ class Instruction(NamedTuple):
         limits = [each for each in self.of if isinstance(each, int)]
         if state is not None and len(limits) == 1 == len(self.of) - 1:
             taken = {mark.at for mark in marks}
-            numbers = [each.end() - 1 for each in NUMBER.finditer(text, start) if each.end() - 1 not in taken]
+            numbers = [
+                each.end() - 1
+                for each in NUMBER.finditer(text, start)
+                if each.end() - 1 not in taken
+            ]
             marks += [
-                Mark(at, holds=self.hints(state)[0], less=self.less(state)) for at in numbers if len(numbers) == 1
+                Mark(at, holds=self.hints(state)[0], less=self.less(state))
+                for at in numbers
+                if len(numbers) == 1
             ]
         return tuple(marks)
 
 
 def _word(result: int | bool) -> str:
-    return ("yes" if result else "no") if isinstance(result, bool) else str(result) if result < 100 else ""
+    return (
+        ("yes" if result else "no")
+        if isinstance(result, bool)
+        else str(result)
+        if result < 100
+        else ""
+    )
 
 
 NUMBER = re.compile(r"\b\d+\b")
@@ -109,7 +127,13 @@ ALWAYS = (
     "ALWAYS {a} EVER.", "NEVER {b}. ALWAYS {a}.", "{a}, NEVER {b}.", "do nothing but {a} EVER.", "NEVER {b}, {a} EVER.",
     "ALWAYS {a} and NEVER {b}.", "keep to this: {a} EVER.", "{a} EVER. NEVER {b}.",
 )  # fmt: skip
-NO = ("NEVER {b}.", "NEVER {b} EVER.", "NEVER {b} at all.", "EVER NEVER {b}.", "EVER do anything but {b}.")
+NO = (
+    "NEVER {b}.",
+    "NEVER {b} EVER.",
+    "NEVER {b} at all.",
+    "EVER NEVER {b}.",
+    "EVER do anything but {b}.",
+)
 REPORT = (
     "The {x}?", "SAY the {x}.", 'Reply with {{"action": n}}, where n is the {x}.', "SAY the {x} AS.", "{x}?",
     "READ the {x} and SAY it.", "What is the {x} NOW?", 'SAY {{"action": n}}, where n is the {x}.',
@@ -127,7 +151,9 @@ FOLLOW = (
 def phrases(rng: Chance, names: Sequence[str]) -> list[str]:
     """How actions are named in instructions, all in one way."""
     if all(name.isdigit() for name in names) or rng.random() < 0.25:
-        form = rng.of(("choose {}", "take {}", "reply {}", "choose action {}", "play {}", "use {}", "do {}"))
+        form = rng.of(
+            ("choose {}", "take {}", "reply {}", "choose action {}", "play {}", "use {}", "do {}")
+        )
         return [form.format(index) for index in range(len(names))]
     form = rng.of(("{}", "{}", "{}", "{}", "{}", "{}", "go {}", "choose {}", "do {}", "push {}"))
     return [form.format(name) for name in names]
@@ -135,7 +161,9 @@ def phrases(rng: Chance, names: Sequence[str]) -> list[str]:
 
 def filled(form: str, **parts: str) -> str:
     """A form filled in, with capitals where sentences begin."""
-    return SENTENCE.sub(lambda found: found[0].upper(), re.sub(r",(?=[.;:])", "", form.format(**parts)))
+    return SENTENCE.sub(
+        lambda found: found[0].upper(), re.sub(r",(?=[.;:])", "", form.format(**parts))
+    )
 
 
 def either(
@@ -149,7 +177,11 @@ def either(
 ) -> Instruction:
     """One action where a condition, `told` or a new one, holds, another one where it does not."""
     if told is None:
-        told = simple(rng, of, held_out=held_out, kind=kind) if kind else condition(rng, of, held_out=held_out)
+        told = (
+            simple(rng, of, held_out=held_out, kind=kind)
+            if kind
+            else condition(rng, of, held_out=held_out)
+        )
     here, there = rng.sample(range(len(names)), 2)
     does = phrases(rng, names)
     forms = ALONE if len(names) == 2 and rng.random() < 0.4 * rng.variety else EITHER
@@ -166,7 +198,9 @@ def either(
     )
 
 
-def stepwise(rng: Chance, of: Numbers, names: Sequence[str], *, held_out: bool = False) -> Instruction:
+def stepwise(
+    rng: Chance, of: Numbers, names: Sequence[str], *, held_out: bool = False
+) -> Instruction:
     """Three actions by two conditions, the first of which comes first."""
     first, second = (simple(rng, of, held_out=held_out) for _ in range(2))
     one, two, three = rng.sample(range(len(names)), 3)
@@ -199,7 +233,9 @@ def always(rng: Chance, names: Sequence[str], *, held_out: bool = False) -> Inst
     does = phrases(rng, names)
     forms = NO if len(names) == 2 and rng.random() < 0.4 * rng.variety else ALWAYS
     text = filled(worded(rng, forms, held_out=held_out), a=does[here], b=does[there])
-    return Instruction(text, lambda state: here, "always", None, (here, there), (), (does[here], does[there]))
+    return Instruction(
+        text, lambda state: here, "always", None, (here, there), (), (does[here], does[there])
+    )
 
 
 def report(rng: Chance, of: Numbers, *, held_out: bool = False) -> Instruction:
@@ -219,4 +255,6 @@ def follow(
     def act(state: State) -> int:
         return next((at for at, name in enumerate(names) if state.get(name) == word), 0)
 
-    return Instruction(text, act, "follow", lambda state: any(state.get(name) == word for name in names))
+    return Instruction(
+        text, act, "follow", lambda state: any(state.get(name) == word for name in names)
+    )

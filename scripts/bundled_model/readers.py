@@ -22,7 +22,9 @@ class Readers(nn.Module):
         super().__init__()
         self.read = nn.ModuleList([nn.Linear(hidden, hidden, bias=False) for _ in range(places)])
 
-    def loss(self, hidden: Tensor, wanted: list[tuple[int, int, tuple[int, ...]]], head: nn.Module) -> Tensor:
+    def loss(
+        self, hidden: Tensor, wanted: list[tuple[int, int, tuple[int, ...]]], head: nn.Module
+    ) -> Tensor:
         """() mean over places of the mean cross-entropy of (row, column, tokens); (B, T, D) hidden states."""
         losses = []
         for place, read in enumerate(self.read):

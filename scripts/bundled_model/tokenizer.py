@@ -29,7 +29,10 @@ def train_tokenizer(seed: int, *, has_blackjack: bool = True) -> PreTrainedToken
     texts = []
     for _ in range(6000):
         made = lesson(rng, 1, has_blackjack=has_blackjack)
-        texts += [made.system_prompt, *(part for turns in made.conversations for turn in turns for part in turn[:2])]
+        texts += [
+            made.system_prompt,
+            *(part for turns in made.conversations for turn in turns for part in turn[:2]),
+        ]
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -40,8 +43,16 @@ def train_tokenizer(seed: int, *, has_blackjack: bool = True) -> PreTrainedToken
         show_progress=False,
     )
     numbers = [form.format(n) for n in range(100) for form in (" {}", "{}")] * 400
-    words = sorted({word for name in (*worlds.ACTIONS, *worlds.FEATURES, *worlds.THINGS) for word in name.split()})
-    forms = [f"{space}{form}" for word in words for form in (word, word.title()) for space in ("", " ")] * 200
+    words = sorted(
+        {
+            word
+            for name in (*worlds.ACTIONS, *worlds.FEATURES, *worlds.THINGS)
+            for word in name.split()
+        }
+    )
+    forms = [
+        f"{space}{form}" for word in words for form in (word, word.title()) for space in ("", " ")
+    ] * 200
     tokenizer.train_from_iterator([*texts, *numbers, *forms, *ENGLISH * 20], trainer)
     tokenizer.add_tokens([AddedToken(OPENING, normalized=False)])
     return PreTrainedTokenizerFast(

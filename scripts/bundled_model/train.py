@@ -41,7 +41,12 @@ KEPT_EVERY = 250
 
 
 def train(
-    tokenizer: PreTrainedTokenizerFast, *, seed: int, folder: Path, steps: int = STEPS, has_blackjack: bool = True
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int,
+    folder: Path,
+    steps: int = STEPS,
+    has_blackjack: bool = True,
 ) -> LlamaForCausalLM:
     """Train from random weights, or go on from what `folder` keeps: one process of one thread for each core."""
     with tempfile.TemporaryDirectory() as meeting:
@@ -89,12 +94,16 @@ def _train(
             both = losses(model, heads, batch)
             ((both[0] + both[1]) / PARTS).backward()
             sums += torch.stack(both).detach()
-        gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        gradients = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        ]
         gradient = torch.cat([*(each.flatten() for each in gradients), sums / PARTS])
         distributed.all_reduce(gradient)
         loss = 0.98 * loss + 0.02 * float(gradient[-2])
         gradient[:-2] *= min(1.0, 1 / float(gradient[:-2].norm()))
-        for weight, mean in zip(weights, gradient[:-2].split([weight.numel() for weight in weights]), strict=True):
+        for weight, mean in zip(
+            weights, gradient[:-2].split([weight.numel() for weight in weights]), strict=True
+        ):
             weight.grad = mean.view_as(weight)
         muon.step()
         adam.step()
@@ -129,7 +138,11 @@ def losses(model: LlamaForCausalLM, heads: Heads, batch: Batch) -> tuple[Tensor,
     """() cross-entropy of the replies, () of what the heads read."""
     with torch.autocast("cpu", torch.bfloat16):
         hidden = model.model(
-            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.mask, use_cache=False, batch=batch
+            input_ids=batch.ids,
+            position_ids=batch.positions,
+            attention_mask=batch.mask,
+            use_cache=False,
+            batch=batch,
         ).last_hidden_state
         taught = batch.targets >= 0
         logits = model.lm_head(hidden[taught])

@@ -32,7 +32,19 @@ THINGS = (
     "tree", "enemy", "food", "coin", "nothing", "red", "green", "blue", "yellow", "grey", "open", "closed", "yes", "no",
     "empty", "lava", "tomato", "plate", "knife", "pot", "lamp", "chest", "milk", "apple", "passenger", "taxi",
 )  # fmt: skip
-SLOTS = ("ace", "door", "passenger", "weather", "lamp", "hand", "sky", "north side", "south side", "ahead", "behind")
+SLOTS = (
+    "ace",
+    "door",
+    "passenger",
+    "weather",
+    "lamp",
+    "hand",
+    "sky",
+    "north side",
+    "south side",
+    "ahead",
+    "behind",
+)
 PLACES = (
     "Frozen Lake", "Cliff Walking", "Taxi", "Cart Pole", "Mountain Car", "Acrobot", "a maze", "a grid world", "a game",
     "a cliff", "a puzzle", "Lunar Lander", "MiniGrid", "TextWorld", "a kitchen", "a farm", "a shop", "a race", "a duel",
@@ -74,7 +86,12 @@ def invented(rng: Chance, count: int) -> list[str]:
     """Names of two or three syllables, all different."""
     names: set[str] = set()
     while len(names) < count:
-        names.add("".join(rng.choice("bdfghklmnprstvwz") + rng.choice("aeiou") for _ in range(rng.randint(2, 3))))
+        names.add(
+            "".join(
+                rng.choice("bdfghklmnprstvwz") + rng.choice("aeiou")
+                for _ in range(rng.randint(2, 3))
+            )
+        )
     return sorted(names)
 
 
@@ -82,13 +99,17 @@ class World:
     """What there is to see and to do; an easy one has up to three numbers and few actions."""
 
     def __init__(self, rng: Chance, *, easy: bool = False) -> None:
-        self.names = rng.sample(ACTIONS, rng.choices((2, 3, 4, 5, 6), EASY_ACTIONS if easy else (8, 4, 4, 1, 1))[0])
+        self.names = rng.sample(
+            ACTIONS, rng.choices((2, 3, 4, 5, 6), EASY_ACTIONS if easy else (8, 4, 4, 1, 1))[0]
+        )
         if not easy and rng.random() < INVENTED:
             self.names = invented(rng, len(self.names))
         elif rng.random() < (0.4 if easy else 0.2):
             self.names = [str(index) for index in range(len(self.names))]
         self.around = not easy and rng.random() < 0.25 and not self.names[0].isdigit()
-        count = rng.choice((1, 3)) if easy else rng.choices(range(1, 9), (2, 5, 4, 5, 2, 2, 1, 1))[0]
+        count = (
+            rng.choice((1, 3)) if easy else rng.choices(range(1, 9), (2, 5, 4, 5, 2, 2, 1, 1))[0]
+        )
         unnamed = not easy and rng.random() < 0.08
         ordinals = ("first number", "second number", "third number", "fourth number")
         features = list(ordinals[: min(count, 4)]) if unnamed else rng.sample(FEATURES, count)
@@ -102,13 +123,18 @@ class World:
             kinds = rng.sample(THINGS, rng.randint(2, 4))
             self.words = dict.fromkeys(self.names, kinds)
         elif not easy and rng.random() < 0.25:
-            self.words = {name: rng.sample(THINGS, rng.randint(2, 3)) for name in rng.sample(SLOTS, rng.randint(1, 2))}
+            self.words = {
+                name: rng.sample(THINGS, rng.randint(2, 3))
+                for name in rng.sample(SLOTS, rng.randint(1, 2))
+            }
         self.features = Numbers(self.ranges, self.words)
         self.shown = rng.of(FORMS_OF_UNNAMED if unnamed else FORMS)
 
     @staticmethod
     def _range(rng: Chance) -> tuple[int, int]:
-        return rng.choice(((0, 4), (0, 7), (1, 10), (4, 21), (0, 11), (0, 20), (0, 50), (1, 6), (0, 99)))
+        return rng.choice(
+            ((0, 4), (0, 7), (1, 10), (4, 21), (0, 11), (0, 20), (0, 50), (1, 6), (0, 99))
+        )
 
     def state(self, rng: Chance) -> State:
         numbers = {name: rng.randint(*bounds) for name, bounds in self.ranges.items()}
@@ -130,7 +156,9 @@ FORMS: tuple[Callable[[State], str], ...] = (
     lambda state: " ".join(f"{_cap(name)}: {value}." for name, value in state.items()),
     lambda state: "; ".join(f"{name}: {value}" for name, value in state.items()),
     lambda state: " ".join(f"The {name} is {value}." for name, value in state.items()),
-    lambda state: "You are at " + ", ".join(f"{name} {value}" for name, value in state.items()) + ".",
+    lambda state: (
+        "You are at " + ", ".join(f"{name} {value}" for name, value in state.items()) + "."
+    ),
     lambda state: ", ".join(f"{name}={value}" for name, value in state.items()),
     lambda state: "\n".join(f"{name}: {value}" for name, value in state.items()),
     lambda state: "Your " + ", ".join(f"{name} is {value}" for name, value in state.items()) + ".",
@@ -142,7 +170,9 @@ FORMS_OF_UNNAMED: tuple[Callable[[State], str], ...] = (
 )
 
 
-def instruction(rng: Chance, world: World, *, held_out: bool = False, easy: bool = False) -> Instruction:
+def instruction(
+    rng: Chance, world: World, *, held_out: bool = False, easy: bool = False
+) -> Instruction:
     roll = rng.random()
     if roll < REPORTS:
         return report(rng, world.features, held_out=held_out)
@@ -177,7 +207,9 @@ def lesson(rng: Chance, conversations: int, *, easy: bool = False) -> Lesson:
         shown = world.shown(state)
         if told is None or reasoned:
             return state, Exchange(shown, reply, world.values(state))
-        return state, Exchange(shown, reply, world.values(state), told.hints(state), told.marks(shown, state))
+        return state, Exchange(
+            shown, reply, world.values(state), told.hints(state), told.marks(shown, state)
+        )
 
     def question(state: State) -> Exchange:
         """An instruction for this state alone, in the place of an observation."""
@@ -238,4 +270,6 @@ def _generic_prompt(rng: Chance, names: Sequence[str]) -> str:
 def _worded_prompt(rng: Chance, names: Sequence[str]) -> str:
     choices = [f'{{"action": {index}}} to {name}' for index, name in enumerate(names)]
     form = ", ".join(choices[:-1]) + (" or " if rng.random() < 0.7 else ", ") + choices[-1]
-    return f"You are playing {rng.of(PLACES)}. {rng.of(GOALS)} Reply with {form}.".replace("  ", " ")
+    return f"You are playing {rng.of(PLACES)}. {rng.of(GOALS)} Reply with {form}.".replace(
+        "  ", " "
+    )

@@ -82,7 +82,9 @@ def test_canonical_replies_differ(agent: Agent) -> None:
 
 def test_a_reply_about_nothing_names_no_action(agent: Agent) -> None:
     assert agent.read("").failed
-    assert agent.read("The weather is fine.").failed == bool(actions_of(agent))  # any other text is a command
+    assert agent.read("The weather is fine.").failed == bool(
+        actions_of(agent)
+    )  # any other text is a command
 
 
 def test_its_prompt_names_each_action(agent: Agent) -> None:

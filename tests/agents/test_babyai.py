@@ -19,8 +19,20 @@ from llamagym_tui.game.observed import expert_action
 from llamagym_tui.screens.past_runs.agent_list import agent_card
 from llamagym_tui.setup import catalog
 
-LEVELS = ["GoToLocal", "OpenTwoDoors", "PickupLoc", "PutNextLocal", "UnlockLocal", "GoToObjMazeS4R2"]
-WORLDS = ["BabyAI-KeyInBox-v0", "BabyAI-UnlockLocal-v0", "MiniGrid-Fetch-5x5-N2-v0", "MiniGrid-LavaGapS5-v0"]
+LEVELS = [
+    "GoToLocal",
+    "OpenTwoDoors",
+    "PickupLoc",
+    "PutNextLocal",
+    "UnlockLocal",
+    "GoToObjMazeS4R2",
+]
+WORLDS = [
+    "BabyAI-KeyInBox-v0",
+    "BabyAI-UnlockLocal-v0",
+    "MiniGrid-Fetch-5x5-N2-v0",
+    "MiniGrid-LavaGapS5-v0",
+]
 
 
 def made(env_id: str) -> tuple[Any, gymnasium.Env[Any, Any]]:
@@ -48,7 +60,10 @@ def test_numbers_of_tiles_are_minigrids() -> None:
 
 
 def test_a_view_in_words_and_drawn() -> None:
-    agent, shown = babyai.BabyAIAgent(), view(a0r0=KEY, a3r0=LOCKED, a1l2=BOX, a0r1=WALL, a6r3=(9, 0, 0))
+    agent, shown = (
+        babyai.BabyAIAgent(),
+        view(a0r0=KEY, a3r0=LOCKED, a1l2=BOX, a0r1=WALL, a6r3=(9, 0, 0)),
+    )
     assert agent.format_observation(shown) == (
         "Mission: open the red door. Free: 2 ahead, 3 left, 0 right. You see yellow box 1 ahead 2 left, "
         "locked red door 3 ahead, lava 6 ahead 3 right. You carry a red key."
@@ -79,7 +94,9 @@ def test_a_view_in_words_and_drawn() -> None:
         ({"a1r0": (9, 0, 0)}, ["go forward"]),
     ],
 )
-def test_what_can_be_done_is_offered(tiles: dict[str, tuple[int, int, int]], offered: list[str]) -> None:
+def test_what_can_be_done_is_offered(
+    tiles: dict[str, tuple[int, int, int]], offered: list[str]
+) -> None:
     assert babyai.BabyAIAgent().actions(view(**tiles)) == ["turn left", "turn right", *offered]
 
 
@@ -101,7 +118,9 @@ def test_what_is_not_offered_changes_nothing(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_expert_does_each_mission_by_what_is_offered_also_after_others_acted(level: str) -> None:
+def test_the_expert_does_each_mission_by_what_is_offered_also_after_others_acted(
+    level: str,
+) -> None:
     agent, env = made(f"BabyAI-{level}-v0")
     rng = random.Random(0)
     for seed in range(2):
@@ -127,12 +146,18 @@ def test_the_policy_maps_best_way_to_a_ball_in_view_is_as_short_as_the_experts()
                 continue
             turns, over = 0, False
             while not over:
-                action = expert_action(agent, observation, info, env) if advised else best(observation)[0]
+                action = (
+                    expert_action(agent, observation, info, env)
+                    if advised
+                    else best(observation)[0]
+                )
                 observation, _, over, _, info = env.step(action)
                 turns += 1
             lengths.append(turns)
     assert len(lengths) > 20
-    assert all(mapped <= advised for mapped, advised in zip(lengths[::2], lengths[1::2], strict=True))
+    assert all(
+        mapped <= advised for mapped, advised in zip(lengths[::2], lengths[1::2], strict=True)
+    )
 
 
 def test_any_id_of_minigrid_goes_to_the_agent() -> None:
@@ -140,22 +165,34 @@ def test_any_id_of_minigrid_goes_to_the_agent() -> None:
         agent = catalog.find_agent(spec, {"size": 6})
         assert issubclass(agent, babyai.BabyAIAgent)
         assert (agent.env_id, agent.env_kwargs) == ("minigrid:MiniGrid-DoorKey-5x5-v0", {"size": 6})
-        assert (agent.title, agent.baselines, agent().policy_map()) == ("MiniGrid-DoorKey-5x5-v0", {}, None)
+        assert (agent.title, agent.baselines, agent().policy_map()) == (
+            "MiniGrid-DoorKey-5x5-v0",
+            {},
+            None,
+        )
     assert made("MiniGrid-DoorKey-5x5-v0")[0].expert(None, {}, None) is None
     assert turn_limit(made("MiniGrid-DoorKey-5x5-v0")[1]) == 250
     obstacles, env = made("MiniGrid-Dynamic-Obstacles-5x5-v0")
     assert len(obstacles.action_names) == env.action_space.n == 3
     assert "finish" in made("MiniGrid-GoToDoor-5x5-v0")[0].actions(view())
-    with pytest.raises(UsageError, match=r"no agent named 'BabyAI-GoToRedBal-v0'; did you mean BabyAI-GoToRedBall-v0"):
+    with pytest.raises(
+        UsageError,
+        match=r"no agent named 'BabyAI-GoToRedBal-v0'; did you mean BabyAI-GoToRedBall-v0",
+    ):
         catalog.find_agent("BabyAI-GoToRedBal-v0")
 
 
-def test_without_minigrid_its_agent_is_listed_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_minigrid_its_agent_is_listed_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalog, "find_spec", lambda name: None)
     line = "pip install 'llamagym-tui[minigrid]'"
     for spec in ("babyai", "MiniGrid-DoorKey-5x5-v0"):
         refused = CliRunner().invoke(app, ["train", spec])
         assert (refused.exit_code, refused.stdout) == (2, "")
-        assert refused.stderr == f"llamagym-tui: {spec} needs the package minigrid, which is not installed: {line}.\n"
+        assert (
+            refused.stderr
+            == f"llamagym-tui: {spec} needs the package minigrid, which is not installed: {line}.\n"
+        )
     assert f"Not installed: {line}." in CliRunner().invoke(app, ["agents"]).stdout
     assert line in agent_card("babyai", catalog.built_in()["babyai"], 80).plain

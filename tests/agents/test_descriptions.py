@@ -33,7 +33,8 @@ def test_where_no_baseline_holds_none_is_named():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [(None, ""), ("a\n b", "a b"), ("é" * 999, "é" * MOST_DESCRIBED), ("\ud800", "?")]
+    ("given", "words"),
+    [(None, ""), ("a\n b", "a b"), ("é" * 999, "é" * MOST_DESCRIBED), ("\ud800", "?")],
 )
 def test_whatever_an_agent_returns_is_one_short_line(given: str, words: str):
     class Odd(BlackjackAgent):

@@ -65,7 +65,10 @@ def test_another_map_is_told_and_crossed_too() -> None:
     class Pond(FrozenLakeAgent):
         env_kwargs = {"desc": ["SFH", "FFG"], "is_slippery": False}  # noqa: RUF012
 
-    assert Pond().format_observation(4) == "You are at row 1, column 1: left ice, down edge, right goal, up ice."
+    assert (
+        Pond().format_observation(4)
+        == "You are at row 1, column 1: left ice, down edge, right goal, up ice."
+    )
     assert [Pond().first_actions(field) for field in (0, 1, 4)] == [[1, 2], [1], [2]]
     (panel,) = Pond().policy_map().panels
     assert (panel.rows, panel.columns) == (["0", "1"], ["0", "1", "2"])

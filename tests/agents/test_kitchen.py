@@ -29,7 +29,9 @@ BOTH = ON_PLATE.index("tomato and onion")
 
 
 def at(place: str, hands: str = "nothing", plate: str = "nothing", order: str = "tomato") -> State:
-    return State(ON_PLATE.index(order), PLACES.index(place), HANDS.index(hands), ON_PLATE.index(plate))
+    return State(
+        ON_PLATE.index(order), PLACES.index(place), HANDS.index(hands), ON_PLATE.index(plate)
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,9 @@ def at(place: str, hands: str = "nothing", plate: str = "nothing", order: str = 
         (at("board", "chopped tomato"), CHOP, at("board", "chopped tomato"), 1, 0.0),
     ],
 )
-def test_an_errand_takes_the_way_and_the_work(state: State, action: int, to: State, steps: int, earned: float) -> None:
+def test_an_errand_takes_the_way_and_the_work(
+    state: State, action: int, to: State, steps: int, earned: float
+) -> None:
     found = errand(state, action)
     assert (found.state, found.steps) == (to, steps)
     assert found.reward == pytest.approx(earned - 0.01 * steps)
@@ -61,7 +65,9 @@ def test_an_errand_takes_the_way_and_the_work(state: State, action: int, to: Sta
 def test_each_stand_is_on_free_floor_next_to_its_letter() -> None:
     for (row, column), letter in zip(STANDS.values(), "TOBPHX", strict=True):
         assert MAP[row][column] == " "
-        assert letter in {MAP[row + down][column + right] for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))}
+        assert letter in {
+            MAP[row + down][column + right] for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))
+        }
 
 
 def test_numbers_and_states_are_one_to_one() -> None:
@@ -83,7 +89,10 @@ def test_the_quickest_dish_by_hand() -> None:
 def test_its_expert_is_optimal_and_the_baselines_are_exact() -> None:
     agent, env = KitchenAgent(), gymnasium.make(KitchenAgent.env_id)
     best = exact(env, lambda actions, state: max(actions))
-    expert = exact(env, lambda actions, state: 0.0 if agent.expert(state) is None else actions[agent.expert(state)])
+    expert = exact(
+        env,
+        lambda actions, state: 0.0 if agent.expert(state) is None else actions[agent.expert(state)],
+    )
     assert expert == pytest.approx(best)
     by_chance = exact(env, lambda actions, state: sum(actions) / 6)
     assert agent.baselines == {"random": round(by_chance, 4), "optimal": round(best, 4)}

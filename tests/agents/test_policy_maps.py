@@ -20,7 +20,12 @@ def test_blackjacks_map_has_every_hand_that_can_be_met_once() -> None:
         frontier = {hand for hand in frontier if hand[0] <= 21}
         hands = hands | frontier
     met = {(total, dealer, ace) for total, ace in hands for dealer in CARDS}
-    mapped = [state for panel in BlackjackAgent().policy_map().panels for row in panel.states for state in row]
+    mapped = [
+        state
+        for panel in BlackjackAgent().policy_map().panels
+        for row in panel.states
+        for state in row
+    ]
     assert len(mapped) == 280
     assert set(mapped) == met == set(STATES)
 
@@ -45,14 +50,20 @@ def test_labels_of_blackjacks_map_say_what_the_words_say() -> None:
 
 def test_every_first_step_of_a_shortest_path_over_the_lake_is_best() -> None:
     (panel,) = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map()).panels
-    best = [["".join("←↓→↑"[action] for action in cell.best) or cell.sign for cell in row] for row in panel.cells]
+    best = [
+        ["".join("←↓→↑"[action] for action in cell.best) or cell.sign for cell in row]
+        for row in panel.cells
+    ]
     assert best == [
         ["↓→", "→", "↓", "←"],
         ["↓", "O", "↓", "O"],
         ["→", "↓→", "↓", "O"],
         ["O", "→", "→", "G"],
     ]
-    assert sum(cell.is_state for row in panel.cells for cell in row) == sum(row.count("F") for row in MAPS["4x4"]) + 1
+    assert (
+        sum(cell.is_state for row in panel.cells for cell in row)
+        == sum(row.count("F") for row in MAPS["4x4"]) + 1
+    )
 
 
 class Plain(BlackjackAgent):
@@ -70,8 +81,14 @@ class Plain(BlackjackAgent):
         (PolicyMap([Panel("p", ["1"], ["1", "2"], [[(4, 2, 0)]])]), "needs 1 rows of 2 states"),
         (PolicyMap([Panel("p", ["1"], ["1"], [[None]])]), "1 to 2,000 states"),
         (PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])], action=2), "no action 2"),
-        (PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])], signs="x"), "one character for each of 2"),
-        (PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])], best=lambda hand: [7]), "not all among 2"),
+        (
+            PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])], signs="x"),
+            "one character for each of 2",
+        ),
+        (
+            PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])], best=lambda hand: [7]),
+            "not all among 2",
+        ),
     ],
 )
 def test_a_map_that_cannot_be_drawn_says_why(made: PolicyMap, why: str) -> None:

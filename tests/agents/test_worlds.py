@@ -77,7 +77,11 @@ def test_a_taxis_walls_and_stands_are_those_of_the_environment() -> None:
     assert list(taxi.STANDS.values()) == [tuple(place) for place in env.unwrapped.locs]
     for state, moves in env.unwrapped.P.items():
         ways = agent.format_observation(state).split(": ")[1].split(".")[0].split(", ")
-        walls = [f"{agent.action_names[action]} wall" for action in range(4) if moves[action][0][1] == state]
+        walls = [
+            f"{agent.action_names[action]} wall"
+            for action in range(4)
+            if moves[action][0][1] == state
+        ]
         assert [way for way in ways if way.endswith("wall")] == walls
 
 
@@ -100,12 +104,18 @@ def test_a_taxis_state_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("name", "player"),
-    [("cliff_walking", "optimal"), ("cliff_walking", "random"), pytest.param("taxi", "optimal", marks=pytest.mark.slow)]
+    [
+        ("cliff_walking", "optimal"),
+        ("cliff_walking", "random"),
+        pytest.param("taxi", "optimal", marks=pytest.mark.slow),
+    ]
     + [(lake, player) for lake in LAKES for player in ("random", "optimal")],
 )
 def test_exact_baselines_are_those_of_dynamic_programming(name: str, player: str) -> None:
     agent, env = made(name)
-    value = exact(env, lambda actions, state: max(actions) if player == "optimal" else float(np.mean(actions)))
+    value = exact(
+        env, lambda actions, state: max(actions) if player == "optimal" else float(np.mean(actions))
+    )
     assert agent.baselines[player] == pytest.approx(value, rel=1e-3, abs=5e-5)
 
 
@@ -122,9 +132,14 @@ def test_measured_baselines_are_those_of_the_expert(name: str) -> None:
 def test_numbers_of_continuous_worlds_are_levels_of_their_ranges() -> None:
     pole = cart_pole.CartPoleAgent()
     assert pole.format_observation([0, -3, 0.1, 9]) == "Position 50, speed 0, angle 73, spin 99."
-    assert mountain_car.MountainCarAgent().format_observation([-1.2, 0.07]) == "Position 0, speed 99."
+    assert (
+        mountain_car.MountainCarAgent().format_observation([-1.2, 0.07]) == "Position 0, speed 99."
+    )
     up = [-1, 0, 0, 1, -8, 0]  # the first link straight up, the second one to the side
-    assert acrobot.AcrobotAgent().format_observation(up) == "Angle 99, spin 0, joint 75, joint spin 50."
+    assert (
+        acrobot.AcrobotAgent().format_observation(up)
+        == "Angle 99, spin 0, joint 75, joint spin 50."
+    )
 
 
 def test_a_pole_leans_as_it_falls() -> None:
@@ -149,7 +164,9 @@ def test_a_cart_pole_is_mapped_at_rest_by_angle_and_spin() -> None:
 
 
 @pytest.mark.parametrize(("name", "steps"), [("acrobot", 3), ("mountain_car", 4), ("cart_pole", 1)])
-def test_an_action_is_held_for_the_agents_steps_and_their_rewards_are_summed(name: str, steps: int) -> None:
+def test_an_action_is_held_for_the_agents_steps_and_their_rewards_are_summed(
+    name: str, steps: int
+) -> None:
     agent, env = made(name)
     plain = gymnasium.make(agent.env_id)
     plain.reset(seed=3)

@@ -14,11 +14,16 @@ from tests.recorded_run import record
 
 def test_an_app_whose_server_is_gone_ends_in_order(tmp_path: Path):
     run = record(tmp_path / "run", fakes.demo_run(batches=3))
-    changes = {user_files.BROWSER: "watch", "TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver"}
+    changes = {
+        user_files.BROWSER: "watch",
+        "TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver",
+    }
     changes |= {f"LLAMAGYM_TUI_{name}": str(tmp_path / "user") for name in ("DATA", "CONFIG")}
     words = [sys.executable, "-m", "llamagym_tui", "replay", str(run)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=os.environ | changes, stdin=pipe, stdout=pipe, stderr=pipe) as app:
+    with subprocess.Popen(
+        words, env=os.environ | changes, stdin=pipe, stdout=pipe, stderr=pipe
+    ) as app:
         try:
             assert app.stdout is not None
             assert app.stdin is not None

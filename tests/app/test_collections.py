@@ -21,7 +21,11 @@ from llamagym_tui.app.app import COLLECTIONS, FULL_AFTER, UNKEYED_S, collect_wit
     ids=["due", "a key has come", "not due yet", "Python's own thresholds"],
 )
 def test_a_full_collection_that_is_due_waits_until_nobody_is_at_the_keys(
-    monkeypatch: pytest.MonkeyPatch, thresholds: tuple[int, int, int], count: int, keyed_s_ago: float, full: int
+    monkeypatch: pytest.MonkeyPatch,
+    thresholds: tuple[int, int, int],
+    count: int,
+    keyed_s_ago: float,
+    full: int,
 ) -> None:
     made: list[bool] = []
     monkeypatch.setattr(gc, "get_threshold", lambda: thresholds)

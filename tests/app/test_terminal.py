@@ -32,13 +32,19 @@ sys.__stderr__ = Broken()
 """
 FAULTS = {
     "handler": ("module.LlamaGymApp.action_help = boom", "?"),
-    "compose": ("from llamagym_tui.screens.help.help import HelpDialog\nHelpDialog.compose = boom", "?"),
+    "compose": (
+        "from llamagym_tui.screens.help.help import HelpDialog\nHelpDialog.compose = boom",
+        "?",
+    ),
     "reducer": ("module.reduce = boom", ""),
     "render": ("from llamagym_tui.screens.help.help import HelpRows\nHelpRows.render = boom", "?"),
     "timer": ("module.LlamaGymApp._paint = boom", ""),
     "first screen": ("module.LlamaGymApp.get_default_screen = boom", ""),
     "mount": ("module.LlamaGymApp._first_frame_painted = boom", ""),
-    "input thread": ("from textual.drivers.linux_driver import XTermParser\nXTermParser.feed = boom", "x"),
+    "input thread": (
+        "from textual.drivers.linux_driver import XTermParser\nXTermParser.feed = boom",
+        "x",
+    ),
     "output thread": (BROKEN_WRITER, ""),
     "start of the driver": (
         "from textual.drivers.linux_driver import LinuxDriver\nLinuxDriver._enable_bracketed_paste = boom",
@@ -53,12 +59,15 @@ def hang(self):
     time.sleep(600)
 module.LlamaGymApp.action_help = hang
 """
-SLOW_SIGNALS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGQUIT, signal.SIGHUP)]
+SLOW_SIGNALS = [
+    pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGQUIT, signal.SIGHUP)
+]
 QUICK = ("handler", "reducer")
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in FAULTS]
+    "place",
+    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in FAULTS],
 )
 def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path, place: str):
     fault, key = FAULTS[place]
@@ -81,7 +90,9 @@ def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, *SLOW_SIGNALS])
-def test_a_signal_gives_the_terminal_back_and_ends_the_trainer_in_order(tmp_path: Path, number: signal.Signals):
+def test_a_signal_gives_the_terminal_back_and_ends_the_trainer_in_order(
+    tmp_path: Path, number: signal.Signals
+):
     (tmp_path / "run" / "model").mkdir(parents=True)
     with TerminalApp(tmp_path) as app:
         app.sees(PLAYS)
@@ -116,7 +127,10 @@ def test_a_trainer_that_saves_for_long_is_left_by_a_second_signal(tmp_path: Path
         app.signal(signal.SIGINT)
         assert app.ends() == 0
         assert app.trainers_exit_code == "-9"
-        assert "The trainer was ended before it had saved: its last checkpoint is kept. Resume with: " in app.parting()
+        assert (
+            "The trainer was ended before it had saved: its last checkpoint is kept. Resume with: "
+            in app.parting()
+        )
 
 
 @pytest.mark.slow
@@ -131,8 +145,12 @@ def test_hang_ups_that_come_twice_do_not_end_what_is_saved(tmp_path: Path):
 
 
 @pytest.mark.parametrize("second", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(tmp_path: Path, second: bool):
-    with TerminalApp(tmp_path, fault=HANGS if second else f"{HANGS}\nterminal.LEAVE_S = 0.5") as app:
+def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(
+    tmp_path: Path, second: bool
+):
+    with TerminalApp(
+        tmp_path, fault=HANGS if second else f"{HANGS}\nterminal.LEAVE_S = 0.5"
+    ) as app:
         app.sees(PLAYS)
         app.types("?")
         app.waits_for("hangs")
@@ -145,7 +163,9 @@ def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(tmp_path
 
 
 @pytest.mark.parametrize("script", ["quiet", "flood"])
-def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(tmp_path: Path, script: str):
+def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(
+    tmp_path: Path, script: str
+):
     with TerminalApp(tmp_path, script) as app:
         app.waits_for("run/trainer.log")
         app.hang_up()
@@ -203,8 +223,12 @@ def test_a_job_that_is_stopped_continued_behind_and_killed_leaves_nothing_on(tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_app_that_was_stopped_and_is_ended_from_elsewhere_saves(tmp_path: Path, number: signal.Signals):
-    with TerminalApp(tmp_path, fault='import os\n(folder / "pid").write_text(str(os.getpid()))', shell=True) as app:
+def test_an_app_that_was_stopped_and_is_ended_from_elsewhere_saves(
+    tmp_path: Path, number: signal.Signals
+):
+    with TerminalApp(
+        tmp_path, fault='import os\n(folder / "pid").write_text(str(os.getpid()))', shell=True
+    ) as app:
         app.sees(PLAYS)
         app.types("\x1a")
         app.sees("ended with 148")

@@ -39,7 +39,9 @@ async def test_a_run_is_started_heard_and_stopped(tmp_path: Path, monkeypatch: p
     assert client.exit_code == 0
 
 
-async def test_the_trainer_imports_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_the_trainer_imports_nothing_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "msgspec.py").write_text("open('executed', 'w')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     client = TrainerClient()
@@ -79,7 +81,9 @@ async def test_a_session_that_failed_is_no_death(tmp_path: Path, monkeypatch: py
     assert client.exit_code == 1
 
 
-async def test_a_frame_longer_than_the_buffer_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_frame_longer_than_the_buffer_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     client = await started("long-reply", tmp_path, monkeypatch)
     events = client.events()
     await anext(events)
@@ -89,7 +93,9 @@ async def test_a_frame_longer_than_the_buffer_arrives_whole(tmp_path: Path, monk
     await client.stop(timeout_s=120)
 
 
-async def test_a_trainer_that_speaks_nonsense_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_trainer_that_speaks_nonsense_is_ended_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     client = await started("nonsense", tmp_path, monkeypatch)
     monkeypatch.setattr("llamagym_tui.app.trainer_client.GRACE_S", 0.2)
     with pytest.raises(LlamaGymError, match="no event"):
@@ -97,7 +103,9 @@ async def test_a_trainer_that_speaks_nonsense_is_ended_and_told(tmp_path: Path, 
     assert client.exit_code is not None
 
 
-async def test_a_trainer_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_trainer_that_does_not_listen_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     client = await started("deaf", tmp_path, monkeypatch)
     monkeypatch.setattr("llamagym_tui.app.trainer_client.GRACE_S", 0.2)
     await anext(client.events())
@@ -113,7 +121,9 @@ async def test_stopping_reads_on_so_that_a_child_with_a_full_pipe_can_hear_it(
     assert client.exit_code == 0
 
 
-async def test_the_child_leaves_when_its_commands_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_the_child_leaves_when_its_commands_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     client = await started("serves", tmp_path, monkeypatch)
     process = client._process
     assert process is not None
@@ -122,7 +132,9 @@ async def test_the_child_leaves_when_its_commands_end(tmp_path: Path, monkeypatc
     assert isinstance((await heard(client))[-1], RunFinished)
 
 
-async def test_asking_a_trainer_that_has_gone_is_harmless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_asking_a_trainer_that_has_gone_is_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     from llamagym_tui.protocol.commands import Pause
 
     client = await started("fails", tmp_path, monkeypatch)

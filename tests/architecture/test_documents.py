@@ -32,7 +32,10 @@ def names_of_tests() -> set[str]:
 def test_every_rule_names_tests_and_modules_that_there_are() -> None:
     text = page("CORRECTNESS.md")
     assert set(re.findall(r"`(test_\w+)`", text)) <= names_of_tests()
-    assert all((ROOT / "llamagym_tui" / name).exists() for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
+    assert all(
+        (ROOT / "llamagym_tui" / name).exists()
+        for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text)
+    )
     assert all(
         "`test_" in line.rsplit("|", 2)[1]
         for line in text.splitlines()
@@ -41,8 +44,16 @@ def test_every_rule_names_tests_and_modules_that_there_are() -> None:
 
 
 def test_every_promise_has_a_test_that_there_is() -> None:
-    promises = [line for line in page("RELIABILITY.md").split("## Campaigns")[0].splitlines() if line.startswith("| ")]
-    kept = [re.findall(r"`(test_\w+)`", line.rsplit("|", 2)[1]) for line in promises if line != "| promise | test |"]
+    promises = [
+        line
+        for line in page("RELIABILITY.md").split("## Campaigns")[0].splitlines()
+        if line.startswith("| ")
+    ]
+    kept = [
+        re.findall(r"`(test_\w+)`", line.rsplit("|", 2)[1])
+        for line in promises
+        if line != "| promise | test |"
+    ]
     assert len(kept) > 30
     assert all(kept)
     assert {name for names in kept for name in names} <= names_of_tests()
@@ -52,6 +63,6 @@ def test_every_dependency_has_its_reason() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     block = project.split("\ndependencies = [")[1].split("]")[0]
     named = set(re.findall(r'"([a-z-]+)[<>=]', block))
-    assert named == set(re.findall(r"^\| ([a-z-]+) \|", page("adr/0001-dependencies.md"), re.MULTILINE)) - {
-        "dependency"
-    }
+    assert named == set(
+        re.findall(r"^\| ([a-z-]+) \|", page("adr/0001-dependencies.md"), re.MULTILINE)
+    ) - {"dependency"}

@@ -14,14 +14,32 @@ import llamagym_tui
 
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 AFTER_THE_FIRST_FRAME = {
-    *("filelock", "gymnasium", "hashlib", "numpy", "textual.widgets._text_area", "textual_plot", "typer"),
+    *(
+        "filelock",
+        "gymnasium",
+        "hashlib",
+        "numpy",
+        "textual.widgets._text_area",
+        "textual_plot",
+        "typer",
+    ),
     *(
         f"llamagym_tui.{name}"
         for name in (
-            *("agents.frozen_lake", "app.trainer_client", "demos.demonstration", "demos.human_game", "demos.jsonl"),
+            *(
+                "agents.frozen_lake",
+                "app.trainer_client",
+                "demos.demonstration",
+                "demos.human_game",
+                "demos.jsonl",
+            ),
             *("demos.watched_episode", "protocol.event_log", "screens.demos.recording"),
             *("screens.help.help", "screens.metrics.metrics", "screens.past_runs.home"),
-            *("screens.playground.panels", "screens.policy_map.mapped_policy", "screens.policy_map.policy_map"),
+            *(
+                "screens.playground.panels",
+                "screens.policy_map.mapped_policy",
+                "screens.policy_map.policy_map",
+            ),
             *("setup.assignments", "state.run_summary"),
         )
     ),
@@ -32,7 +50,9 @@ SCREEN = ("textual", "rich", "llamagym_tui.app", "llamagym_tui.screens")
 def modules_after(statements: str) -> set[str]:
     """Names in `sys.modules` of a new interpreter that ran some statements."""
     program = f"{statements}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
-    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
+    )
     assert outcome.returncode == 0, outcome.stderr
     return set(json.loads(outcome.stdout.splitlines()[-1]))
 
@@ -71,7 +91,9 @@ def test_no_screen_imports_anything_that_brings_torch() -> None:
 
 def refuse_heavy(loaded: set[str]) -> None:
     assert not loaded.intersection(HEAVY)
-    assert not [name for name in loaded if name.startswith(("llamagym_tui.engine", "llamagym_tui.trainer."))]
+    assert not [
+        name for name in loaded if name.startswith(("llamagym_tui.engine", "llamagym_tui.trainer."))
+    ]
 
 
 def test_the_trainer_and_the_engine_import_no_screen() -> None:
@@ -80,7 +102,9 @@ def test_the_trainer_and_the_engine_import_no_screen() -> None:
 
 
 def test_the_engine_imports_no_environment() -> None:
-    assert "gymnasium" not in modules_after("import " + ", ".join(submodules("llamagym_tui.engine")))
+    assert "gymnasium" not in modules_after(
+        "import " + ", ".join(submodules("llamagym_tui.engine"))
+    )
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -107,7 +131,9 @@ def test_the_first_frame_comes_before_everything_that_can_wait() -> None:
 
 
 def test_finding_a_built_in_agent_imports_no_gymnasium() -> None:
-    loaded = modules_after("from llamagym_tui.setup import catalog; catalog.find_agent('blackjack')")
+    loaded = modules_after(
+        "from llamagym_tui.setup import catalog; catalog.find_agent('blackjack')"
+    )
     assert "gymnasium" not in loaded
 
 

@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("docs", "benchmarks", "llamagym_tui", "sft_data", "tests")
-PAGES = sorted([*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))]
+)
 
 
 def text_of(page: Path) -> str:
@@ -20,7 +22,9 @@ def text_of(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """As GitHub names them."""
     headings = re.findall(
-        r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL), re.MULTILINE
+        r"^#+ (.*)$",
+        re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL),
+        re.MULTILINE,
     )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -43,7 +47,8 @@ def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
 def test_a_link_to_no_file_or_no_heading_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# What is ±?\n[a](#what-is-) [b](#what) [c](page.md#what-is-) [d](other.md) `[e](no.md)`\n", "utf-8"
+        "# What is ±?\n[a](#what-is-) [b](#what) [c](page.md#what-is-) [d](other.md) `[e](no.md)`\n",
+        "utf-8",
     )
     assert broken_links(page) == ["#what", "other.md"]
 
@@ -62,4 +67,6 @@ def test_the_site_shows_modules_and_names_that_there_are() -> None:
         path = ROOT / (name.replace(".", "/") + ".py")
         owner, _, short = name.rpartition(".")
         source = path if path.is_file() else ROOT / (owner.replace(".", "/") + ".py")
-        assert path.is_file() or re.search(rf"^(class|def) {short}\b", source.read_text("utf-8"), re.MULTILINE), name
+        assert path.is_file() or re.search(
+            rf"^(class|def) {short}\b", source.read_text("utf-8"), re.MULTILINE
+        ), name

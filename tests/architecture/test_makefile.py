@@ -35,7 +35,9 @@ def calls(folder: Path) -> list[str]:
     """What installing calls, in order, up to torch and past it."""
     assert MAKE is not None
     words = [MAKE, "v/.installed-play", "VENV=v", "PYTHON=none"]
-    done = subprocess.run(words, cwd=folder, env={"PATH": str(folder / "bin")}, capture_output=True, text=True)
+    done = subprocess.run(
+        words, cwd=folder, env={"PATH": str(folder / "bin")}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     made = (folder / "calls").read_text(encoding="utf-8").splitlines()
     assert made[-1].endswith("install -c constraints.txt -e .")

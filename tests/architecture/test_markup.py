@@ -26,7 +26,9 @@ def parsing_classes(trees: list[ast.Module]) -> dict[str, ast.ClassDef | None]:
     """Widgets that would parse their texts: Textual's and ours that are one of them."""
     classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     found: dict[str, ast.ClassDef | None] = dict.fromkeys(PARSERS)
-    while new := [each for each in classes if each.name not in found and found.keys() & map(_name, each.bases)]:
+    while new := [
+        each for each in classes if each.name not in found and found.keys() & map(_name, each.bases)
+    ]:
         found |= {each.name: each for each in new}
     return found
 
@@ -34,16 +36,24 @@ def parsing_classes(trees: list[ast.Module]) -> dict[str, ast.ClassDef | None]:
 def parsed(trees: list[ast.Module]) -> Iterator[ast.AST]:
     """Places where a text that is not written there is parsed."""
     classes = parsing_classes(trees)
-    initialised = {name for name, node in classes.items() if node is not None and _super_inits(node)}
+    initialised = {
+        name for name, node in classes.items() if node is not None and _super_inits(node)
+    }
     for node in (each for name in initialised for each in _super_inits(classes[name])):
         if not _is_off(node):
             yield node
     for node in (each for tree in trees for each in ast.walk(tree)):
         if isinstance(node, ast.Call):
             name = _name(node.func)
-            if name == "from_markup" or (name in classes and name not in initialised and not _is_off(node)):
+            if name == "from_markup" or (
+                name in classes and name not in initialised and not _is_off(node)
+            ):
                 yield node
-        elif isinstance(node, ast.Assign) and TITLES & set(map(_name, node.targets)) and not _is_plain(node.value):
+        elif (
+            isinstance(node, ast.Assign)
+            and TITLES & set(map(_name, node.targets))
+            and not _is_plain(node.value)
+        ):
             yield node
 
 
@@ -58,11 +68,19 @@ def _super_inits(node: ast.AST | None) -> list[ast.Call]:
 
 
 def _is_off(call: ast.Call) -> bool:
-    return any(each.arg == "markup" and ast.unparse(each.value) == "False" for each in call.keywords)
+    return any(
+        each.arg == "markup" and ast.unparse(each.value) == "False" for each in call.keywords
+    )
 
 
 def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,10 @@ def test_the_link_in_the_package_is_the_folder_itself(name: str) -> None:
 def sources() -> set[str]:
     """Files of the packages, as paths in the wheel."""
     found = set()
-    for folder, prefix in [(ROOT / "llamagym_tui", ""), *((ROOT / name, f"{name}/") for name in MAPPED)]:
+    for folder, prefix in [
+        (ROOT / "llamagym_tui", ""),
+        *((ROOT / name, f"{name}/") for name in MAPPED),
+    ]:
         for path in folder.rglob("*"):
             inside = path.relative_to(folder)
             linked = prefix == "" and inside.parts[0] in MAPPED
@@ -78,7 +81,9 @@ def tree(folder: Path, links: Links) -> Path:
 
 
 def run(*command: str, **options: Any) -> str:
-    outcome = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, **options)
+    outcome = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=600, **options
+    )
     assert outcome.returncode == 0, outcome.stderr
     return outcome.stdout
 
@@ -91,21 +96,38 @@ def use(folder: Path) -> None:
     assert Path(where).is_relative_to(folder.parent)
 
 
-@pytest.mark.parametrize("links", ["kept", "text files", pytest.param("missing", marks=pytest.mark.slow)])
-def test_the_wheel_holds_what_the_packages_hold_with_and_without_links(links: Links, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "links", ["kept", "text files", pytest.param("missing", marks=pytest.mark.slow)]
+)
+def test_the_wheel_holds_what_the_packages_hold_with_and_without_links(
+    links: Links, tmp_path: Path
+) -> None:
     sources_without_git = tree(tmp_path / "tree", links)
     run("-m", "pip", "wheel", *PIP, "--wheel-dir", str(tmp_path), str(sources_without_git))
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
+        packed = {
+            name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")
+        }
         archive.extractall(tmp_path / "site")
     assert packed == sources()
     use(tmp_path / "site")
 
 
-@pytest.mark.parametrize("links", [pytest.param("kept", marks=pytest.mark.slow), "text files", "missing"])
+@pytest.mark.parametrize(
+    "links", [pytest.param("kept", marks=pytest.mark.slow), "text files", "missing"]
+)
 def test_an_editable_install_works_with_and_without_links(links: Links, tmp_path: Path) -> None:
-    run("-m", "pip", "install", *PIP, "--target", str(tmp_path / "site"), "-e", str(tree(tmp_path / "tree", links)))
+    run(
+        "-m",
+        "pip",
+        "install",
+        *PIP,
+        "--target",
+        str(tmp_path / "site"),
+        "-e",
+        str(tree(tmp_path / "tree", links)),
+    )
     use(tmp_path / "site")
 
 
@@ -148,13 +170,19 @@ def test_what_windows_has_not_is_imported_only_where_it_is_used() -> None:
     posix = {"fcntl", "pwd", "resource", "termios", "tty"}
     found = set()
     for name, path in modules().items():
-        imports = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import)]
+        imports = [
+            node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import)
+        ]
         if posix & {alias.name for node in imports for alias in node.names}:
             found.add(name)
-    assert {name for name in found if name.startswith("llamagym_tui.")} == {"llamagym_tui.app.terminal"}
+    assert {name for name in found if name.startswith("llamagym_tui.")} == {
+        "llamagym_tui.app.terminal"
+    }
 
 
 def test_the_citation_has_the_version_of_the_package() -> None:
     version = project()["project"]["version"]
     assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f'__version__ = "{version}"' in (ROOT / "llamagym_tui" / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{version}"' in (ROOT / "llamagym_tui" / "__init__.py").read_text(
+        encoding="utf-8"
+    )

@@ -21,8 +21,13 @@ def prints(source: str) -> Iterator[ast.Call]:
     """Calls that print something which is neither written in the source nor literal."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and _prints(node.func):
-            texts = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "description")]
-            if not texts or not all(isinstance(text, ast.Constant) or _is_literal(text) for text in texts):
+            texts = [
+                *node.args,
+                *(keyword.value for keyword in node.keywords if keyword.arg == "description"),
+            ]
+            if not texts or not all(
+                isinstance(text, ast.Constant) or _is_literal(text) for text in texts
+            ):
                 yield node
 
 
@@ -40,7 +45,9 @@ def _prints(function: ast.expr) -> bool:
 
 
 def _is_literal(text: ast.expr) -> bool:
-    return isinstance(text, ast.Call) and isinstance(text.func, ast.Name) and text.func.id in LITERAL
+    return (
+        isinstance(text, ast.Call) and isinstance(text.func, ast.Name) and text.func.id in LITERAL
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,14 @@ def test_a_print_of_a_text_that_is_not_literal_is_found(line: str) -> None:
 
 
 def test_what_is_written_in_the_source_or_literal_may_be_printed() -> None:
-    assert list(prints("print('Usage: a word')\nconsole.print(one_line(text))\necho(text)\nfile.write(text)")) == []
+    assert (
+        list(
+            prints(
+                "print('Usage: a word')\nconsole.print(one_line(text))\necho(text)\nfile.write(text)"
+            )
+        )
+        == []
+    )
 
 
 def test_everything_the_package_prints_is_literal() -> None:

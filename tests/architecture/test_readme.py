@@ -14,13 +14,17 @@ from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-README, GUIDE = (path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "GUIDE.md"))
+README, GUIDE = (
+    path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "GUIDE.md")
+)
 EXAMPLES = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
 
 
 def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
     path = tmp_path / "cliff.py"
-    path.write_text(next(example for example in EXAMPLES if "# cliff.py" in example), encoding="utf-8")
+    path.write_text(
+        next(example for example in EXAMPLES if "# cliff.py" in example), encoding="utf-8"
+    )
     agent = catalog.find_agent(f"{path}:CliffAgent")()
     assert agent.read('{"action": 1}').action == 1
     assert agent.read("I go down.").action == 2
@@ -31,7 +35,9 @@ def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
 
 def test_the_generic_agent_of_the_guide_works(tmp_path: Path) -> None:
     path = tmp_path / "pendulum.py"
-    path.write_text(next(example for example in EXAMPLES if "GenericAgent" in example), encoding="utf-8")
+    path.write_text(
+        next(example for example in EXAMPLES if "GenericAgent" in example), encoding="utf-8"
+    )
     agent = catalog.find_agent(str(path))()
     env = agent_env(agent)
     env.reset(seed=1)
@@ -39,7 +45,9 @@ def test_the_generic_agent_of_the_guide_works(tmp_path: Path) -> None:
     assert agent.read("wait").action == 1
 
 
-@pytest.mark.parametrize("example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text])
+@pytest.mark.parametrize(
+    "example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text]
+)
 def test_the_library_examples_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert example.count("range(1000)") == 1
@@ -56,6 +64,10 @@ def test_the_examples_are_python() -> None:
 
 def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
     for command in ("train", "eval"):
-        line = next(line for line in README.splitlines() if line.startswith(f"llamagym-tui {command} blackjack"))
+        line = next(
+            line
+            for line in README.splitlines()
+            if line.startswith(f"llamagym-tui {command} blackjack")
+        )
         text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
         assert all(option in text for option in re.findall(r"--[a-z-]+", line))

@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from scripts.rooms import modules
 
-ROOMS = tuple(f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer"))
+ROOMS = tuple(
+    f"llamagym_tui.{room}"
+    for room in ("demos", "engine", "protocol", "returns", "state", "trainer")
+)
 GROWING = {
     "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
@@ -30,7 +33,12 @@ DEFAULTS = {
     "RunSummary": {"ending": "open", "version": 5},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},
-    "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
+    "TurnInspected": {
+        "credit": "turn",
+        "said_by_policy": True,
+        "stage": "under_way",
+        "temperature": 1.0,
+    },
     "UpdateSeries": {"every": 1},
     "Verdict": {"level": "quiet"},
     "WarmStart": {"method": "sft"},
@@ -42,9 +50,17 @@ DEFAULTS = {
 
 def records() -> set[type]:
     names = [name for name in modules() if name.startswith(ROOMS)]
-    kinds = [kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)]
+    kinds = [
+        kind
+        for name in names
+        for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)
+    ]
     made_here = {kind for kind in kinds if kind.__module__ in names}
-    return {kind for kind in made_here if issubclass(kind, Struct | tuple) or dataclasses.is_dataclass(kind)}
+    return {
+        kind
+        for kind in made_here
+        if issubclass(kind, Struct | tuple) or dataclasses.is_dataclass(kind)
+    }
 
 
 def is_frozen(kind: type) -> bool:
@@ -69,5 +85,12 @@ def test_all_records_but_those_that_grow_are_frozen() -> None:
 
 
 def test_what_a_record_does_not_name_is_nothing() -> None:
-    something = {(kind.__name__, name, value) for kind in records() for name, value in defaults(kind).items() if value}
-    assert something == {(kind, name, value) for kind, named in DEFAULTS.items() for name, value in named.items()}
+    something = {
+        (kind.__name__, name, value)
+        for kind in records()
+        for name, value in defaults(kind).items()
+        if value
+    }
+    assert something == {
+        (kind, name, value) for kind, named in DEFAULTS.items() for name, value in named.items()
+    }

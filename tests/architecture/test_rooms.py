@@ -29,7 +29,11 @@ def test_there_are_few_rooms_and_few_arrows_between_them() -> None:
 
 
 def test_at_most_ten_modules_stand_at_the_top_of_the_package() -> None:
-    top = [name for name, path in modules().items() if name.count(".") == 1 and path.name != "__init__.py"]
+    top = [
+        name
+        for name, path in modules().items()
+        if name.count(".") == 1 and path.name != "__init__.py"
+    ]
     assert len([name for name in top if name.startswith("llamagym_tui.")]) <= 10
 
 
@@ -41,5 +45,8 @@ def test_an_import_in_a_function_and_one_for_type_checkers_make_a_circle(tmp_pat
         state__c="from llamagym_tui.game.a import f\n",
     )
     assert circles(graph) == [["llamagym_tui.game.a", "llamagym_tui.state.b"]]
-    assert rooms(graph, 2) == {"llamagym_tui.game": {"llamagym_tui.state"}, "llamagym_tui.state": {"llamagym_tui.game"}}
+    assert rooms(graph, 2) == {
+        "llamagym_tui.game": {"llamagym_tui.state"},
+        "llamagym_tui.state": {"llamagym_tui.game"},
+    }
     assert arrows(rooms(graph, 2)) == 2

@@ -11,7 +11,13 @@ from gymnasium.utils.env_checker import check_env
 
 import benchmarks.held_out
 from benchmarks.held_out import WANTED, abbey, greenhouse, tide
-from benchmarks.held_out.exact import abbey_return, best, by_chance, greenhouse_return, memoryless_tide
+from benchmarks.held_out.exact import (
+    abbey_return,
+    best,
+    by_chance,
+    greenhouse_return,
+    memoryless_tide,
+)
 from benchmarks.world_baselines import played
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env
@@ -57,7 +63,8 @@ def test_an_episode_of_a_held_out_world_has_at_most_thirty_turns(world: str) -> 
 def test_a_greenhouse_is_a_wording_of_four_numbers() -> None:
     agent = agent_of("greenhouse")
     assert (
-        observed(agent, np.array([40, 7, 15, 99]), {}).text == "Observation: humidity 40, warmth 7, bloom 15, pollen 99"
+        observed(agent, np.array([40, 7, 15, 99]), {}).text
+        == "Observation: humidity 40, warmth 7, bloom 15, pollen 99"
     )
     assert agent.history == 0
     assert '{"action": 2} (snip)' in agent.get_system_prompt()
@@ -79,7 +86,11 @@ def test_a_flower_grows_where_it_is_humid_and_not_too_warm_and_pays_by_its_size(
     assert greenhouse.after(now, greenhouse.MIST, 4, 4) == (76, 54, 30)
     assert greenhouse.after(now, greenhouse.VENT, 4, 4) == (38, 24, 45)
     assert greenhouse.after(now, greenhouse.SNIP, 12, 12) == (38, 62, 0)
-    assert [float(greenhouse.reward(bloom, greenhouse.SNIP)) for bloom in (15, 30, 90)] == [0.0, 0.6, 1.8]
+    assert [float(greenhouse.reward(bloom, greenhouse.SNIP)) for bloom in (15, 30, 90)] == [
+        0.0,
+        0.6,
+        1.8,
+    ]
     assert greenhouse.reward(90, greenhouse.VENT) == 0
 
 

@@ -17,8 +17,15 @@ from llamagym_tui.errors import UsageError
 
 
 def test_settings_are_changed_as_by_set() -> None:
-    config = settings("blackjack", ["ppo.epochs=4", "generation.policy=score", "n_envs=3"], run_dir="runs/1")
-    assert (config.ppo.epochs, config.generation.policy, config.n_envs, config.run_dir) == (4, "score", 3, "runs/1")
+    config = settings(
+        "blackjack", ["ppo.epochs=4", "generation.policy=score", "n_envs=3"], run_dir="runs/1"
+    )
+    assert (config.ppo.epochs, config.generation.policy, config.n_envs, config.run_dir) == (
+        4,
+        "score",
+        3,
+        "runs/1",
+    )
     with pytest.raises(UsageError, match="epoch"):
         settings("blackjack", ["ppo.epoch=4"])
 
@@ -59,7 +66,9 @@ def test_the_converted_model_has_the_names_of_2024() -> None:
     assert config["rope_theta"] == 10000.0
     assert config["torch_dtype"] == "float32"
     assert "rope_parameters" not in config
-    merged = old_tokenizer({"version": "1.0", "model": {"type": "BPE", "ignore_merges": False, "merges": [["a", "b"]]}})
+    merged = old_tokenizer(
+        {"version": "1.0", "model": {"type": "BPE", "ignore_merges": False, "merges": [["a", "b"]]}}
+    )
     assert merged["model"] == {"type": "BPE", "merges": ["a b"]}
 
 
@@ -70,7 +79,9 @@ def test_llamagym_can_cut_a_rendered_conversation_between_prompt_and_reply() -> 
     tokenizer.chat_template = llamagym_environment.TEMPLATE
     chat = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    whole = tokenizer.apply_chat_template([*chat, {"role": "assistant", "content": "R"}], tokenize=False)
+    whole = tokenizer.apply_chat_template(
+        [*chat, {"role": "assistant", "content": "R"}], tokenize=False
+    )
     assert prompt == "<|system|>S<|end|><|user|>U<|end|>[/INST] <|assistant|>"
     assert whole == prompt + "R<|end|>"
 

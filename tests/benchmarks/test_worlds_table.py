@@ -15,13 +15,28 @@ from llamagym_tui.setup import catalog
 ROW = Row("blackjack", wanted=0.5, episodes=10)
 
 
-def found(seed: int, minutes: float, greedy: float, sampled: float = 0.0, turns: int = 1000, **more: Any) -> Record:
+def found(
+    seed: int, minutes: float, greedy: float, sampled: float = 0.0, turns: int = 1000, **more: Any
+) -> Record:
     played = {"greedy": {"mean_return": greedy}, "sampled": {"mean_return": sampled}}
-    return {"world": "w", "player": "model", "seed": seed, "minutes": minutes, "turns": turns, **played, **more}
+    return {
+        "world": "w",
+        "player": "model",
+        "seed": seed,
+        "minutes": minutes,
+        "turns": turns,
+        **played,
+        **more,
+    }
 
 
-def row_of(row: Row, *records: Record, seeds: int = 3, marks: tuple[float, ...] = (2, 10)) -> list[str]:
-    return [cell.strip() for cell in table({"w": row}, records, marks, seeds).splitlines()[-1].strip("|").split("|")]
+def row_of(
+    row: Row, *records: Record, seeds: int = 3, marks: tuple[float, ...] = (2, 10)
+) -> list[str]:
+    return [
+        cell.strip()
+        for cell in table({"w": row}, records, marks, seeds).splitlines()[-1].strip("|").split("|")
+    ]
 
 
 def three(*greedy: float, minutes: float = 10, **more: Any) -> list[Record]:
@@ -36,7 +51,18 @@ def test_a_row_has_medians_over_the_seeds_and_their_extremes() -> None:
     cells = row_of(ROW, *early, *late, mlp, reference)
     batches = "first -1.000 → 0.0100, 0.5000"
     greedy = "0.1000, 0.5500 (0.4000 to 0.9000)"
-    assert cells == ["w", "-0.2000", "12.3", "0.7500", batches, greedy, "0.2500", "20,000", "0.5000", "yes"]
+    assert cells == [
+        "w",
+        "-0.2000",
+        "12.3",
+        "0.7500",
+        batches,
+        greedy,
+        "0.2500",
+        "20,000",
+        "0.5000",
+        "yes",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,13 +94,22 @@ def test_where_turns_count_the_first_evaluation_within_them_is_what_counts() -> 
     runs = [found(0, 2, 0.6, turns=500), *three(0.1, 0.1, 0.1)]
     runs += [found(1, 12, 0.5, turns=2000), found(2, 12, 0.9, turns=3001)]
     assert row_of(row, *runs)[-1] == "yes, after 12 min, 2,000 turns"
-    assert row_of(row, *[each for each in runs if each["turns"] != 2000])[-1] == "**no** (1 of 3 seeds)"
+    assert (
+        row_of(row, *[each for each in runs if each["turns"] != 2000])[-1]
+        == "**no** (1 of 3 seeds)"
+    )
 
 
 def test_the_batches_show_when_what_is_wanted_was_first_there() -> None:
     means = (-1.0, None, 0.5, 0.2)
     stats = [
-        {"mean_return": mean, "explained_variance": 0.1, "turns": 100, "rollout_s": 20.0, "update_s": 10.0}
+        {
+            "mean_return": mean,
+            "explained_variance": 0.1,
+            "turns": 100,
+            "rollout_s": 20.0,
+            "update_s": 10.0,
+        }
         for mean in means
     ]
     shown = learnt([{"stats": each} for each in stats], wanted=0.5)
@@ -102,7 +137,9 @@ class Played:
         monkeypatch.setattr(worlds, "summary", self.summary)
         monkeypatch.setattr(worlds, "with_share", lambda *words: (self.summary(*words), self.share))
         monkeypatch.setattr(worlds, "evaluated", self.evaluated)
-        monkeypatch.setattr(worlds, "expert_file", lambda path, agent, *more: self.commands.append("demonstrations"))
+        monkeypatch.setattr(
+            worlds, "expert_file", lambda path, agent, *more: self.commands.append("demonstrations")
+        )
         monkeypatch.setattr(worlds, "updates_of", lambda run_dir: [])
 
     def summary(self, command: str, agent: str, *words: object) -> dict[str, Any]:
@@ -114,10 +151,20 @@ class Played:
         self.commands.append(f"{'resume' if '--resume' in options else command} {minutes:g}")
         if minutes == self.fails_at:
             raise KeyboardInterrupt
-        return {"env_steps": int(minutes * self.rate), "episodes": 1, "updates": 1, "elapsed_s": 60 * minutes}
+        return {
+            "env_steps": int(minutes * self.rate),
+            "episodes": 1,
+            "updates": 1,
+            "elapsed_s": 60 * minutes,
+        }
 
     def evaluated(self, *words: object) -> dict[str, Any]:
-        played = {"mean_return": 0.0, "return_stderr": 0.0, "parse_failure_rate": 0.0, "episodes": 1}
+        played = {
+            "mean_return": 0.0,
+            "return_stderr": 0.0,
+            "parse_failure_rate": 0.0,
+            "episodes": 1,
+        }
         return {"greedy": played, "sampled": played}
 
     def taken(self) -> Iterator[str]:
@@ -152,7 +199,13 @@ def test_minutes_are_of_a_core_that_others_have_too(tmp_path: Path, played: Play
     played.share = 0.5
     train_model(Records(tmp_path / "results.jsonl"), "taxi", 1, way_of(tmp_path, minutes=[2]))
     # Of 120 s, half of 2, 1, 0.5, 0.25, 0.125 and 0.0625 minutes leave 3.75 s, which are too few for another command.
-    assert list(played.taken()) == ["train 2", "resume 3", "resume 3.5", "resume 3.75", "resume 3.875"]
+    assert list(played.taken()) == [
+        "train 2",
+        "resume 3",
+        "resume 3.5",
+        "resume 3.75",
+        "resume 3.875",
+    ]
     (record,) = Records(tmp_path / "results.jsonl").all
     assert record["elapsed_s"] == 232.5
     assert record["trained_s"] == 116.25
@@ -169,7 +222,14 @@ def test_a_run_without_a_result_begins_again(tmp_path: Path, played: Played) -> 
 def test_a_run_goes_on_to_its_turns_where_they_count(tmp_path: Path, played: Played) -> None:
     played.rate = 20_000
     train_model(Records(tmp_path / "results.jsonl"), "cart_pole", 1, way_of(tmp_path))
-    assert list(played.taken()) == ["train 2", "resume 5", "resume 10", "resume 12", "resume 14", "resume 16"]
+    assert list(played.taken()) == [
+        "train 2",
+        "resume 5",
+        "resume 10",
+        "resume 12",
+        "resume 14",
+        "resume 16",
+    ]
 
 
 def test_results_of_other_settings_or_marks_are_not_mixed(tmp_path: Path, played: Played) -> None:
@@ -189,19 +249,25 @@ def test_each_row_has_a_world_and_a_warm_start_has_few_demonstrations() -> None:
     assert all(row.demonstrations in (0, MOST_DEMONSTRATIONS) for row in ROWS.values())
     assert MOST_DEMONSTRATIONS <= 50
     wanted = {name: ROWS[name].wanted for name in ("kitchen", "greenhouse", "abbey", "tide")}
-    assert wanted == pytest.approx({"kitchen": 0.861, "greenhouse": 3.071, "abbey": 0.780, "tide": 4.2}, abs=1e-3)
+    assert wanted == pytest.approx(
+        {"kitchen": 0.861, "greenhouse": 3.071, "abbey": 0.780, "tide": 4.2}, abs=1e-3
+    )
     for row in ROWS.values():
         if not row.agent.startswith("tw-"):
             assert catalog.find_agent(row.agent, dict(row.env)).env_id
 
 
 def test_the_reworded_blackjack_has_the_same_hands_in_other_words() -> None:
-    ours, theirs = (catalog.find_agent(ROWS[name].agent)() for name in ("blackjack", "blackjack_reworded"))
+    ours, theirs = (
+        catalog.find_agent(ROWS[name].agent)() for name in ("blackjack", "blackjack_reworded")
+    )
     assert (
         theirs.format_observation((18, 1, 1))
         == "The house turned up an ace. Your cards make 18, of which an ace makes 11."
     )
-    hands = [(total, card, ace) for total in range(4, 22) for card in range(1, 11) for ace in (0, 1)]
+    hands = [
+        (total, card, ace) for total in range(4, 22) for card in range(1, 11) for ace in (0, 1)
+    ]
     assert len({theirs.format_observation(hand) for hand in hands}) == len(hands)
     assert theirs.get_system_prompt() != ours.get_system_prompt()
     assert not set(theirs.action_names) & set(ours.action_names)

@@ -22,7 +22,9 @@ def chat():
 
 def test_each_integer_below_100_is_one_token_with_and_without_a_space(chat):
     for number in range(100):
-        assert len(chat.tokenizer.encode(f"{number}")) == len(chat.tokenizer.encode(f" {number}")) == 1
+        assert (
+            len(chat.tokenizer.encode(f"{number}")) == len(chat.tokenizer.encode(f" {number}")) == 1
+        )
 
 
 def test_a_packed_conversation_has_the_logits_that_it_has_alone(chat):
@@ -32,7 +34,11 @@ def test_a_packed_conversation_has_the_logits_that_it_has_alone(chat):
     batch = pack(rows)
     model.set_attn_implementation("shared_prefix")
     packed = model.model(
-        input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.mask, use_cache=False, batch=batch
+        input_ids=batch.ids,
+        position_ids=batch.positions,
+        attention_mask=batch.mask,
+        use_cache=False,
+        batch=batch,
     ).last_hidden_state
     own = (batch.ids.shape[1] - batch.prefix) // 3
     model.set_attn_implementation("eager")
@@ -48,12 +54,20 @@ def test_targets_are_the_replies_and_nothing_else(chat):
     row = in_tokens(Lesson("Play.", [[Exchange("Angle 7.", '{"action": 1}')]]), chat)
     (ids,), (targets,) = row.conversations, row.targets
     trained = [at for at, target in enumerate(targets) if target >= 0]
-    assert [targets[at] for at in trained] == [ids[at + 1] for at in trained] == list(chat.reply_ids('{"action": 1}'))
+    assert (
+        [targets[at] for at in trained]
+        == [ids[at + 1] for at in trained]
+        == list(chat.reply_ids('{"action": 1}'))
+    )
 
 
 def test_a_mark_is_read_off_the_token_of_its_word(chat):
     text = "Speed 52, angle 7."
-    made = Lesson("Play.", [[Exchange(text, '{"action": 1}', (), (), (Mark(7, "no"), Mark(16, "yes")))]])
+    made = Lesson(
+        "Play.", [[Exchange(text, '{"action": 1}', (), (), (Mark(7, "no"), Mark(16, "yes")))]]
+    )
     row = in_tokens(made, chat)
-    words = [chat.tokenizer.decode([row.conversations[0][column]]).strip() for column, _ in row.marks[0]]
+    words = [
+        chat.tokenizer.decode([row.conversations[0][column]]).strip() for column, _ in row.marks[0]
+    ]
     assert words == ["52", "7"]

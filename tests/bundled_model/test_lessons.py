@@ -48,7 +48,9 @@ def test_a_limit_belongs_to_the_side_that_its_wording_names(words, kind, first_f
 def test_two_numbers_are_compared_in_the_order_of_the_wording():
     for seed in range(40):
         condition = MAKERS["larger"](Chance(seed), TWO, False)
-        first_is_larger = not re.search("below|less|smaller|lower|under|beneath|<|reach|short", condition.text)
+        first_is_larger = not re.search(
+            "below|less|smaller|lower|under|beneath|<|reach|short", condition.text
+        )
         first, second = re.findall("angle|speed", condition.text)
         assert condition.holds({first: 7, second: 6}) == first_is_larger, condition.text
         assert not condition.holds({first: 7, second: 7})
@@ -63,7 +65,9 @@ def test_half_the_drawn_instructions_name_the_action_of_the_other_case_first():
     for seed in range(200):
         made = either(Chance(seed), ANGLE, ("left", "right"), kind="below")
         for value in (0, 99):
-            assert made.act({"angle": value}) == made.actions[0 if made.told({"angle": value}) else 1]
+            assert (
+                made.act({"angle": value}) == made.actions[0 if made.told({"angle": value}) else 1]
+            )
 
 
 def test_a_wording_is_either_of_lessons_or_of_the_check():
@@ -76,7 +80,9 @@ def test_a_wording_is_either_of_lessons_or_of_the_check():
 
 def test_every_word_of_the_checks_wordings_stands_in_those_of_lessons():
     lessons = {word for seed in range(3000) for word in worded(Chance(seed), BELOW).split()}
-    assert {word for seed in range(500) for word in worded(Chance(seed), BELOW, held_out=True).split()} <= lessons
+    assert {
+        word for seed in range(500) for word in worded(Chance(seed), BELOW, held_out=True).split()
+    } <= lessons
 
 
 def test_no_lesson_at_the_table_has_a_sentence_of_the_check():
@@ -85,7 +91,8 @@ def test_no_lesson_at_the_table_has_a_sentence_of_the_check():
 
 
 @pytest.mark.parametrize(
-    ("text", "first_stick"), [("hit below n.", 0), ("stick at n or more.", 0), ("hit with n or less.", 1)]
+    ("text", "first_stick"),
+    [("hit below n.", 0), ("stick at n or more.", 0), ("hit with n or less.", 1)],
 )
 def test_a_limit_at_the_table_is_the_first_total_that_sticks(text, first_stick):
     drawn = (blackjack._limit(Chance(seed)) for seed in range(20_000))
@@ -98,8 +105,13 @@ def test_a_limit_at_the_table_is_the_first_total_that_sticks(text, first_stick):
 
 def test_blackjack_and_frozen_lake_are_at_most_a_quarter():
     lakes = len([name for name in agents.GRIDS if "frozen" in name]) * 2
-    worlds_that_ship = len(agents.GRIDS[:1] * 2 + agents.GRIDS[1:] * 2 + agents.BOXES * 2 + agents.DISCRETE)
-    share = mixture.SHARES[blackjack.lesson] + mixture.SHARES[agents.lesson] * (lakes + 1) / worlds_that_ship
+    worlds_that_ship = len(
+        agents.GRIDS[:1] * 2 + agents.GRIDS[1:] * 2 + agents.BOXES * 2 + agents.DISCRETE
+    )
+    share = (
+        mixture.SHARES[blackjack.lesson]
+        + mixture.SHARES[agents.lesson] * (lakes + 1) / worlds_that_ship
+    )
     assert sum(mixture.SHARES.values()) == pytest.approx(1)
     assert 0.15 < share < 0.25
 
@@ -115,10 +127,16 @@ def test_marks_stand_at_the_last_character_of_what_they_are_about():
         ("go left", "right"),
     )
     prompt = f"You play. {made.text}"
-    named = {prompt[mark.at - 3 : mark.at + 1]: (mark.index, mark.role) for mark in made.own_marks(prompt)}
+    named = {
+        prompt[mark.at - 3 : mark.at + 1]: (mark.index, mark.role)
+        for mark in made.own_marks(prompt)
+    }
     assert named == {"left": ("1", "yes"), "ight": ("0", "no")}
     shown = "Speed 7, angle 39."
-    assert made.marks(shown, {"speed": 7, "angle": 39}) == (Mark(6, "no"), Mark(16, "yes", "yes", "yes"))
+    assert made.marks(shown, {"speed": 7, "angle": 39}) == (
+        Mark(6, "no"),
+        Mark(16, "yes", "yes", "yes"),
+    )
     assert made.hints({"speed": 7, "angle": 40}) == ("no", "no", "1", "0", "", "", "40", "40")
 
 

@@ -32,7 +32,9 @@ def without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow  # loads the model
-def test_a_machine_on_which_all_is_well_has_a_line_for_each_thing_and_nothing_is_left(lines, tmp_path: Path):
+def test_a_machine_on_which_all_is_well_has_a_line_for_each_thing_and_nothing_is_left(
+    lines, tmp_path: Path
+):
     code, found = lines()
     assert code == 0
     assert found["torch"] == importlib.metadata.version("torch")
@@ -44,15 +46,22 @@ def test_a_machine_on_which_all_is_well_has_a_line_for_each_thing_and_nothing_is
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_a_problem(lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_cannot_be_written_is_a_problem(
+    lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     without_a_run(monkeypatch)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "file" / "data"))
     code, found = lines()
-    assert (code, found["data"]) == (1, f"PROBLEM: {tmp_path / 'file' / 'data'} cannot be written: Not a directory")
+    assert (code, found["data"]) == (
+        1,
+        f"PROBLEM: {tmp_path / 'file' / 'data'} cannot be written: Not a directory",
+    )
 
 
-def test_a_library_that_is_absent_or_does_not_load_is_a_problem(lines, monkeypatch: pytest.MonkeyPatch):
+def test_a_library_that_is_absent_or_does_not_load_is_a_problem(
+    lines, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("importlib.metadata.distributions", list)
     monkeypatch.setitem(sys.modules, "llamagym_tui.trainer.builders", None)
     code, found = lines()
@@ -60,14 +69,25 @@ def test_a_library_that_is_absent_or_does_not_load_is_a_problem(lines, monkeypat
     assert found["a"].startswith("run         PROBLEM: ModuleNotFoundError: ")
 
 
-def test_every_extra_for_users_has_its_module_and_a_missing_one_its_command(lines, monkeypatch: pytest.MonkeyPatch):
+def test_every_extra_for_users_has_its_module_and_a_missing_one_its_command(
+    lines, monkeypatch: pytest.MonkeyPatch
+):
     without_a_run(monkeypatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda module: module == "minigrid" or None)
     code, found = lines()
     assert code == 0
     assert found["[minigrid]"].startswith("installed: ")
-    assert found["[textworld]"].startswith("not installed (pip install 'llamagym-tui[textworld]'): ")
+    assert found["[textworld]"].startswith(
+        "not installed (pip install 'llamagym-tui[textworld]'): "
+    )
     extras = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
-    assert {f"[{extra}]" for extra in extras} - {"[dev]", "[docs]"} == {name for name in found if name[0] == "["}
-    modules = {extra: [wanted.replace("-", "_") for wanted in extras[extra]] for extra in doctor.EXTRAS}
-    assert all(any(doctor.EXTRAS[extra][0] in wanted for wanted in modules[extra]) for extra in doctor.EXTRAS)
+    assert {f"[{extra}]" for extra in extras} - {"[dev]", "[docs]"} == {
+        name for name in found if name[0] == "["
+    }
+    modules = {
+        extra: [wanted.replace("-", "_") for wanted in extras[extra]] for extra in doctor.EXTRAS
+    }
+    assert all(
+        any(doctor.EXTRAS[extra][0] in wanted for wanted in modules[extra])
+        for extra in doctor.EXTRAS
+    )

@@ -29,7 +29,9 @@ ASKED = [
 def adapted(tmp_path: Path) -> tuple[Path, torch.Tensor]:
     """A run that has trained an adapter, and its logits of some ids."""
     events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
-    run_dir = record(tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12))
+    run_dir = record(
+        tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
+    )
     loaded = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False, lora=LoraConfig(r=2))
     torch.manual_seed(0)
     for name, weights in loaded.model.pretrained_model.named_parameters():
@@ -53,22 +55,33 @@ def test_a_merged_model_is_a_plain_folder_that_a_pipeline_answers_with(
     run_dir, logits = adapted
     out = tmp_path / "plain"
     assert exported(run_dir, out, "--merge") == f"The model of one is in {out}\n"
-    assert not [file.name for file in out.iterdir() if "adapter" in file.name or "value" in file.name]
+    assert not [
+        file.name for file in out.iterdir() if "adapter" in file.name or "value" in file.name
+    ]
     with torch.no_grad():
         now = AutoModelForCausalLM.from_pretrained(out)(torch.tensor([[5, 6, 7]])).logits
     torch.testing.assert_close(now, logits, atol=1e-4, rtol=1e-4)
     answering = pipeline("text-generation", str(out))
     sampling = answering.model.generation_config
-    assert (sampling.temperature, sampling.top_k, sampling.max_new_tokens, sampling.do_sample) == (0.5, 0, 12, True)
+    assert (sampling.temperature, sampling.top_k, sampling.max_new_tokens, sampling.do_sample) == (
+        0.5,
+        0,
+        12,
+        True,
+    )
     said = answering(ASKED)[0]["generated_text"][-1]
     assert said["role"] == "assistant"
     prompt = answering.tokenizer.apply_chat_template(ASKED, add_generation_prompt=True)["input_ids"]
-    ids = answering(ASKED, return_tensors=True)[0]["generated_token_ids"]  # their text may be cut into others
+    ids = answering(ASKED, return_tensors=True)[0][
+        "generated_token_ids"
+    ]  # their text may be cut into others
     assert ids[: len(prompt)] == prompt
     assert len(prompt) < len(ids) <= len(prompt) + 12
 
 
-def test_its_card_has_figures_prompt_and_command(adapted: tuple[Path, torch.Tensor], tmp_path: Path) -> None:
+def test_its_card_has_figures_prompt_and_command(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path
+) -> None:
     exported(adapted[0], tmp_path / "plain", "--merge")
     card = (tmp_path / "plain" / "README.md").read_text("utf-8")
     assert "evaluated \N{MINUS SIGN}0.250 ± 0.137 over 200 greedy episodes" in card  # 1.96 x 0.07
@@ -76,7 +89,9 @@ def test_its_card_has_figures_prompt_and_command(adapted: tuple[Path, torch.Tens
     assert f"    {fakes.run_started().system_prompt.splitlines()[0]}" in card
 
 
-def test_without_merge_an_adapter_stays_one(adapted: tuple[Path, torch.Tensor], tmp_path: Path) -> None:
+def test_without_merge_an_adapter_stays_one(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path
+) -> None:
     exported(adapted[0], tmp_path / "adapter")
     assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text("utf-8"))["r"] == 2
     assert not list((tmp_path / "adapter").glob("value*"))
@@ -89,14 +104,25 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
         return CliRunner().invoke(app, ["export", *map(str, words)]).stderr
 
     monkeypatch.setenv("PATH", "")
-    converter = "--gguf needs --merge and llama.cpp's convert_hf_to_gguf.py on the PATH; leave --gguf out."
-    assert refused(adapted[0], tmp_path / "a", "--merge", "--gguf") == f"llamagym-tui: {converter}\n"
-    assert refused(adapted[0], tmp_path) == f"llamagym-tui: {tmp_path} is there already; name a new folder.\n"
+    converter = (
+        "--gguf needs --merge and llama.cpp's convert_hf_to_gguf.py on the PATH; leave --gguf out."
+    )
+    assert (
+        refused(adapted[0], tmp_path / "a", "--merge", "--gguf") == f"llamagym-tui: {converter}\n"
+    )
+    assert (
+        refused(adapted[0], tmp_path)
+        == f"llamagym-tui: {tmp_path} is there already; name a new folder.\n"
+    )
     empty = record(tmp_path / "two", fakes.opening_events())
     assert "has no checkpoint" in refused(empty, tmp_path / "a")
-    monkeypatch.setattr(export, "load_model_and_tokenizer", lambda *_: pytest.fail("it is refused before"))
+    monkeypatch.setattr(
+        export, "load_model_and_tokenizer", lambda *_: pytest.fail("it is refused before")
+    )
     under_file = tmp_path / "two" / "events.jsonl" / "a"
-    assert f"{under_file} cannot be written (Not a directory); name another folder." in refused(adapted[0], under_file)
+    assert f"{under_file} cannot be written (Not a directory); name another folder." in refused(
+        adapted[0], under_file
+    )
     assert not (tmp_path / "a").exists()
 
 
@@ -112,7 +138,10 @@ def test_a_hub_that_does_not_take_it_is_one_sentence_and_the_folder_stays(
     assert "the hub did not take it (RuntimeError: no route" in result.stderr
     assert f"`hf upload me/it {tmp_path / 'a'}` tries again." in result.stderr
     assert (tmp_path / "a" / "model.safetensors").exists()
-    assert "no name of a model on the hub, as USER/NAME" in CliRunner().invoke(app, [*words, "me/it/too"]).stderr
+    assert (
+        "no name of a model on the hub, as USER/NAME"
+        in CliRunner().invoke(app, [*words, "me/it/too"]).stderr
+    )
 
 
 def test_a_converter_that_fails_is_one_sentence(
@@ -121,6 +150,8 @@ def test_a_converter_that_fails_is_one_sentence(
     script = tmp_path / "convert.py"
     script.write_text("import sys\nsys.exit('loading\\nno such pre-tokenizer')\n")
     monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
-    result = CliRunner().invoke(app, ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--gguf"])
+    result = CliRunner().invoke(
+        app, ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--gguf"]
+    )
     assert "could not convert the model (no such pre-tokenizer)" in result.stderr
     assert (tmp_path / "a" / "model.safetensors").exists()

@@ -153,7 +153,9 @@ HARMS: dict[str, Harm] = {
     "a config of another type": content("config.json", b"[]"),
     "an empty config": content("config.json", b""),
     "a config that is no text": content("config.json", b'{"agent": "\xff"}'),
-    "a config whose folder is elsewhere": lambda run, outside: config(run_dir=str(outside / "folder"))(run, outside),
+    "a config whose folder is elsewhere": lambda run, outside: config(
+        run_dir=str(outside / "folder")
+    )(run, outside),
     "a config with escapes": config(agent="\x1b]52;c;aGk=\x07\n[bold]", model="\x9b2J\r\n"),
     "a config with a way out as agent": config(agent="../../outside/file", model="../../outside"),
     "a config with an endless agent": config(agent="x" * 1_000_000),
@@ -161,17 +163,22 @@ HARMS: dict[str, Harm] = {
     "a config of the year 10000": dated(2**38),
     "a config from before all times": dated(-(2**36)),
     "a deep event": content("events.jsonl", DEEP + b"\n"),
-    "an event of 20 MB": content("events.jsonl", b'{"type":"PhaseChanged","phase":"' + b"x" * 20_000_000 + b'"}\n'),
+    "an event of 20 MB": content(
+        "events.jsonl", b'{"type":"PhaseChanged","phase":"' + b"x" * 20_000_000 + b'"}\n'
+    ),
     "a line without an end": content("events.jsonl", b"x" * 40_000_000),
     "an event that is no text": content("events.jsonl", b"\xff\xfe\n"),
     "only NUL as events": content("events.jsonl", b"\0" * 100_000 + b"\n"),
     "an event of no kind": content("events.jsonl", b'{"type":"Rm","path":"/"}\n'),
     "times that go backwards": content(
-        "events.jsonl", event(*(PhaseChanged(phase="loading", at_s=time) for time in (1e308, -1e308, 0)))
+        "events.jsonl",
+        event(*(PhaseChanged(phase="loading", at_s=time) for time in (1e308, -1e308, 0))),
     ),
     "returns beyond all sums": content("events.jsonl", counted(1e308, 1e308, -1e308)),
     "returns of both signs": content("events.jsonl", counted(1.7e308, -1.7e308)),
-    "returns that can just be added": content("events.jsonl", counted(*[1e150] * 500, *[-1e150] * 500)),
+    "returns that can just be added": content(
+        "events.jsonl", counted(*[1e150] * 500, *[-1e150] * 500)
+    ),
     "an episode of 4,000 digits": content(
         "events.jsonl", counted(1.0).replace(b'"episodes":1', b'"episodes":-' + b"1" * 4000)
     ),
@@ -250,7 +257,11 @@ def resumed(folder: Path) -> None:
     assert store.run_dir == folder
     try:
         checkpoint_folders.clean(folder)
-        for name in (checkpoint_folders.LATEST, checkpoint_folders.LATEST, checkpoint_folders.START):
+        for name in (
+            checkpoint_folders.LATEST,
+            checkpoint_folders.LATEST,
+            checkpoint_folders.START,
+        ):
             with checkpoint_folders.written(folder, name) as draft:
                 (draft / "learner.msgpack").write_bytes(b"ours")
             checkpoint_folders.keep(folder, checkpoint_folders.GOOD)
@@ -267,7 +278,8 @@ def is_slow(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if is_slow(name) else []) for name in HARMS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if is_slow(name) else []) for name in HARMS],
 )
 def test_a_foreign_run_folder_does_no_harm(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -107,11 +107,16 @@ def test_without_an_evaluation_or_an_update_the_line_says_null(
     figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)
     few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
-    assert printed.err.splitlines()[-1] == f"warning: {few}; give it longer, or set a smaller ppo.batch_size."
+    assert (
+        printed.err.splitlines()[-1]
+        == f"warning: {few}; give it longer, or set a smaller ppo.batch_size."
+    )
     assert "evaluated" not in stagehand.built[0].made
 
 
-def test_a_mean_that_is_not_finite_is_null(tmp_path: Path, stagehand: Stagehand, capfd: Any) -> None:
+def test_a_mean_that_is_not_finite_is_null(
+    tmp_path: Path, stagehand: Stagehand, capfd: Any
+) -> None:
     def break_figures(rollout: Rollout) -> None:
         stagehand.built[0].made["ppo"].figures = {"mean_return": float("nan")}
 
@@ -173,7 +178,9 @@ def test_descriptors_are_as_before_after_a_failure(
     assert capfd.readouterr().out == "still here\n"
 
 
-def test_an_unknown_failure_names_the_log_that_has_its_traceback(tmp_path: Path, stagehand: Stagehand) -> None:
+def test_an_unknown_failure_names_the_log_that_has_its_traceback(
+    tmp_path: Path, stagehand: Stagehand
+) -> None:
     stagehand.faults["model"] = ZeroDivisionError("division by zero")
     with pytest.raises(LlamaGymError, match=r"ZeroDivisionError.*trainer\.log has the traceback"):
         headless.train(config(tmp_path, episodes=4))
@@ -201,14 +208,18 @@ def test_ctrl_c_ends_a_run_with_its_checkpoint_and_its_line(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="hang-ups are POSIX")
-def test_hang_ups_end_a_run_with_its_checkpoint_however_many_come(tmp_path: Path, stagehand: Stagehand) -> None:
+def test_hang_ups_end_a_run_with_its_checkpoint_however_many_come(
+    tmp_path: Path, stagehand: Stagehand
+) -> None:
     def hang_up(rollout: Rollout) -> None:
         if rollout.episodes == 6:
             signal.raise_signal(signal.SIGHUP)
             signal.raise_signal(signal.SIGHUP)
 
     stagehand.before_step = hang_up
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    before = signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # the tests themselves may run under nohup
     try:
         assert headless.train(config(tmp_path)) == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
@@ -228,14 +239,18 @@ def test_under_nohup_a_hang_up_does_not_end_a_run(tmp_path: Path, stagehand: Sta
     assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 12
 
 
-@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"])
+@pytest.mark.parametrize(
+    "handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"]
+)
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand, handler: Any) -> None:
     def interrupt(rollout: Rollout) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
     stagehand.before_step = interrupt
-    before = signal.signal(signal.SIGINT, handler)  # a shell starts what runs in the background with ctrl+c ignored
+    before = signal.signal(
+        signal.SIGINT, handler
+    )  # a shell starts what runs in the background with ctrl+c ignored
     try:
         with pytest.raises(KeyboardInterrupt):
             headless.train(config(tmp_path))
@@ -245,12 +260,17 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand, hand
 
 
 def evaluated(agent: str, model: str, **settings: Any) -> None:
-    printed = {"json_output": settings.pop("json_output", False), "greedy": settings.pop("greedy", True)}
+    printed = {
+        "json_output": settings.pop("json_output", False),
+        "greedy": settings.pop("greedy", True),
+    }
     config = headless.evaluated_config(agent, model, **{"seed": 7, "n_envs": 4, **settings})
     headless.evaluate(config, episodes=10, **printed)
 
 
-def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_evaluation_ends_with_one_line_of_json(
+    stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
     evaluated("coin", "some-model", json_output=True)
     (line,) = capfd.readouterr().out.splitlines()
     assert json.loads(line) == {
@@ -268,7 +288,9 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
 
 
-def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for_its_runs(stagehand: Stagehand) -> None:
+def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for_its_runs(
+    stagehand: Stagehand,
+) -> None:
     own = {"history": 2, "max_turns": 5, "parallel_envs": "off"}
     evaluated("coin", "some-model", own={"generation": {"policy": "score"}, **own})
     found = stagehand.built[0].config
@@ -302,7 +324,10 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     prompts = [built.made["evaluated"]["system_prompt"] for built in stagehand.built]
     assert prompts == ["Call tails.", "", "Call the coin."]
     settings = stagehand.built[0].config
-    assert (settings.max_turns, settings.generation) == (9, GenerationConfig(temperature=0.5, policy="score"))
+    assert (settings.max_turns, settings.generation) == (
+        9,
+        GenerationConfig(temperature=0.5, policy="score"),
+    )
 
 
 def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
@@ -322,13 +347,16 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
 
 
 @pytest.mark.parametrize(
-    ("spec", "follows"), [("two.py:One", True), ("two.py:Two", False), ("two.py", True), ("moved/two.py:One", False)]
+    ("spec", "follows"),
+    [("two.py:One", True), ("two.py:Two", False), ("two.py", True), ("moved/two.py:One", False)],
 )
 def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_trained_with(
     tmp_path: Path, spec: str, follows: bool
 ) -> None:
     agent = f"{tmp_path / 'two.py'}:One"
-    run_store.RunStore.create(RunConfig(agent=agent, run_dir=str(tmp_path / "run"), max_turns=9)).close()
+    run_store.RunStore.create(
+        RunConfig(agent=agent, run_dir=str(tmp_path / "run"), max_turns=9)
+    ).close()
     found = headless.evaluated_config(f"{tmp_path}/{spec}", str(tmp_path / "run"))
     assert (found.max_turns == 9) is follows
 
@@ -340,7 +368,9 @@ def counted(episodes: int) -> EpisodesCounted:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("seconds", "episodes"), [(30, (500, 1000, 1500)), (33, (500, 1000, 1500, 1650))])
+@pytest.mark.parametrize(
+    ("seconds", "episodes"), [(30, (500, 1000, 1500)), (33, (500, 1000, 1500, 1650))]
+)
 def test_without_a_terminal_progress_is_a_line_every_ten_seconds_and_the_last_figures_once(
     seconds: int, episodes: tuple[int, ...]
 ) -> None:
@@ -385,7 +415,10 @@ def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
     assert "measured: discount 0.99: long" in seen
     seen = " ".join(seen.split())  # a terminal wraps
-    assert "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn" in seen
+    assert (
+        "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn"
+        in seen
+    )
     assert "The model distinguishes 180 of 212 observations of the first batch." in seen
     assert "warning: The model distinguishes 180" not in seen
 
@@ -399,7 +432,11 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     stats = event_builders.update_stats(made_up_stats(), 1.0)
-    seen: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
+    seen: list[Event] = [
+        counted(500),
+        UpdateFinished(update=3, episodes=500, stats=stats),
+        counted(1000),
+    ]
     with Progress(stream, episodes=1000) as progress:
         for event in seen:
             progress.take(event)
@@ -408,14 +445,19 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "stopping [not a style]" in stream.getvalue()
 
 
-def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(stagehand: Stagehand) -> None:
+def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(
+    stagehand: Stagehand,
+) -> None:
     with pytest.raises(ConfigError, match="seed"):
         evaluated("coin", "some-model", seed=10**20)
     assert not stagehand.built
 
 
 def test_a_run_that_ends_without_a_checkpoint_has_its_line_of_json_with_the_error(
-    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    stagehand: Stagehand,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "ATTEMPTS", 1)
     stagehand.faults["save"] = RunStoreError("No checkpoint was written: No space left on device.")

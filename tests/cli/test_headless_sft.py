@@ -30,7 +30,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
 
 
 def seen(config: RunConfig, *kinds: type) -> list[type]:
-    return [type(event) for event in run_store.read_events(config.run_dir) if isinstance(event, kinds)]
+    return [
+        type(event) for event in run_store.read_events(config.run_dir) if isinstance(event, kinds)
+    ]
 
 
 def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
@@ -42,8 +44,15 @@ def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
     assert figures["before"] == figures["after"]
     assert figures["before"]["episodes"] == 10
     kinds = (EvaluationFinished, WarmStartFinished, RunFinished)
-    assert seen(config, *kinds) == [EvaluationFinished, WarmStartFinished, EvaluationFinished, RunFinished]
-    (finished,) = [event for event in run_store.read_events(config.run_dir) if isinstance(event, RunFinished)]
+    assert seen(config, *kinds) == [
+        EvaluationFinished,
+        WarmStartFinished,
+        EvaluationFinished,
+        RunFinished,
+    ]
+    (finished,) = [
+        event for event in run_store.read_events(config.run_dir) if isinstance(event, RunFinished)
+    ]
     assert finished.episodes == 0
     assert (Path(config.run_dir) / "model").is_dir()
 
@@ -60,10 +69,14 @@ def test_without_hands_it_only_trains_and_shows_how_to_go_on(
     assert seen(config, EvaluationFinished) == []
 
 
-def test_a_person_gets_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_person_gets_the_confidence_intervals(
+    config: RunConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
     headless_sft.warm_start(config, hands=10)
     each = "-0.250 ± 0.020 (95 %)"
-    shown = f"Greedy return {each} before, {each} after, parse failures 0.0% → 0.0%, over 10 episodes."
+    shown = (
+        f"Greedy return {each} before, {each} after, parse failures 0.0% → 0.0%, over 10 episodes."
+    )
     assert shown in capfd.readouterr().out
 
 
@@ -76,9 +89,7 @@ def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
         "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
         "free_replies": 3, "preferences": 0,
     }  # fmt: skip
-    facts = (
-        "episodes 3, every line readable; turns 3; actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
-    )
+    facts = "episodes 3, every line readable; turns 3; actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
     assert f"warm start: {facts}; free text 3 of 3 replies" in captured.err
     assert "warning: 3 episodes are few: below about 50" in captured.err
 
@@ -91,7 +102,9 @@ class RecordedCalls:
         self.hands = -1
         monkeypatch.setattr(headless_sft, "warm_start", self.warm_start)
 
-    def warm_start(self, config: RunConfig, *, hands: int, method: str, json_output: bool, debug: bool) -> int:
+    def warm_start(
+        self, config: RunConfig, *, hands: int, method: str, json_output: bool, debug: bool
+    ) -> int:
         self.config, self.hands, self.method = config, hands, method
         return 0
 
@@ -100,9 +113,20 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_command_takes_the_file_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_takes_the_file_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = RecordedCalls(monkeypatch)
-    words = ("--seed", "3", "--episodes", "50", "--set", "sft.epochs=5", "--run-dir", str(tmp_path / "run"))
+    words = (
+        "--seed",
+        "3",
+        "--episodes",
+        "50",
+        "--set",
+        "sft.epochs=5",
+        "--run-dir",
+        str(tmp_path / "run"),
+    )
     result = run("sft", "blackjack", *words)
     assert result.exit_code == 0, result.stderr
     assert calls.config is not None
@@ -119,7 +143,9 @@ def test_dpo_is_refused_where_nothing_was_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("sft",), ("train", "--sft-warm-start")])
-def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(tmp_path: Path, command: tuple[str]) -> None:
+def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(
+    tmp_path: Path, command: tuple[str]
+) -> None:
     path = tmp_path / "hands.jsonl"
     lines = SHIPPED.read_bytes().splitlines(keepends=True)[:3]
     path.write_bytes(b"".join([*lines[:2], lines[2][:80] + b"\n"]))

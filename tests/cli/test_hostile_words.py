@@ -85,10 +85,17 @@ def test_a_strangers_run_is_listed_literally(place: Path, command: str) -> None:
     assert harmful(output, kept="\n") == []
 
 
-@pytest.mark.parametrize("line", [EVIL, f'{{"{EVIL}": 1}}', '{"agent": "\\u001b]52;c;aGk=\\u0007", "x": 1}'])
+@pytest.mark.parametrize(
+    "line", [EVIL, f'{{"{EVIL}": 1}}', '{"agent": "\\u001b]52;c;aGk=\\u0007", "x": 1}']
+)
 def test_a_strangers_demonstrations_are_checked_literally(place: Path, line: str) -> None:
     (place / EVIL).write_text(line + "\n", "utf-8")
-    for words in (("check", EVIL), ("list", EVIL), ("merge", EVIL, "-o", "out"), ("export", EVIL, "--to", "pairs")):
+    for words in (
+        ("check", EVIL),
+        ("list", EVIL),
+        ("merge", EVIL, "-o", "out"),
+        ("export", EVIL, "--to", "pairs"),
+    ):
         output = shown("demos", *words)
         assert SAFE in output
         assert harmful(output, kept="\n") == []
@@ -108,12 +115,20 @@ def test_what_no_encoding_has_ends_with_a_sentence(place: Path) -> None:
     found = subprocess.run(
         [os.fsencode(sys.executable), b"-m", b"llamagym_tui", b"demos", b"list", word],
         capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii:strict", "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            "PYTHONIOENCODING": "ascii:strict",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
     )
     assert found.returncode == 2
     assert b"There is no ???]52;c;aGk=??31m;" in found.stderr
     assert b"Traceback" not in found.stderr
-    assert not set(found.stdout + found.stderr) & {*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0x100)}
+    assert not set(found.stdout + found.stderr) & {
+        *range(0x0A),
+        *range(0x0B, 0x20),
+        *range(0x7F, 0x100),
+    }
 
 
 class Stream:

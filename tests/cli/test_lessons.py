@@ -35,17 +35,25 @@ def test_without_a_terminal_a_lessons_text_is_all() -> None:
 def test_another_name_is_refused_with_those_that_there_are() -> None:
     refused = run("lessons", "13")
     assert refused.exit_code == 2
-    assert refused.stderr == f"llamagym-tui: There is no lesson '13'; there are {', '.join(NAMES)}.\n"
+    assert (
+        refused.stderr == f"llamagym-tui: There is no lesson '13'; there are {', '.join(NAMES)}.\n"
+    )
 
 
-def test_check_trains_both_runs_and_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_trains_both_runs_and_prints_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trained: list[RunConfig] = []
 
     def train(config: RunConfig, **options: object) -> int:
         trained.append(config)
         earned = 0.75 if len(trained) == 1 else 0.25
         store = RunStore.create(config)
-        store.append(events.UpdateFinished(update=1, episodes=5, stats=replace(fakes.STATS, mean_return=earned)))
+        store.append(
+            events.UpdateFinished(
+                update=1, episodes=5, stats=replace(fakes.STATS, mean_return=earned)
+            )
+        )
         store.close()
         return 0
 
@@ -71,7 +79,9 @@ def test_check_ends_with_0_where_all_holds_and_runs_no_control_that_nothing_comp
     def train(config: RunConfig, **options: object) -> int:
         trained.append(config)
         store = RunStore.create(config)
-        store.append(events.UpdateFinished(update=1, episodes=5, stats=replace(fakes.STATS, entropy=0.125)))
+        store.append(
+            events.UpdateFinished(update=1, episodes=5, stats=replace(fakes.STATS, entropy=0.125))
+        )
         store.close()
         return 0
 

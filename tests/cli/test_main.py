@@ -61,7 +61,9 @@ def headless(monkeypatch: pytest.MonkeyPatch) -> Headless:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
-    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate, evaluated_config=evaluated_config)
+    module = SimpleNamespace(
+        train=fake.train, evaluate=fake.evaluate, evaluated_config=evaluated_config
+    )
     monkeypatch.setitem(sys.modules, HEADLESS, module)
     monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
     return fake
@@ -71,8 +73,29 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("Hit below 13.\n", encoding="utf-8")
     result = run(
-        *("train", "blackjack", "--episodes", "20", "--minutes", "1.5", "--seed", "3", "--envs", "16"),
-        *("--device", "cpu", "--threads", "2", "--mode", "inference", "--prompt-file", str(prompt), "--json"),
+        *(
+            "train",
+            "blackjack",
+            "--episodes",
+            "20",
+            "--minutes",
+            "1.5",
+            "--seed",
+            "3",
+            "--envs",
+            "16",
+        ),
+        *(
+            "--device",
+            "cpu",
+            "--threads",
+            "2",
+            "--mode",
+            "inference",
+            "--prompt-file",
+            str(prompt),
+            "--json",
+        ),
         *("--run-dir", str(tmp_path / "run"), "--on-collapse", "rollback"),
     )
     assert result.exit_code == 0, result.stderr
@@ -94,15 +117,23 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
     assert options == {"json_output": True, "debug": False, "tracker": None}
 
 
-def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headless: Headless, data: Path) -> None:
+def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
+    headless: Headless, data: Path
+) -> None:
     assert run("train", "blackjack").exit_code == 0
     [(config, _)] = headless.calls
-    assert config == RunConfig(agent="blackjack", run_dir=config.run_dir, measured=dict.fromkeys(MEASURED, ""))
+    assert config == RunConfig(
+        agent="blackjack", run_dir=config.run_dir, measured=dict.fromkeys(MEASURED, "")
+    )
     assert Path(config.run_dir).parent == data / "runs"
 
 
 def write_agent(folder: Path, more: str = "pass") -> Path:
-    methods = ("get_system_prompt(self)", "format_observation(self, observation)", "extract_action(self, response)")
+    methods = (
+        "get_system_prompt(self)",
+        "format_observation(self, observation)",
+        "extract_action(self, response)",
+    )
     body = "".join(f"    def {method}: return ''\n" for method in methods)
     source = f"from llamagym_tui import Agent\nclass Mine(Agent):\n    env_id = 'Taxi-v4'\n    {more}\n{body}"
     (folder / "mine.py").write_text(source, encoding="utf-8")
@@ -126,13 +157,29 @@ def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch)
 
 def test_eval_hands_its_options_on(headless: Headless) -> None:
     result = run(
-        *("eval", "blackjack", "--episodes", "50", "--sampled", "--seed", "7", "--envs", "8", "--json"),
+        *(
+            "eval",
+            "blackjack",
+            "--episodes",
+            "50",
+            "--sampled",
+            "--seed",
+            "7",
+            "--envs",
+            "8",
+            "--json",
+        ),
         *("--env", "sab=true"),
     )
     assert result.exit_code == 0, result.stderr
     [(config, options)] = headless.calls
     assert options == {"episodes": 50, "greedy": False, "json_output": True, "debug": False}
-    assert (config.agent, config.model, config.mode, config.run_dir) == ("blackjack", "bundled", "inference", "")
+    assert (config.agent, config.model, config.mode, config.run_dir) == (
+        "blackjack",
+        "bundled",
+        "inference",
+        "",
+    )
     assert (config.seed, config.n_envs, config.env, config.device) == (7, 8, {"sab": True}, "auto")
     assert (config.threads, config.system_prompt) == (None, None)
 
@@ -151,7 +198,9 @@ def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
     return config
 
 
-def test_a_local_model_is_absolute_for_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_is_absolute_for_the_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a_run_folder(tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert checked_model("./run") == str(tmp_path / "run")
@@ -167,12 +216,18 @@ def test_a_model_is_named_by_its_run_and_update_too(data: Path, tmp_path: Path) 
     a_run_folder(data / "runs" / "mine")
     (data / "runs" / "mine" / "update-3").mkdir()
     assert checked_model("mine") == str(data / "runs" / "mine")
-    assert checked_model("mine@3") == checked_model(f"{data}/runs/mine@3") == str(data / "runs" / "mine" / "update-3")
+    assert (
+        checked_model("mine@3")
+        == checked_model(f"{data}/runs/mine@3")
+        == str(data / "runs" / "mine" / "update-3")
+    )
     with pytest.raises(UsageError, match=r"keeps no checkpoint of update 4; it has 3\."):
         checked_model("mine@4")
 
 
-def test_a_name_of_the_registry_or_of_the_hubs_cache_is_no_runs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_of_the_registry_or_of_the_hubs_cache_is_no_runs(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = model_registry.ENTRIES[1].name
     for name in (known, "gpt2", "my--run"):
         a_run_folder(data / "runs" / name)
@@ -185,9 +240,14 @@ def test_a_name_of_the_registry_or_of_the_hubs_cache_is_no_runs(data: Path, monk
     assert checked_model("gpt2") == "gpt2"
 
 
-def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: Headless, tmp_path: Path) -> None:
+def test_resume_keeps_the_runs_settings_except_those_that_are_given(
+    headless: Headless, tmp_path: Path
+) -> None:
     earlier = a_run_folder(tmp_path / "run", history=3)
-    assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
+    assert (
+        run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code
+        == 0
+    )
     assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
 
 
@@ -200,7 +260,9 @@ def test_a_run_of_a_version_without_a_history_goes_on_with_whole_conversations(
 
 
 @pytest.mark.parametrize(("typed", "history"), [("0", 0), ("3", 3), ("all", "all")])
-def test_history_is_a_number_of_turns_or_all(headless: Headless, typed: str, history: object) -> None:
+def test_history_is_a_number_of_turns_or_all(
+    headless: Headless, typed: str, history: object
+) -> None:
     assert run("train", "blackjack", "--history", typed).exit_code == 0
     assert headless.calls[0][0].history == history
     assert run("eval", "blackjack", "--history", typed).exit_code == 0
@@ -213,7 +275,9 @@ def test_another_history_is_refused_in_one_sentence(headless: Headless) -> None:
     assert refused.stderr.endswith("--history takes all or a number from 0, not '-1'.\n")
 
 
-def test_a_run_that_names_its_own_agent_file_needs_trust_agent(headless: Headless, tmp_path: Path) -> None:
+def test_a_run_that_names_its_own_agent_file_needs_trust_agent(
+    headless: Headless, tmp_path: Path
+) -> None:
     agent = tmp_path / "own.py"
     agent.write_text("", encoding="utf-8")
     folder = record(tmp_path / "run", fakes.opening_events(), checkpoint=True, agent=str(agent))
@@ -229,7 +293,12 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
     headless: Headless, tmp_path: Path
 ) -> None:
     folder = ["--run-dir", str(tmp_path / "run")]
-    assert run("train", "blackjack", *folder, "--set", "ppo.lr=1e-3", "--set", "ppo.target_kl=0.02").exit_code == 0
+    assert (
+        run(
+            "train", "blackjack", *folder, "--set", "ppo.lr=1e-3", "--set", "ppo.target_kl=0.02"
+        ).exit_code
+        == 0
+    )
     earlier = headless.calls[0][0]
     assert (earlier.ppo.lr, earlier.ppo.target_kl) == (1e-3, 0.02)
     a_run_folder(tmp_path / "run", ppo=earlier.ppo)
@@ -249,7 +318,10 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["blackjack"], "needs a terminal; without one, use `llamagym-tui train blackjack`"),
         ([], "needs a terminal; without one, use `llamagym-tui train"),
         (["blackjack", "--model", "./nope"], "no model folder ./nope"),
-        (["blackjack", "--prompt-file", "nope.txt"], "prompt file nope.txt cannot be read: No such file"),
+        (
+            ["blackjack", "--prompt-file", "nope.txt"],
+            "prompt file nope.txt cannot be read: No such file",
+        ),
         (["blackjack", "--envs", "0"], "'--envs'"),
         (["blackjack", "--threads", "many"], "--threads takes auto or a number from 1, not 'many'"),
         (
@@ -268,8 +340,14 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
         (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),
         (["train", "./nope.py"], "no agent file"),
-        (["train", "blackjack", "--set", "ppo.gama=1"], "There is no setting 'ppo.gama'; near it: ppo.gamma"),
-        (["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"], "kl_target needs a kl_coef"),
+        (
+            ["train", "blackjack", "--set", "ppo.gama=1"],
+            "There is no setting 'ppo.gama'; near it: ppo.gamma",
+        ),
+        (
+            ["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"],
+            "kl_target needs a kl_coef",
+        ),
         (["blackjack", "--set", "ppo.lr=-1"], "ppo.lr takes float > 0.0, not '-1'"),
         (["--nope"], "No such option: --nope"),
         (["demos", "merge", "a.jsonl"], "'--output'"),
@@ -300,14 +378,19 @@ def test_a_prompt_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (ModelLoadError("The hub cannot be reached."), "llamagym-tui: The hub cannot be reached.\n"),
+        (
+            ModelLoadError("The hub cannot be reached."),
+            "llamagym-tui: The hub cannot be reached.\n",
+        ),
         (
             ValueError("odd\nand more"),
             "llamagym-tui: Unexpected ValueError: odd; run it again with --debug to see where.\n",
         ),
     ],
 )
-def test_a_failure_is_one_sentence_and_code_1(monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str) -> None:
+def test_a_failure_is_one_sentence_and_code_1(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
     install(monkeypatch, Headless(error=error))
     result = run("train", "blackjack")
     assert (result.exit_code, result.stderr) == (1, sentence)
@@ -335,7 +418,10 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 1
     assert run().exit_code == 0
     measured = dict.fromkeys(MEASURED, "")
-    assert opened == [RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4, measured=measured), None]
+    assert opened == [
+        RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4, measured=measured),
+        None,
+    ]
 
 
 def test_agents_are_listed() -> None:
@@ -360,7 +446,9 @@ def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
     assert "There are no runs in" in run("replay").stderr
     missing = run("replay", "nowhere")
     assert missing.exit_code == 2, "as any other wrong name"
-    assert missing.stderr == "llamagym-tui: There is no run nowhere; `llamagym-tui runs` lists them.\n"
+    assert (
+        missing.stderr == "llamagym-tui: There is no run nowhere; `llamagym-tui runs` lists them.\n"
+    )
     a_run_folder(data / "runs" / "one")
     (data / "runs" / "one" / "events.jsonl").touch()
     refused = run("replay", "one")
@@ -382,7 +470,9 @@ def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
 
 def test_help_names_the_commands_but_not_the_hidden_one() -> None:
     text = run("--help").stdout
-    assert all(command in text for command in ("train", "eval", "agents", "models", "runs", "demos"))
+    assert all(
+        command in text for command in ("train", "eval", "agents", "models", "runs", "demos")
+    )
     assert "│ play " not in text.split("Commands")[1]
     assert "AGENT [OPTIONS]" in run("blackjack", "--help").stdout
 
@@ -391,20 +481,31 @@ def test_help_names_the_commands_but_not_the_hidden_one() -> None:
 def test_help_takes_little_more_than_the_library_that_prints_it() -> None:
     seen, spent = outcome("-m", "llamagym_tui", "--help")
     assert seen.strip().startswith("Usage: llamagym-tui")
-    assert spent < 5 * outcome("-c", "import typer.core, rich.console")[1], "twice as much; with torch, thirty times"
+    assert spent < 5 * outcome("-c", "import typer.core, rich.console")[1], (
+        "twice as much; with torch, thirty times"
+    )
 
 
 def outcome(*words: str) -> tuple[str, float]:
     """What an interpreter printed, and the seconds of processor time that it took."""
     before = os.times()
-    seen = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
+    seen = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=600
+    ).stdout
     after = os.times()
-    return seen, after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        seen,
+        after.children_user + after.children_system - before.children_user - before.children_system,
+    )
 
 
 def test_a_shell_completes_commands_and_options():
     def completed(words: str, index: int) -> list[str]:
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(index), "_LLAMAGYM_TUI_COMPLETE": "complete_bash"}
+        asked = {
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(index),
+            "_LLAMAGYM_TUI_COMPLETE": "complete_bash",
+        }
         return CliRunner().invoke(app, [], prog_name="llamagym-tui", env=asked).stdout.split()
 
     assert completed("llamagym-tui do", 1) == ["doctor"]

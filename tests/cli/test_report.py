@@ -66,7 +66,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def reported(here: Path, *words: str, events: Iterator[AnyEvent] | None = None, **settings: object) -> Page:
+def reported(
+    here: Path, *words: str, events: Iterator[AnyEvent] | None = None, **settings: object
+) -> Page:
     record(here / "runs" / "one", a_run() if events is None else events, **settings)
     done = CliRunner().invoke(app, ["report", "one", *words])
     assert done.exit_code == 0, done.output
@@ -91,7 +93,9 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
 
 def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
     reported(here)
-    svg = ElementTree.fromstring(re.search("<svg.*?</svg>", (here / "one.html").read_text(), re.DOTALL)[0])  # type: ignore[index]
+    svg = ElementTree.fromstring(
+        re.search("<svg.*?</svg>", (here / "one.html").read_text(), re.DOTALL)[0]
+    )  # type: ignore[index]
     lines = {line.get("class"): line.get("points") for line in svg.iter() if line.get("points")}
     assert lines.keys() == {"band", "axis", "level", "mark", "curve"}
     curve = [tuple(map(float, place.split(","))) for place in lines["curve"].split()]
@@ -129,7 +133,9 @@ def test_the_figures_of_every_update_are_written_as_csv(here: Path) -> None:
 
 def test_updates_that_a_resumed_run_made_again_stand_once(tmp_path: Path) -> None:
     started, stats = fakes.run_started(), fakes.STATS
-    before = [UpdateFinished(update=update, episodes=10 * update, stats=stats) for update in (1, 2, 3)]
+    before = [
+        UpdateFinished(update=update, episodes=10 * update, stats=stats) for update in (1, 2, 3)
+    ]
     resumed = replace(started, updates=1, episodes=10)
     again = UpdateFinished(update=2, episodes=21, stats=stats)
     story = report.story_of(record(tmp_path / "run", [started, *before, resumed, again]))
@@ -144,7 +150,9 @@ def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
     assert words[:5] == ["llamagym-tui", "train", "blackjack", "--model", "bundled"]
     assert words[-2:] == ["--episodes", "1152"]
     given = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
-    made = run_config(agent="blackjack", run_dir=None, resume=False, env={"sab": True}, assignments=given)
+    made = run_config(
+        agent="blackjack", run_dir=None, resume=False, env={"sab": True}, assignments=given
+    )
     assert replace(made, run_dir="", measured={}) == replace(
         read_config(here / "runs" / "one"), run_dir="", measured={}
     )

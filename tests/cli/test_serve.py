@@ -44,8 +44,13 @@ while "stubborn" in sys.argv:
 @asynccontextmanager
 async def serving(*words: str, sessions: int = 2) -> AsyncIterator[tuple[ClientSession, str, str]]:
     """A client, the address up to the token, and the token of a server."""
-    server = serve.Server([sys.executable, "-c", APP, *words], host="127.0.0.1", port=0, sessions=sessions)
-    async with TestServer(server.application(), host="127.0.0.1") as running, ClientSession() as client:
+    server = serve.Server(
+        [sys.executable, "-c", APP, *words], host="127.0.0.1", port=0, sessions=sessions
+    )
+    async with (
+        TestServer(server.application(), host="127.0.0.1") as running,
+        ClientSession() as client,
+    ):
         yield client, f"http://127.0.0.1:{running.port}", server.token
 
 
@@ -76,9 +81,13 @@ def is_there(pid: int) -> bool:
         ["--envs", "8", "--port", "8123", "blackjack"],
     ],
 )
-def test_its_own_options_may_stand_before_the_agent_or_after_it(monkeypatch: pytest.MonkeyPatch, words: list[str]):
+def test_its_own_options_may_stand_before_the_agent_or_after_it(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+):
     served: list[Any] = []
-    monkeypatch.setattr(serve, "serve", lambda command, **options: served.append((command, options)))
+    monkeypatch.setattr(
+        serve, "serve", lambda command, **options: served.append((command, options))
+    )
     assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
     ((command, options),) = served
     assert options["port"] == 8123
@@ -101,9 +110,19 @@ async def test_the_page_needs_the_token_and_loads_from_here_alone():
             assert response.headers["X-Frame-Options"] == "DENY"
         assert f'data-session-websocket-url="ws://{base[7:]}/{token}/ws"' in text
         assert "//" not in text.replace(f"ws://{base[7:]}", "")
-        assert f"default-src 'none'; script-src 'self' 'nonce-{token}'; connect-src 'self' ws://{base[7:]};" in text
+        assert (
+            f"default-src 'none'; script-src 'self' 'nonce-{token}'; connect-src 'self' ws://{base[7:]};"
+            in text
+        )
         assert await status(client, f"{base}/{token}/static/js/textual.js") == 200
-        for place in ("/", "/ws", "/static/js/textual.js", f"/{token}x/", f"/{token[:-1]}/", "/static/"):
+        for place in (
+            "/",
+            "/ws",
+            "/static/js/textual.js",
+            f"/{token}x/",
+            f"/{token[:-1]}/",
+            "/static/",
+        ):
             assert await status(client, base + place) == 403
 
 
@@ -121,10 +140,14 @@ async def test_a_name_that_was_made_to_point_here_is_refused_and_a_tunnel_is_not
         assert await status(client, page, Host="evil.example") == 403
         assert await status(client, page, Host="127.0.0.1.evil.example:8000") == 403
         assert await status(client, page, Host="localhost:9999") == 200
-        assert await status(client, page, Host="localhost:9999", Origin="http://localhost:9999") == 200
+        assert (
+            await status(client, page, Host="localhost:9999", Origin="http://localhost:9999") == 200
+        )
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://{here}", None])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://{here}", None]
+)
 async def test_a_socket_is_opened_from_the_servers_own_page_alone(origin: str | None):
     async with serving() as (client, base, token):
         headers = {} if origin is None else {"Origin": origin.format(here=base[7:])}
@@ -135,7 +158,9 @@ async def test_a_socket_is_opened_from_the_servers_own_page_alone(origin: str | 
 
 async def test_keys_reach_the_app_and_neither_addresses_nor_files_come_back():
     async with serving() as (client, base, token):
-        session = await client.ws_connect(f"{base}/{token}/ws?width=90000&height=1", headers={"Origin": base})
+        session = await client.ws_connect(
+            f"{base}/{token}/ws?width=90000&height=1", headers={"Origin": base}
+        )
         first = await session.receive_bytes()
         assert first.endswith(b"columns 400")
         await session.send_json(["stdin", "h"])
@@ -174,13 +199,19 @@ async def test_the_socket_closes_with_the_app():
         session = await client.ws_connect(f"{base}/{token}/ws", headers={"Origin": base})
         pid = int((await session.receive_bytes()).split()[1])
         os.kill(pid, signal.SIGKILL)
-        assert (await session.receive(timeout=10)).type in (WSMsgType.CLOSE, WSMsgType.CLOSED, WSMsgType.CLOSING)
+        assert (await session.receive(timeout=10)).type in (
+            WSMsgType.CLOSE,
+            WSMsgType.CLOSED,
+            WSMsgType.CLOSING,
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
-async def test_in_chromium_a_hand_is_played_a_prompt_swapped_and_another_site_refused(tmp_path: Path):
+async def test_in_chromium_a_hand_is_played_a_prompt_swapped_and_another_site_refused(
+    tmp_path: Path,
+):
     data = tmp_path / "data"
     data.mkdir()
     (data / "tour-seen").touch()
@@ -189,13 +220,29 @@ async def test_in_chromium_a_hand_is_played_a_prompt_swapped_and_another_site_re
     editor.chmod(0o700)
     places = {"LLAMAGYM_TUI_DATA": data, "LLAMAGYM_TUI_CONFIG": data, "EDITOR": editor}
     environment = os.environ | {name: str(place) for name, place in places.items()}
-    words = [sys.executable, "-m", "llamagym_tui", "serve", "--port", str(free_port()), "blackjack", "--envs", "8"]
+    words = [
+        sys.executable,
+        "-m",
+        "llamagym_tui",
+        "serve",
+        "--port",
+        str(free_port()),
+        "blackjack",
+        "--envs",
+        "8",
+    ]
 
     def events(kind: str) -> list[dict[str, Any]]:
-        lines = [line for path in data.glob("runs/*/events.jsonl") for line in path.read_text().splitlines()]
+        lines = [
+            line
+            for path in data.glob("runs/*/events.jsonl")
+            for line in path.read_text().splitlines()
+        ]
         return [event for line in lines if (event := json.loads(line))["type"] == kind]
 
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as server:
         try:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
@@ -211,7 +258,12 @@ async def test_in_chromium_a_hand_is_played_a_prompt_swapped_and_another_site_re
                 await visitor.press("p")
                 await asyncio.sleep(3)
                 await visitor.press("F5", *" Hit always")
-                await until(lambda: any("Hit always" in path.read_text() for path in data.glob("drafts/*.txt")), 30)
+                await until(
+                    lambda: any(
+                        "Hit always" in path.read_text() for path in data.glob("drafts/*.txt")
+                    ),
+                    30,
+                )
                 await visitor.screenshot(tmp_path / "editor.png")
                 await visitor.press("ctrl+s")
                 await until(lambda: bool(events("PromptChanged")), 60)

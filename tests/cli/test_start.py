@@ -25,7 +25,9 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Run
         return 0
 
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "llamagym_tui.app.app", SimpleNamespace(open_playground=open_playground))
+    monkeypatch.setitem(
+        sys.modules, "llamagym_tui.app.app", SimpleNamespace(open_playground=open_playground)
+    )
     monkeypatch.setattr(main, "_require_terminal", lambda agent: None)
     yield configs
     gc.enable()
@@ -49,10 +51,16 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
         terminal(monkeypatch, is_there=is_there)
         assert ended_with(["blackjack"]) == 0
     short, long = (msgspec.structs.replace(config, run_dir="") for config in opened)
-    assert short == long == RunConfig(agent="blackjack", run_dir="", measured=dict.fromkeys(MEASURED, ""))
+    assert (
+        short
+        == long
+        == RunConfig(agent="blackjack", run_dir="", measured=dict.fromkeys(MEASURED, ""))
+    )
 
 
-@pytest.mark.parametrize(("words", "code"), [(["generic"], 2), (["blackjak"], 2), (["agents"], 0), (["--version"], 0)])
+@pytest.mark.parametrize(
+    ("words", "code"), [(["generic"], 2), (["blackjak"], 2), (["agents"], 0), (["--version"], 0)]
+)
 def test_every_other_line_is_typers(
     opened: list[RunConfig], monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
 ) -> None:
@@ -83,7 +91,9 @@ def test_libraries_are_quiet_before_a_command_imports_them_unless_it_is_set_how_
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
     seen: list[dict[str, str]] = []
     monkeypatch.setattr(
-        main, "app", lambda *_, **__: seen.append({name: os.environ[name] for name in start.QUIET_LIBRARIES})
+        main,
+        "app",
+        lambda *_, **__: seen.append({name: os.environ[name] for name in start.QUIET_LIBRARIES}),
     )
     start.main(["agents"])
     assert seen == [start.QUIET_LIBRARIES | {"TRANSFORMERS_VERBOSITY": "info"}]

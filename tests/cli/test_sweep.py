@@ -52,7 +52,13 @@ class Train:
         store.append(fakes.run_started())
         for look in range(1, 11):
             store.append(fakes.counted([played] * 10, 10 * look))
-        figures = {"episodes": 200, "greedy": False, "return_stderr": 0.0, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+        figures = {
+            "episodes": 200,
+            "greedy": False,
+            "return_stderr": 0.0,
+            "parse_failure_rate": 0.0,
+            "elapsed_s": 1.0,
+        }
         if self.is_over and not self.fails_with:
             store.append(EvaluationFinished(mean_return=played, **figures))
         store.close()
@@ -89,12 +95,24 @@ def swept(*words: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_a_score_is_the_mean_over_seeds_and_the_defaults_are_the_first_trial(spec: Path, optuna: Any) -> None:
+def test_a_score_is_the_mean_over_seeds_and_the_defaults_are_the_first_trial(
+    spec: Path, optuna: Any
+) -> None:
     lines = swept(str(spec))
     assert [each["--seed"] for each in Train.started] == ["1", "2"] * 3
-    assert re.split(r"\s{2,}", lines[1].lstrip("* ")) == ["0", "+0.175", "the defaults", "2", "1024", "+0.150 +0.200"]
+    assert re.split(r"\s{2,}", lines[1].lstrip("* ")) == [
+        "0",
+        "+0.175",
+        "the defaults",
+        "2",
+        "1024",
+        "+0.150 +0.200",
+    ]
     assert {each["threads"] for each in Train.started} == {"1"}
-    assert [each["--run-dir"].rpartition("/")[2] for each in Train.started[:2]] == ["two-000-seed1", "two-000-seed2"]
+    assert [each["--run-dir"].rpartition("/")[2] for each in Train.started[:2]] == [
+        "two-000-seed1",
+        "two-000-seed2",
+    ]
     best = max(Train.started, key=lambda each: int(each["ppo.epochs"]))
     assert f"--set ppo.epochs={best['ppo.epochs']} " in lines[-1]
     (marked,) = (line for line in lines if line.startswith("*"))
@@ -108,7 +126,9 @@ def test_each_trial_is_printed_as_it_ends(spec: Path, optuna: Any) -> None:
     assert [line.partition(":")[0] for line in printed[1:]] == ["trial 0", "trial 1", "trial 2"]
 
 
-@pytest.mark.parametrize("search", ['"ppo.batch_size" = [128, 256]', '"ppo.batch_size" = { low = 128, high = 256 }'])
+@pytest.mark.parametrize(
+    "search", ['"ppo.batch_size" = [128, 256]', '"ppo.batch_size" = { low = 128, high = 256 }']
+)
 def test_defaults_outside_the_space_are_not_tried(spec: Path, optuna: Any, search: str) -> None:
     spec.write_text(SPEC.format(trials=2).replace('"ppo.batch_size" = [256, 1024]', search))
     assert not any("the defaults" in line for line in swept(str(spec)))
@@ -132,7 +152,9 @@ def test_the_same_command_goes_on_and_show_runs_nothing(spec: Path, optuna: Any)
     assert len(Train.started) == 8
 
 
-def test_a_trial_that_was_under_way_when_its_process_died_is_made_again(spec: Path, optuna: Any) -> None:
+def test_a_trial_that_was_under_way_when_its_process_died_is_made_again(
+    spec: Path, optuna: Any
+) -> None:
     found = sweep.Sweep(spec)
     lost = found.study.ask()
     lost.suggest_int("ppo.epochs", 1, 3)
@@ -155,7 +177,11 @@ def test_a_run_below_the_median_of_earlier_ones_is_ended_early(
     lines = swept(str(spec))
     assert "ended early" in lines[2]
     assert lines[1].startswith("*")
-    assert [each["--seed"] for each in Train.started] == ["1", "2", "1"]  # its second seed was not begun
+    assert [each["--seed"] for each in Train.started] == [
+        "1",
+        "2",
+        "1",
+    ]  # its second seed was not begun
 
 
 def test_settings_that_do_not_run_are_reported_with_their_sentence_and_the_sweep_goes_on(
@@ -174,7 +200,9 @@ def test_a_run_that_was_interrupted_is_made_again_by_the_same_command(
 ) -> None:
     with monkeypatch.context() as interrupted:
         interrupted.setattr(Train, "goes_on", True)
-        interrupted.setattr(Train, "wait", lambda self, seconds: 0)  # it has ended, without its evaluation
+        interrupted.setattr(
+            Train, "wait", lambda self, seconds: 0
+        )  # it has ended, without its evaluation
         result = CliRunner().invoke(app, ["sweep", str(spec)])
     assert result.stderr.endswith("ended without an evaluation; the same command goes on.\n")
     assert "the defaults" in swept(str(spec))[1]
@@ -202,11 +230,17 @@ def test_a_sweep_that_was_changed_or_runs_elsewhere_is_refused(spec: Path, optun
         ("ppo.epochs", "ppo.epoch", "There is no setting 'ppo.epoch'; near it: ppo.epochs, "),
         ("[256, 1024]", "[0, 1024]", "ppo.batch_size takes"),
         ("threads = 1", 'threads = "x"', "threads takes"),
-        ("[256, 1024]", "{low = 1024, high = 256}", "has a low of ppo.batch_size that is above its high"),
+        (
+            "[256, 1024]",
+            "{low = 1024, high = 256}",
+            "has a low of ppo.batch_size that is above its high",
+        ),
         ("[256, 1024]", "{low = 0, high = 256, log = true}", "or not above 0 with log"),
     ],
 )
-def test_a_file_that_is_no_sweep_is_refused_in_a_sentence(tmp_path: Path, line: str, other: str, sentence: str) -> None:
+def test_a_file_that_is_no_sweep_is_refused_in_a_sentence(
+    tmp_path: Path, line: str, other: str, sentence: str
+) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SPEC.format(trials=3).replace(line, other))
     with pytest.raises(UsageError, match=re.escape(sentence)):
@@ -214,7 +248,9 @@ def test_a_file_that_is_no_sweep_is_refused_in_a_sentence(tmp_path: Path, line: 
 
 
 def test_a_file_that_is_not_there_is_no_sweep() -> None:
-    with pytest.raises(UsageError, match=r"^nope\.toml is no sweep \(No such file or directory\); docs"):
+    with pytest.raises(
+        UsageError, match=r"^nope\.toml is no sweep \(No such file or directory\); docs"
+    ):
         sweep.read_spec(Path("nope.toml"))
 
 
@@ -225,7 +261,12 @@ def test_the_example_is_a_sweep() -> None:
     assert " ".join(found.words({"ppo.lr": 1e-3}, 1)) == words
 
 
-def test_without_optuna_it_is_one_sentence_with_the_command(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_optuna_it_is_one_sentence_with_the_command(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["sweep", str(spec)])
-    assert result.stderr == "llamagym-tui: optuna is not installed: pip install 'llamagym-tui[sweep]'.\n"
+    assert (
+        result.stderr
+        == "llamagym-tui: optuna is not installed: pip install 'llamagym-tui[sweep]'.\n"
+    )

@@ -20,14 +20,26 @@ from typer.testing import CliRunner
 from llamagym_tui import errors
 from llamagym_tui.cli import track
 from llamagym_tui.cli.main import app
-from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, PromptChanged, RunStarted, UpdateFinished
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EvaluationFinished,
+    PromptChanged,
+    RunStarted,
+    UpdateFinished,
+)
 from llamagym_tui.run_store import EVENTS_FILE
 from tests import fakes
 from tests.recorded_run import record
 
 
 def evaluated(mean: float, **more: Any) -> EvaluationFinished:
-    figures = {"episodes": 200, "greedy": True, "return_stderr": 0.07, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    figures = {
+        "episodes": 200,
+        "greedy": True,
+        "return_stderr": 0.07,
+        "parse_failure_rate": 0.0,
+        "elapsed_s": 1.0,
+    }
     return EvaluationFinished(mean_return=mean, **figures, **more)
 
 
@@ -65,7 +77,11 @@ class Kept:
 
     def figures(self, name: str) -> list[tuple[int, int, float]]:
         """Update, turns and value of each point that has a figure."""
-        return [(each.update, each.turns, each.figures[name]) for each in self.points if name in each.figures]
+        return [
+            (each.update, each.turns, each.figures[name])
+            for each in self.points
+            if name in each.figures
+        ]
 
     def texts(self, name: str) -> list[str]:
         return [each.texts[name] for each in self.points if name in each.texts]
@@ -110,7 +126,9 @@ def test_a_run_under_way_is_followed_to_its_end_and_a_line_that_is_not_whole_is_
 ) -> None:
     run_dir = record(tmp_path / "one", [])
     log, seen = run_dir / EVENTS_FILE, []
-    started, line = (msgspec.json.encode(each) + b"\n" for each in (fakes.run_started(), updated(1, 4, 0.25)))
+    started, line = (
+        msgspec.json.encode(each) + b"\n" for each in (fakes.run_started(), updated(1, 4, 0.25))
+    )
 
     def wait(seconds: float) -> bool:
         seen.append(len(kept.points))
@@ -129,14 +147,21 @@ def test_what_is_not_installed_is_one_sentence_with_the_command(
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     run_dir = record(tmp_path / "one", a_run())
     sentence = "llamagym-tui: wandb is not installed: pip install 'llamagym-tui[wandb]'.\n"
-    for words in (["track", str(run_dir), "--to", "wandb"], ["train", "blackjack", "--track", "wandb"]):
+    for words in (
+        ["track", str(run_dir), "--to", "wandb"],
+        ["train", "blackjack", "--track", "wandb"],
+    ):
         result = CliRunner().invoke(app, words)
         assert (result.exit_code, result.stderr) == (2, sentence)
 
 
-def test_wandb_is_offline_unless_the_user_has_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_is_offline_unless_the_user_has_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows: list[dict[str, Any]] = []
-    run = SimpleNamespace(log=rows.append, finish=lambda: rows.append({}), define_metric=lambda *names, **more: None)
+    run = SimpleNamespace(
+        log=rows.append, finish=lambda: rows.append({}), define_metric=lambda *names, **more: None
+    )
     fake = SimpleNamespace(init=lambda **settings: run, Html=str)
     monkeypatch.setattr(track, "import_module", lambda name: fake)
     monkeypatch.setattr(errors, "find_spec", lambda name: name)
@@ -148,7 +173,9 @@ def test_wandb_is_offline_unless_the_user_has_chosen(tmp_path: Path, monkeypatch
     assert environment == {"WANDB_MODE": "offline"}
     assert rows[-1] == {}  # ended
     assert rows[0]["prompt"].startswith("<pre>v1\n")
-    assert {name: rows[2][name] for name in ("update", "turns", "episodes", "update/approx_kl")} == {
+    assert {
+        name: rows[2][name] for name in ("update", "turns", "episodes", "update/approx_kl")
+    } == {
         "update": 1,
         "turns": 6,
         "episodes": 4,
@@ -168,8 +195,13 @@ def test_a_tracker_that_breaks_is_one_notice_and_nothing_else(tmp_path: Path) ->
         until = time.monotonic() + 60
         while not notices and time.monotonic() < until:
             time.sleep(0.05)
-    assert notices == [f"The tracker has ended, and the run goes on without it; its log is {run_dir / track.LOG_FILE}."]
-    assert "no event" in (run_dir / track.LOG_FILE).read_text() or "installed" in (run_dir / track.LOG_FILE).read_text()
+    assert notices == [
+        f"The tracker has ended, and the run goes on without it; its log is {run_dir / track.LOG_FILE}."
+    ]
+    assert (
+        "no event" in (run_dir / track.LOG_FILE).read_text()
+        or "installed" in (run_dir / track.LOG_FILE).read_text()
+    )
 
 
 def test_a_tracker_that_cannot_be_started_is_one_notice(tmp_path: Path) -> None:
@@ -188,8 +220,12 @@ def test_nobody_wants_a_tracker_so_there_is_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensorboards_own_reader_has_the_figures_and_a_second_export_replaces_the_first(tmp_path: Path) -> None:
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
+def test_tensorboards_own_reader_has_the_figures_and_a_second_export_replaces_the_first(
+    tmp_path: Path,
+) -> None:
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard"
+    )
     run_dir = record(tmp_path / "one", a_run())
     for _ in range(2):
         result = CliRunner().invoke(app, ["track", str(run_dir), "--to", "tensorboard"])
@@ -208,7 +244,9 @@ def test_tensorboards_own_reader_has_the_figures_and_a_second_export_replaces_th
 
 
 def test_a_follower_exports_what_comes_until_the_run_ends(tmp_path: Path) -> None:
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard"
+    )
     run_dir = tmp_path / "one"
     with track.following(run_dir, "tensorboard", pytest.fail):
         record(run_dir, a_run())
@@ -219,7 +257,9 @@ def test_a_follower_exports_what_comes_until_the_run_ends(tmp_path: Path) -> Non
 
 @pytest.mark.slow  # needs the extras, and writes by their own libraries
 @pytest.mark.parametrize("tracker", ["trackio", "wandb"])
-def test_the_real_libraries_keep_a_run_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracker: str) -> None:
+def test_the_real_libraries_keep_a_run_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracker: str
+) -> None:
     pytest.importorskip(tracker, reason=f"the extra {tracker} is not installed")
     for name in ("TRACKIO_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -232,5 +272,8 @@ def test_the_real_libraries_keep_a_run_offline(tmp_path: Path, monkeypatch: pyte
         return
     (file,) = (tmp_path / "TRACKIO_DIR").glob("*.db")
     with sqlite3.connect(file) as rows:
-        logged = [msgspec.json.decode(row) for (row,) in rows.execute("select metrics from metrics order by step")]
+        logged = [
+            msgspec.json.decode(row)
+            for (row,) in rows.execute("select metrics from metrics order by step")
+        ]
     assert [row["update/approx_kl"] for row in logged if "update/approx_kl" in row] == [0.25, 0.5]

@@ -14,7 +14,12 @@ from llamagym_tui.demos.edits import with_reply
 from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
 from llamagym_tui.errors import ActionParseError
-from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.protocol.events import (
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+)
 from tests.text_env import ROOMS, CommandAgent
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -26,13 +31,17 @@ def demo() -> Demonstration:
     return next(expert_episodes(CommandAgent(), "chest", episodes=1, seed=1, clock=lambda: NOON))
 
 
-def test_an_expert_that_needs_info_and_environment_plays_and_its_choices_are_recorded(demo: Demonstration):
+def test_an_expert_that_needs_info_and_environment_plays_and_its_choices_are_recorded(
+    demo: Demonstration,
+):
     assert (demo.actions, demo.episode_return) == (["take key", "go north", "open chest"], 1.0)
     assert demo.admissible == SETS
     assert decode(encode(demo)) == demo
 
 
-def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(demo: Demonstration, tmp_path: Path):
+def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(
+    demo: Demonstration, tmp_path: Path
+):
     old = msgspec.structs.replace(demo, admissible=msgspec.UNSET)
     assert b"admissible" not in encode(old)
     demo_files.append(tmp_path / "old.jsonl", old)
@@ -49,7 +58,9 @@ def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
 def test_an_edited_reply_names_what_can_be_done_in_its_turn(demo: Demonstration):
     edited = with_reply(demo, 0, "go north", CommandAgent())
     assert (edited.actions, edited.admissible) == (["go north"], SETS[:1])
-    with pytest.raises(ActionParseError, match="names 'open chest', which cannot be done in that turn"):
+    with pytest.raises(
+        ActionParseError, match="names 'open chest', which cannot be done in that turn"
+    ):
         with_reply(demo, 0, "open chest", CommandAgent())
     with pytest.raises(ActionParseError, match="for example, take key names one"):
         with_reply(demo, 0, " ", CommandAgent())
@@ -77,8 +88,12 @@ def test_of_a_watched_episode_the_actions_are_kept_unless_one_was_refused(is_ref
         recorder.add(event)
     assert recorder.last is not None
     if is_refused:
-        with pytest.raises(ActionParseError, match="the reply of turn 1 was refused by the environment"):
+        with pytest.raises(
+            ActionParseError, match="the reply of turn 1 was refused by the environment"
+        ):
             as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
     else:
-        kept = as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
+        kept = as_demonstration(
+            recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON
+        )
         assert kept.admissible == [shown]

@@ -20,7 +20,13 @@ from llamagym_tui.demos.training_data import training_data
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, user
-from llamagym_tui.screens.demos.rows import EpisodeList, episode_text, matching, read_rows, summary_text
+from llamagym_tui.screens.demos.rows import (
+    EpisodeList,
+    episode_text,
+    matching,
+    read_rows,
+    summary_text,
+)
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()
@@ -77,7 +83,10 @@ ODD: dict[str, bytes] = {
     "returns beyond what can be added": line(rewards=[1e308, 1e308], episode_return=1e308),
     "a length of 4,000 digits": line(length=b"-" + b"1" * 4000),
     "escapes and line ends in every text": line(
-        source="\x1b[2J\r\n", recorded_at="\x1b]52;\x07", agent="\0", messages=[user("\x9b"), assistant("[/]\u202e")]
+        source="\x1b[2J\r\n",
+        recorded_at="\x1b]52;\x07",
+        agent="\0",
+        messages=[user("\x9b"), assistant("[/]\u202e")],
     ),
     "a schema of a megabyte": line(schema="x" * 2**20),
     "actions of every type": line(actions=[None, {"a": [[]]}], rewards=[0, 0]),
@@ -116,7 +125,10 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
             training_data(AGENT, path)
     if not torn:
         out = tmp_path / "out"
-        for use in (lambda: demo_files.merge([path], out), lambda: export.to_lines(path, out, "pairs")):
+        for use in (
+            lambda: demo_files.merge([path], out),
+            lambda: export.to_lines(path, out, "pairs"),
+        ):
             with pytest.raises(DemoFileError, match="line 2: "):
                 use()
     shown(path)
@@ -133,7 +145,9 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_line_with_odd_values_is_shown_checked_and_exported_without_a_fall(tmp_path: Path, name: str) -> None:
+def test_a_line_with_odd_values_is_shown_checked_and_exported_without_a_fall(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / "blackjack.jsonl"
     path.write_bytes(GOOD + b"\n" + ODD[name] + b"\n")
     shown(path)
@@ -167,7 +181,9 @@ def test_a_line_of_200_megabytes_takes_little_memory(tmp_path: Path, end: bytes)
         tracemalloc.stop()
 
 
-def test_a_file_beyond_four_gibibytes_or_no_file_at_all_is_one_row_of_the_list(tmp_path: Path) -> None:
+def test_a_file_beyond_four_gibibytes_or_no_file_at_all_is_one_row_of_the_list(
+    tmp_path: Path,
+) -> None:
     with (tmp_path / "a.jsonl").open("wb") as file:
         file.truncate(2**40)
     os.mkfifo(tmp_path / "b.jsonl")

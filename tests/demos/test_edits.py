@@ -101,12 +101,16 @@ def test_nothing_is_lost_while_another_process_appends(path: Path) -> None:
 
 
 @pytest.mark.parametrize("full", ["the file", "the trash"])
-def test_a_full_disk_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
+def test_a_full_disk_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
     before, sync = path.read_bytes(), os.fsync
     refused = "*.partial" if full == "the file" else "*.trash"
 
     def refuse(descriptor: int) -> None:
-        if os.fstat(descriptor).st_ino in [file.stat().st_ino for file in path.parent.glob(refused)]:
+        if os.fstat(descriptor).st_ino in [
+            file.stat().st_ino for file in path.parent.glob(refused)
+        ]:
             raise OSError(28, "No space left on device")
         sync(descriptor)
 
@@ -135,10 +139,17 @@ def test_an_edited_reply_keeps_the_episode() -> None:
 def test_another_action_ends_the_episode_there(tmp_path: Path) -> None:
     edited = edits.with_reply(a_demo(), 0, '{"action": 0}', AGENT)
     assert [message["role"] for message in edited.messages] == ["system", "user", "assistant"]
-    assert (edited.actions, edited.rewards, edited.episode_return, edited.length) == ([0], [0.0], 0.0, 1)
+    assert (edited.actions, edited.rewards, edited.episode_return, edited.length) == (
+        [0],
+        [0.0],
+        0.0,
+        1,
+    )
     assert (edited.end, edited.source) == ("truncated", "correction")
     last = edits.with_reply(a_demo(), 1, '{"action": 1}', AGENT)
-    assert (last.rewards, last.episode_return) == ([0.0, 0.0], 0.0), "what was paid was paid for another action"
+    assert (last.rewards, last.episode_return) == ([0.0, 0.0], 0.0), (
+        "what was paid was paid for another action"
+    )
     demo_files.append(tmp_path / "one.jsonl", edited)
     assert demo_files.check(tmp_path / "one.jsonl", AGENT) == []
 

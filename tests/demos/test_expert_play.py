@@ -19,7 +19,11 @@ from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.errors import UsageError
 from llamagym_tui.setup import catalog
 
-SHIPPED = sorted(Path(str(path)) for path in files("llamagym_tui.sft_data").iterdir() if path.name.endswith(".jsonl"))
+SHIPPED = sorted(
+    Path(str(path))
+    for path in files("llamagym_tui.sft_data").iterdir()
+    if path.name.endswith(".jsonl")
+)
 
 
 def clock() -> datetime:
@@ -28,7 +32,9 @@ def clock() -> datetime:
 
 def played(spec: str, episodes: int, seed: int) -> list[Demonstration]:
     agent = catalog.find_agent(spec)()
-    return list(expert_episodes(agent, catalog.agent_name(spec), episodes=episodes, seed=seed, clock=clock))
+    return list(
+        expert_episodes(agent, catalog.agent_name(spec), episodes=episodes, seed=seed, clock=clock)
+    )
 
 
 def test_an_episode_has_the_agents_own_texts() -> None:
@@ -42,7 +48,9 @@ def test_an_episode_has_the_agents_own_texts() -> None:
 
 
 def test_an_agent_without_an_expert_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"GenericAgent has no expert to play CartPole-v1: define expert"):
+    with pytest.raises(
+        UsageError, match=r"GenericAgent has no expert to play CartPole-v1: define expert"
+    ):
         played("CartPole-v1", 1, 0)
 
 
@@ -54,7 +62,9 @@ def test_a_file_that_ships_is_what_its_command_gives(path: Path) -> None:
     shipped = demo_files.read(path)
     assert demo_files.check(path, agent) == []
     assert path.stat().st_size < 400_000
-    assert f"| `{path.name}` | {len(shipped)} |" in (path.parent / "README.md").read_text(encoding="utf-8")
+    assert f"| `{path.name}` | {len(shipped)} |" in (path.parent / "README.md").read_text(
+        encoding="utf-8"
+    )
     again = played(path.stem, len(shipped), 5_000_000)
     dated = [msgspec.structs.replace(demo, recorded_at="2026-01-31T12:00:00Z") for demo in shipped]
     assert again == dated
@@ -62,14 +72,21 @@ def test_a_file_that_ships_is_what_its_command_gives(path: Path) -> None:
 
 def test_generate_writes_a_file_that_check_accepts(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
-    made = CliRunner().invoke(app, ["demos", "generate", "blackjack", "--episodes", "7", "--out", str(path)])
+    made = CliRunner().invoke(
+        app, ["demos", "generate", "blackjack", "--episodes", "7", "--out", str(path)]
+    )
     assert made.exit_code == 0, made.stderr
     assert made.stdout.startswith(f"{path}: 7 episodes, mean return ")
     assert [demo.seed for demo in demo_files.read(path)] == list(range(5_000_000, 5_000_007))
-    assert CliRunner().invoke(app, ["demos", "check", "--agent", "blackjack", str(path)]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, ["demos", "check", "--agent", "blackjack", str(path)]).exit_code
+        == 0
+    )
 
 
-def test_without_a_place_a_persons_own_episodes_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_a_persons_own_episodes_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     (own,) = played("blackjack", 1, 1)
     demo_files.append(demo_files.default_path("blackjack"), own)
@@ -83,9 +100,15 @@ def test_pairs_have_the_conversation_up_to_each_reply(tmp_path: Path) -> None:
     demo = next(demo for demo in played("blackjack", 50, 0) if demo.length == 2)
     demo_files.write(path, [demo])
     pairs = tmp_path / "made.pairs.jsonl"
-    assert CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout == f"{pairs}: 2 lines\n"
+    assert (
+        CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout
+        == f"{pairs}: 2 lines\n"
+    )
     lines = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
-    assert [line["prompt"] + line["completion"] for line in lines] == [demo.messages[:3], demo.messages]
+    assert [line["prompt"] + line["completion"] for line in lines] == [
+        demo.messages[:3],
+        demo.messages,
+    ]
 
 
 @pytest.mark.slow

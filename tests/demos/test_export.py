@@ -89,12 +89,27 @@ def test_trl_trains_on_the_lines(tmp_path: Path, file: Path, form: export.Form) 
     from llamagym_tui.engine.model.loading import bundled_model_path
 
     lines(file, form)
-    rows = load_dataset("json", data_files=str(tmp_path / f"{form}.jsonl"), cache_dir=str(tmp_path / "cache"))["train"]
+    rows = load_dataset(
+        "json", data_files=str(tmp_path / f"{form}.jsonl"), cache_dir=str(tmp_path / "cache")
+    )["train"]
     rows = rows.select([index % len(rows) for index in range(4)])
-    model, tokenizer = (kind.from_pretrained(bundled_model_path()) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    config, trainer = {"dpo": (trl.DPOConfig, trl.DPOTrainer), "kto": (trl.KTOConfig, trl.KTOTrainer)}[form]
-    common = {"max_steps": 2, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": "none", "bf16": False}
-    arguments = config(output_dir=str(tmp_path / "out"), save_strategy="no", learning_rate=1e-3, **common)
+    model, tokenizer = (
+        kind.from_pretrained(bundled_model_path()) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
+    config, trainer = {
+        "dpo": (trl.DPOConfig, trl.DPOTrainer),
+        "kto": (trl.KTOConfig, trl.KTOTrainer),
+    }[form]
+    common = {
+        "max_steps": 2,
+        "per_device_train_batch_size": 2,
+        "use_cpu": True,
+        "report_to": "none",
+        "bf16": False,
+    }
+    arguments = config(
+        output_dir=str(tmp_path / "out"), save_strategy="no", learning_rate=1e-3, **common
+    )
     before = model.model.embed_tokens.weight.detach().clone()
     trainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer).train()
     assert not before.equal(model.model.embed_tokens.weight)

@@ -56,7 +56,9 @@ def a_demo(**changes: Any) -> Demonstration:
 def write_line(path: Path, **changes: Any) -> None:
     """A line that differs from a good one in its plain values; None takes a field away."""
     value = {**msgspec.to_builtins(a_demo()), **changes}
-    path.write_bytes(msgspec.json.encode({name: item for name, item in value.items() if item != "GONE"}) + b"\n")
+    path.write_bytes(
+        msgspec.json.encode({name: item for name, item in value.items() if item != "GONE"}) + b"\n"
+    )
 
 
 @pytest.fixture
@@ -73,7 +75,9 @@ def test_what_is_appended_is_read_in_order(path: Path) -> None:
 
 
 def test_numbers_of_numpy_become_plain_ones(path: Path) -> None:
-    demo_files.append(path, a_demo(actions=[np.int64(1), np.int64(0)], rewards=[np.float32(0.5), 0.5]))
+    demo_files.append(
+        path, a_demo(actions=[np.int64(1), np.int64(0)], rewards=[np.float32(0.5), 0.5])
+    )
     assert demo_files.read(path)[0].actions == [1, 0]
     assert demo_files.check(path) == []
 
@@ -99,7 +103,9 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
         """
     )
     writers = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), str(start)], stdin=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(start)], stdin=subprocess.PIPE
+        )
         for start in (0, 1000)
     ]
     # Long enough for many pages, so that writes without a lock would interleave.
@@ -109,10 +115,15 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
         writer.stdin.write(long)
         writer.stdin.close()
     assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
-    assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [*range(40), *range(1000, 1040)]
+    assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [
+        *range(40),
+        *range(1000, 1040),
+    ]
 
 
-def test_a_writer_waits_for_the_lock_and_fails_if_it_is_never_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_waits_for_the_lock_and_fails_if_it_is_never_free(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
     demo_files.append(path, a_demo(seed=1))
     with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="another program holds"):
@@ -159,7 +170,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(path: Path) -> None:
             sys.exit(f"refused: {error}")
         """
     )
-    outcome = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=600)
+    outcome = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=600
+    )
     assert outcome.stderr.startswith("refused: The episode was not saved"), outcome.stderr
     assert path.read_bytes() == before
 
@@ -218,7 +231,10 @@ def turns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
         ({"length": "two"}, "wrong value: Expected `int`"),
         ({"end": "lost"}, "wrong value: Invalid enum value 'lost'"),
         ({"rewards": [None, 1.0]}, "wrong value: Expected `float`"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "wrong value: Invalid enum value 'tool'"),
+        (
+            {"messages": [{"role": "tool", "content": "x"}]},
+            "wrong value: Invalid enum value 'tool'",
+        ),
         ({"messages": [{"role": "user"}]}, "wrong value: Object missing required field `content`"),
         ({"actions": [1]}, "2 replies but 1 actions"),
         ({"rewards": [1.0]}, "1 rewards but 2 actions"),
@@ -230,13 +246,28 @@ def turns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
         ({"recorded_at": "2026-01-31T12:00:00+02:00"}, "not UTC"),
         ({"recorded_at": "2026-01-31T12:00:00"}, "not UTC"),
         ({"messages": []}, "conversation is empty"),
-        ({"messages": turns(("user", "a"), ("system", PROMPT), ("assistant", "b"))}, "not the first message"),
+        (
+            {"messages": turns(("user", "a"), ("system", PROMPT), ("assistant", "b"))},
+            "not the first message",
+        ),
         ({"messages": turns(("system", PROMPT), ("assistant", "b"), ("user", "a"))}, "take turns"),
-        ({"messages": turns(("system", PROMPT), ("user", "a"), ("user", "b"), ("assistant", "c"))}, "take turns"),
-        ({"messages": turns(("system", PROMPT), ("user", "a"), ("assistant", " "))}, "Message 3 (assistant) is empty"),
+        (
+            {
+                "messages": turns(
+                    ("system", PROMPT), ("user", "a"), ("user", "b"), ("assistant", "c")
+                )
+            },
+            "take turns",
+        ),
+        (
+            {"messages": turns(("system", PROMPT), ("user", "a"), ("assistant", " "))},
+            "Message 3 (assistant) is empty",
+        ),
     ],
 )
-def test_a_demonstration_that_does_not_add_up_is_a_fault(path: Path, changes: dict[str, Any], sentence: str) -> None:
+def test_a_demonstration_that_does_not_add_up_is_a_fault(
+    path: Path, changes: dict[str, Any], sentence: str
+) -> None:
     path.parent.mkdir()
     write_line(path, **changes)
     faults = demo_files.check(path)
@@ -300,7 +331,9 @@ def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
     assert [demo.seed for demo in demo_files.read(one)] == [1, 3, 2]
 
 
-def test_a_merge_waits_for_its_output_and_fails_if_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_waits_for_its_output_and_fails_if_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, out = tmp_path / "one.jsonl", tmp_path / "out.jsonl"
     demo_files.append(one, a_demo(seed=1))
     monkeypatch.setattr(jsonl, "LOCK_TIMEOUT_S", 0.05)
@@ -344,24 +377,36 @@ def test_the_data_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_times_are_recorded_in_utc() -> None:
     assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
-    assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-31T10:00:00Z"
+    assert (
+        utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))))
+        == "2026-01-31T10:00:00Z"
+    )
 
 
-def test_datasets_reads_the_file_as_it_is(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_reads_the_file_as_it_is(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
     demo_files.append(path, a_demo(env_kwargs={}))
     demo_files.append(path, a_demo(model="bundled", seed=None, end="truncated"))
-    rows = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    rows = datasets.load_dataset(
+        "json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+    )
     assert rows.num_rows == 2
     assert rows[0]["messages"] == list(a_demo().messages)
     assert rows[0]["actions"] == [1, 0]
 
 
-def test_demonstrations_are_their_owners_only_and_a_file_keeps_the_mode_that_it_was_given(path: Path) -> None:
+def test_demonstrations_are_their_owners_only_and_a_file_keeps_the_mode_that_it_was_given(
+    path: Path,
+) -> None:
     demo_files.append(path, a_demo(seed=1))
     assert [stat.S_IMODE(place.stat().st_mode) for place in (path.parent, path)] == [0o700, 0o600]
     path.chmod(0o640)
     demo_files.append(path, a_demo(seed=2))
     edits.remove(path, [encode(a_demo(seed=1))])
-    assert [stat.S_IMODE(place.stat().st_mode) for place in (path, edits.trash_path(path))] == [0o640, 0o600]
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (path, edits.trash_path(path))] == [
+        0o640,
+        0o600,
+    ]

@@ -42,7 +42,9 @@ class TwoStep(gymnasium.Env[int, int]):
         self.seeds: list[int | None] = []
         self.at = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         self.seeds.append(seed)
         self.at = 0
         return 0, {}
@@ -50,7 +52,13 @@ class TwoStep(gymnasium.Env[int, int]):
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         self.at += 1
         over = self.at == 2
-        return self.at, float(action) if over else 0.0, over and not self.truncates, over and self.truncates, {}
+        return (
+            self.at,
+            float(action) if over else 0.0,
+            over and not self.truncates,
+            over and self.truncates,
+            {},
+        )
 
 
 class StepAgent(Agent):
@@ -68,7 +76,9 @@ class StepAgent(Agent):
         return None
 
 
-def table(tmp_path: Path, env: gymnasium.Env[Any, Any] | None = None, prompt: str = "Go on.") -> HumanGame:
+def table(
+    tmp_path: Path, env: gymnasium.Env[Any, Any] | None = None, prompt: str = "Go on."
+) -> HumanGame:
     env = env or TwoStep()
     game = HumanGame(
         StepAgent(),
@@ -178,19 +188,32 @@ def test_the_prompt_of_the_next_episode_is_read_at_its_start(tmp_path: Path):
         game.act(0)
         game.act(0)
     game.writer.save()
-    assert [demo.messages[0]["content"] for demo in demo_files.read(game.writer.path)] == ["first", "second"]
+    assert [demo.messages[0]["content"] for demo in demo_files.read(game.writer.path)] == [
+        "first",
+        "second",
+    ]
 
 
 def test_blackjacks_actions_are_on_its_own_keys():
-    assert choices(BlackjackAgent(), spaces.Discrete(2)) == (Choice("s", 0, "stick"), Choice("h", 1, "hit"))
+    assert choices(BlackjackAgent(), spaces.Discrete(2)) == (
+        Choice("s", 0, "stick"),
+        Choice("h", 1, "hit"),
+    )
 
 
 def test_actions_without_a_key_are_on_their_digits():
-    assert choices(StepAgent(), spaces.Discrete(2)) == (Choice("0", 0, "left"), Choice("1", 1, "right"))
+    assert choices(StepAgent(), spaces.Discrete(2)) == (
+        Choice("0", 0, "left"),
+        Choice("1", 1, "right"),
+    )
 
 
 def test_actions_that_begin_at_another_number_keep_it():
-    assert [choice.action for choice in choices(StepAgent(), spaces.Discrete(3, start=-1))] == [-1, 0, 1]
+    assert [choice.action for choice in choices(StepAgent(), spaces.Discrete(3, start=-1))] == [
+        -1,
+        0,
+        1,
+    ]
 
 
 def test_keys_are_never_given_twice():
@@ -199,7 +222,9 @@ def test_keys_are_never_given_twice():
     assert given[:11] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a"]
 
 
-@pytest.mark.parametrize("space", [spaces.Box(0, 1, (3,)), spaces.MultiDiscrete([2, 2]), spaces.Discrete(37)])
+@pytest.mark.parametrize(
+    "space", [spaces.Box(0, 1, (3,)), spaces.MultiDiscrete([2, 2]), spaces.Discrete(37)]
+)
 def test_a_space_that_keys_cannot_play_is_refused_in_a_sentence(space: spaces.Space[Any]):
     with pytest.raises(EnvError, match="TwoStep-v0"):
         choices(StepAgent(), space)
@@ -237,7 +262,12 @@ def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> Huma
     agent = agent or BlackjackAgent()
     writer = DemoWriter(tmp_path / "blackjack.jsonl")
     game = HumanGame(
-        agent, "blackjack", writer, system_prompt=agent.get_system_prompt, next_seed=lambda: 5, clock=lambda: NOON
+        agent,
+        "blackjack",
+        writer,
+        system_prompt=agent.get_system_prompt,
+        next_seed=lambda: 5,
+        clock=lambda: NOON,
     )
     game.open()
     game.deal()
@@ -248,7 +278,9 @@ def test_a_reason_stands_before_the_action_and_reads_back_as_it(tmp_path: Path):
     game = blackjack_table(tmp_path)
     game.act(0, " High enough. ")
     game.writer.save()
-    assert demo_files.read(game.writer.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
+    assert (
+        demo_files.read(game.writer.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
+    )
     assert demo_files.check(game.writer.path, BlackjackAgent()) == []
 
 
@@ -268,7 +300,10 @@ def test_the_hint_is_the_experts_action(tmp_path: Path):
     game = blackjack_table(tmp_path)
     shown = game.messages[-1]["content"]
     total, dealer = (int(number) for number in re.findall(r"\d+", shown))
-    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, "ace: yes" in shown))]
+    assert (
+        game.hint()
+        == ("stick", "hit")[BlackjackAgent().expert((total, dealer, "ace: yes" in shown))]
+    )
     assert table(tmp_path).has_expert is False
     assert table(tmp_path).hint() == ""
 
@@ -281,7 +316,11 @@ def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
     game.discard()
     assert (demo_files.read(game.writer.path), game.writer.saved, game.discarded) == ([], 0, True)
     game.discard()
-    assert (len(demo_files.read(game.writer.path)), game.writer.saved, game.discarded) == (1, 1, False)
+    assert (len(demo_files.read(game.writer.path)), game.writer.saved, game.discarded) == (
+        1,
+        1,
+        False,
+    )
 
 
 def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
@@ -331,7 +370,9 @@ def test_what_the_game_hid_is_shown_once_it_is_over(tmp_path: Path):
     env.player, env.dealer = [10, 9], [10, 8]
     assert game.act(0)
     assert game.drawing == "dealer 10 8 = 18\nyou    10 9 = 19"
-    assert [entry.fact.text for entry in game.transcript.entries if isinstance(entry.fact, Notice)] == [game.drawing]
+    assert [
+        entry.fact.text for entry in game.transcript.entries if isinstance(entry.fact, Notice)
+    ] == [game.drawing]
     game.deal()
     assert "░░" in game.drawing, "the next hand is hidden again"
 
@@ -343,7 +384,9 @@ def test_what_the_game_hid_is_shown_once_it_is_over(tmp_path: Path):
         ([1, 1], [10, 6, 1], "dealer 10 6 A = 17\nyou    A A = 12"),
     ],
 )
-def test_a_hand_of_blackjack_is_counted_as_the_game_counts_it(player: list[int], dealer: list[int], shown: str):
+def test_a_hand_of_blackjack_is_counted_as_the_game_counts_it(
+    player: list[int], dealer: list[int], shown: str
+):
     table = SimpleNamespace(unwrapped=SimpleNamespace(player=player, dealer=dealer))
     assert BlackjackAgent().reveal((0, 0, 0), {}, table) == shown
 
@@ -361,7 +404,12 @@ def test_what_cannot_be_revealed_is_left_out(tmp_path: Path):
 def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:
     writer = DemoWriter(tmp_path / "chest.jsonl")
     game = HumanGame(
-        agent or CommandAgent(), "chest", writer, system_prompt=lambda: "", next_seed=lambda: 1, clock=lambda: NOON
+        agent or CommandAgent(),
+        "chest",
+        writer,
+        system_prompt=lambda: "",
+        next_seed=lambda: 1,
+        clock=lambda: NOON,
     )
     game.open()
     game.deal()
@@ -381,7 +429,9 @@ def test_a_persons_keys_follow_the_actions_of_each_turn_which_are_recorded(tmp_p
     (demo,) = demo_files.read(game.writer.path)
     assert (demo.actions, demo.admissible) == (["take key", "go north", "open chest"], played)
     assert all("actions" not in message for message in demo.messages)
-    assert [message.get("actions") for message in demo.lesson if message["role"] == "user"] == played
+    assert [
+        message.get("actions") for message in demo.lesson if message["role"] == "user"
+    ] == played
     assert demo_files.check(game.writer.path, CommandAgent()) == []
 
 
@@ -404,11 +454,15 @@ def test_of_more_actions_than_keys_the_last_can_be_clicked():
 def test_a_refused_action_is_shown_as_such_at_the_table(tmp_path: Path):
     game = chest_table(tmp_path)
     game.act("open chest")
-    turn = next(entry.fact for entry in game.transcript.entries if isinstance(entry.fact, TurnFinished))
+    turn = next(
+        entry.fact for entry in game.transcript.entries if isinstance(entry.fact, TurnFinished)
+    )
     assert (turn.is_refused, turn.how) == (True, "human")
 
 
-def test_the_episodes_of_a_match_are_those_of_the_evaluation_and_one_that_fails_is_dealt_again(tmp_path: Path):
+def test_the_episodes_of_a_match_are_those_of_the_evaluation_and_one_that_fails_is_dealt_again(
+    tmp_path: Path,
+):
     class FailsOnce(TwoStep):
         fails = False
 

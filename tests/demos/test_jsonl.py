@@ -71,7 +71,9 @@ def test_a_line_for_which_there_is_no_room_is_taken_back_whole(
     assert path.read_bytes() == b"first\n"
 
 
-def test_a_line_that_does_not_reach_the_disk_is_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_does_not_reach_the_disk_is_taken_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -93,7 +95,9 @@ def test_a_torn_line_stays_where_it_is_until_it_is_whole_aside(
     assert Path(f"{path}.torn").read_bytes() == b""
 
 
-@pytest.mark.parametrize("length", [1, jsonl.BLOCK - 1, jsonl.BLOCK, jsonl.BLOCK + 1, jsonl.MOST_LINE + 1])
+@pytest.mark.parametrize(
+    "length", [1, jsonl.BLOCK - 1, jsonl.BLOCK, jsonl.BLOCK + 1, jsonl.MOST_LINE + 1]
+)
 def test_a_torn_line_is_moved_aside_to_the_last_byte(path: Path, length: int) -> None:
     torn = (b"0123456789" * (length // 10 + 1))[:length]
     path.write_bytes(b"first\n" + torn)
@@ -102,19 +106,25 @@ def test_a_torn_line_is_moved_aside_to_the_last_byte(path: Path, length: int) ->
     assert Path(f"{path}.torn").read_bytes() == torn + b"\n"
 
 
-def test_a_last_line_that_only_lacks_its_end_gets_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_last_line_that_only_lacks_its_end_gets_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_bytes(b"first\nlast")
     seen: list[bytes] = []
     append_line(path, b"next", is_whole=lambda tail: not seen.append(tail))
     assert (seen, path.read_bytes()) == ([b"last"], b"first\nlast\nnext\n")
 
 
-def test_lines_longer_than_the_bound_are_counted_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_longer_than_the_bound_are_counted_and_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jsonl, "MOST_LINE", 4)
     monkeypatch.setattr(jsonl, "BLOCK", 3)
     path = tmp_path / "lines"
     path.write_bytes(b"abc\nabcd\n\nabcdefghijk\nabc\nabcdefg")
-    assert [(line.number, line.content, line.torn, line.too_long) for line in jsonl.lines(path)] == [
+    assert [
+        (line.number, line.content, line.torn, line.too_long) for line in jsonl.lines(path)
+    ] == [
         (1, b"abc", False, False),
         (2, b"", False, True),
         (3, b"", False, False),
@@ -124,7 +134,9 @@ def test_lines_longer_than_the_bound_are_counted_and_skipped(tmp_path: Path, mon
     ]
 
 
-def test_the_folder_of_a_new_file_is_on_the_disk_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_new_file_is_on_the_disk_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(jsonl, "sync_folder", synced.append)
     append_line(path, b"second", is_whole=bool)
@@ -141,7 +153,9 @@ def test_a_line_is_added_to_the_file_that_a_link_names(path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_lines_are_written_to_a_folder_that_is_not_there_yet_and_that_is_its_owners_only(tmp_path: Path) -> None:
+def test_lines_are_written_to_a_folder_that_is_not_there_yet_and_that_is_its_owners_only(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "new" / "lines.jsonl"
     rewrite(path, lambda lines: [*lines, b"first"], is_whole=bool)
     assert path.read_bytes() == b"first\n"

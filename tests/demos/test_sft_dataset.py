@@ -95,7 +95,9 @@ def test_trl_trains_on_the_replies_of_a_file_as_it_is(
     trainer = SFTTrainer(
         model=model,
         processing_class=tokenizer,
-        train_dataset=load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache")),
+        train_dataset=load_dataset(
+            "json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache")
+        ),
         args=SFTConfig(
             output_dir=str(tmp_path / "out"),
             max_steps=1,

@@ -10,7 +10,13 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.training_data import TrainingData, doubts, fact_lines, training_data, training_facts
+from llamagym_tui.demos.training_data import (
+    TrainingData,
+    doubts,
+    fact_lines,
+    training_data,
+    training_facts,
+)
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.events import DemonstrationsRead
 from tests.demos.test_files import a_demo
@@ -24,7 +30,13 @@ def demo(*replies: str, prompt: str = "Play.", **changes: Any) -> Demonstration:
     for reply in replies:
         messages += [user("Your total: 11."), assistant(reply)]
     actions = [int("1" in reply) for reply in replies]
-    return a_demo(messages=messages, actions=actions, rewards=[0.0] * len(replies), length=len(replies), **changes)
+    return a_demo(
+        messages=messages,
+        actions=actions,
+        rewards=[0.0] * len(replies),
+        length=len(replies),
+        **changes,
+    )
 
 
 def facts(*demos: Demonstration) -> DemonstrationsRead:
@@ -37,12 +49,16 @@ def test_one_hand_with_one_honest_sentence_is_doubted_three_times() -> None:
     few, one_sided, free = doubts(found)
     assert few.startswith("1 episode is few: below about 50")
     assert one_sided.startswith("100% of the turns are hit")
-    assert free.startswith("1 of 1 replies are more than their action, as 'because 11 is low {\"action\": 1}'")
+    assert free.startswith(
+        "1 of 1 replies are more than their action, as 'because 11 is low {\"action\": 1}'"
+    )
 
 
 def test_turns_actions_prompts_and_free_text_are_counted_as_they_are() -> None:
     found = facts(
-        demo('{"action": 1}', '{"action":0}'), demo("Action: 1", prompt="Win."), demo('{"action": 1}', prompt="")
+        demo('{"action": 1}', '{"action":0}'),
+        demo("Action: 1", prompt="Win."),
+        demo('{"action": 1}', prompt=""),
     )
     assert (found.episodes, found.turns, found.actions) == (3, 4, {"stick": 1, "hit": 3})
     assert (found.prompts, found.under_present_prompt) == (3, 1)
@@ -54,7 +70,9 @@ def test_turns_actions_prompts_and_free_text_are_counted_as_they_are() -> None:
         "prompts": "3, the present one in 1 of 3 episodes",
         "free text": "1 of 4 replies",
     }
-    assert doubts(found)[-1].startswith("2 of 3 demonstrations were recorded under another system prompt")
+    assert doubts(found)[-1].startswith(
+        "2 of 3 demonstrations were recorded under another system prompt"
+    )
 
 
 def test_of_a_corrected_episode_only_the_turns_of_the_person_count() -> None:
@@ -65,7 +83,9 @@ def test_of_a_corrected_episode_only_the_turns_of_the_person_count() -> None:
 @pytest.mark.parametrize(("episodes", "expected"), [(49, True), (50, False)])
 def test_below_fifty_episodes_are_few(episodes: int, expected: bool) -> None:
     balanced = [demo('{"action": 1}', '{"action": 0}', seed=seed) for seed in range(episodes)]
-    assert [text.split(":")[0] for text in doubts(facts(*balanced))] == ["49 episodes are few"] * expected
+    assert [text.split(":")[0] for text in doubts(facts(*balanced))] == [
+        "49 episodes are few"
+    ] * expected
 
 
 @pytest.mark.parametrize(("turns", "expected"), [(996, True), (1000, False)])
@@ -77,7 +97,9 @@ def test_few_episodes_of_many_turns_are_not_few(turns: int, expected: bool) -> N
 @pytest.mark.parametrize(("hits", "expected"), [(8, False), (9, True)])
 def test_an_action_in_nine_of_ten_turns_is_one_sided(hits: int, expected: bool) -> None:
     hand = demo(*['{"action": 1}'] * hits, *['{"action": 0}'] * (10 - hits))
-    assert any("90% of the turns are hit" in text for text in doubts(facts(*[hand] * 50))) is expected
+    assert (
+        any("90% of the turns are hit" in text for text in doubts(facts(*[hand] * 50))) is expected
+    )
 
 
 @pytest.mark.parametrize("agent", [BlackjackAgent(), FrozenLakeAgent()])

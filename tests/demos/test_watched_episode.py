@@ -17,7 +17,10 @@ from llamagym_tui.setup.run_agent import RunAgent
 from tests import fakes
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 20.", 'Stick: {"action": 0}', "json")]
+TURNS = [
+    ("Your total: 12.", '{"action": 1}', "json"),
+    ("Your total: 20.", 'Stick: {"action": 0}', "json"),
+]
 
 
 def recorder(*events: object) -> EpisodeRecorder:
@@ -30,14 +33,21 @@ def recorder(*events: object) -> EpisodeRecorder:
 def test_an_episode_is_kept_as_it_was_streamed(tmp_path: Path) -> None:
     last = recorder(*fakes.hand(3, TURNS, 1.0)).last
     assert last is not None
-    demo = as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
+    demo = as_demonstration(
+        last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON
+    )
     assert [message["content"] for message in demo.messages[1:]] == [
         "Your total: 12.",
         '{"action": 1}',
         "Your total: 20.",
         'Stick: {"action": 0}',
     ]
-    assert (demo.actions, demo.rewards, demo.end, demo.source) == ([1, 0], [0.0, 1.0], "terminated", "model")
+    assert (demo.actions, demo.rewards, demo.end, demo.source) == (
+        [1, 0],
+        [0.0, 1.0],
+        "terminated",
+        "model",
+    )
     demo_files.append(tmp_path / "kept.jsonl", demo)
     assert demo_files.check(tmp_path / "kept.jsonl", BlackjackAgent()) == []
 
@@ -56,11 +66,17 @@ def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
         as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
 
 
-def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_keeps_by_return_and_each_episode_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     recorder.keep_at_least = 0.5
-    kept = [recorder.add(event, "bundled") for number in (1.0, -1.0) for event in fakes.hand(0, TURNS, number)]
+    kept = [
+        recorder.add(event, "bundled")
+        for number in (1.0, -1.0)
+        for event in fakes.hand(0, TURNS, number)
+    ]
     assert sum(kept) == 1
     assert recorder.keepable is not None, "k can keep what the rule does not"
     assert recorder.keepable.episode_return == -1.0
@@ -68,7 +84,9 @@ def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypa
     assert [demo.episode_return for demo in demo_files.read(recorder.writer.path)] == [1.0]
 
 
-def test_an_episode_that_is_shown_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_that_is_shown_again_is_not_kept_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     recorder.keep_at_least = 0.5
@@ -78,7 +96,9 @@ def test_an_episode_that_is_shown_again_is_not_kept_again(tmp_path: Path, monkey
     assert recorder.waiting == 1
 
 
-def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_episodes_of_one_second_are_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     seconds = iter([NOON, NOON, NOON.replace(second=1)])
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
@@ -91,7 +111,9 @@ def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytes
     assert demo_files.check(recorder.writer.path, BlackjackAgent()) == []
 
 
-def test_what_a_warm_start_could_train_on_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_warm_start_could_train_on_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     assert [offer.title for offer in recorder.offers("Play.")] == ["shipped with the agent"]

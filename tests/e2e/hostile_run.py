@@ -42,9 +42,29 @@ STEER = (
         "\x1b_{0}\x1b\\",
         "\x1bc{0}",
     ),
-    *("\x1b[{0}m", "\x1b[2J{0}", "\x1b[?1049l{0}", "\x1b[?1000h{0}", "\x1b[{0};1H", "\x1b[6n{0}", "\x1b[{0};1r"),
-    *("\x9b{0}m", "\x9d52;c;{0}\x9c", "\x90{0}\x9c", "\x84{0}\x85", "{0}\x07\x08\x0e\x0f\x00\x7f", "{0}\r\x0b\x0c{0}"),
-    *("{0}\u202e\u2066\u200f\u061c", "{0}\u2028\u2029", "{0}\u200b\ufeff\u00ad\u2060", "{0}\U000e0041\u3164\n\t"),
+    *(
+        "\x1b[{0}m",
+        "\x1b[2J{0}",
+        "\x1b[?1049l{0}",
+        "\x1b[?1000h{0}",
+        "\x1b[{0};1H",
+        "\x1b[6n{0}",
+        "\x1b[{0};1r",
+    ),
+    *(
+        "\x9b{0}m",
+        "\x9d52;c;{0}\x9c",
+        "\x90{0}\x9c",
+        "\x84{0}\x85",
+        "{0}\x07\x08\x0e\x0f\x00\x7f",
+        "{0}\r\x0b\x0c{0}",
+    ),
+    *(
+        "{0}\u202e\u2066\u200f\u061c",
+        "{0}\u2028\u2029",
+        "{0}\u200b\ufeff\u00ad\u2060",
+        "{0}\U000e0041\u3164\n\t",
+    ),
     *(
         "[#010203 on #040506]{0}[/]",
         "[@click=app.quit]{0}[/]",
@@ -75,14 +95,18 @@ class Texts:
         """Of C0 and DEL, of C1, of all others; no surrogate, which stands in no file of JSON that is read."""
         rng = self._rng
         for _ in range(count):
-            code = rng.choice((rng.randrange(0x20), rng.randrange(0x7F, 0xA0), rng.randrange(0x20, 0x11000)))
+            code = rng.choice(
+                (rng.randrange(0x20), rng.randrange(0x7F, 0xA0), rng.randrange(0x20, 0x11000))
+            )
             yield code if not 0xD800 <= code < 0xE000 else 0x1B
 
     def instead(self, value: Any, kind: Any = None) -> Any:
         """The same value with a hostile text for each text in it, words of a fixed list left as they are."""
         if isinstance(value, Struct):
             kinds = _kinds(type(value))
-            changes = {name: self.instead(getattr(value, name), kind) for name, kind in kinds.items()}
+            changes = {
+                name: self.instead(getattr(value, name), kind) for name, kind in kinds.items()
+            }
             return msgspec.structs.replace(value, **changes)
         if isinstance(value, list):
             return [self.instead(each, (typing.get_args(kind) or (None,))[0]) for each in value]
@@ -99,7 +123,14 @@ def _kinds(struct: type[Struct]) -> dict[str, Any]:
 def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
     """A run in which everything happens, as long as it takes to have so many texts."""
     cell = MapCell(words="w", best=[1])
-    panel = MapPanel(title="t", row_name="r", column_name="c", rows=["1", "2"], columns=["1"], cells=[[cell], [cell]])
+    panel = MapPanel(
+        title="t",
+        row_name="r",
+        column_name="c",
+        rows=["1", "2"],
+        columns=["1"],
+        cells=[[cell], [cell]],
+    )
     yield from fakes.opening_events()
     yield from fakes.learning(12)
     yield PolicyMapLaidOut(panels=[panel], action_names=["a", "b"], signs=["a", "b"])
@@ -107,9 +138,13 @@ def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
     episode = 0
     while texts.count < until:
         episode += 1
-        start, observation, *rest = fakes.hand(episode, [("o", "r1", "json"), ("o", "r", "failed")], 1.0)
+        start, observation, *rest = fakes.hand(
+            episode, [("o", "r1", "json"), ("o", "r", "failed")], 1.0
+        )
         yield from (start, StateDrawn(episode=episode, turn=0, text="drawn"), observation)
-        yield ActionsWeighed(episode=episode, turn=0, names=["a", "b"], shares=[0.5, 0.5], before=[0.4, 0.6])
+        yield ActionsWeighed(
+            episode=episode, turn=0, names=["a", "b"], shares=[0.5, 0.5], before=[0.4, 0.6]
+        )
         yield from rest
         yield WarningRaised(message="m")
         if episode % 10 == 1:
@@ -120,7 +155,8 @@ def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
             told_of = told(episode, 0)
             yield told_of
             yield msgspec.structs.replace(
-                scored(told_of), replies=[ScoredReply(text="t", score=-1.0, probability=1.0, chosen=True)]
+                scored(told_of),
+                replies=[ScoredReply(text="t", score=-1.0, probability=1.0, chosen=True)],
             )
     yield SessionFailed(message="m")
 
@@ -143,8 +179,16 @@ def write_demonstrations(path: Path, texts: Texts, episodes: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(episodes):
-            messages = [{"role": role, "content": texts.next()} for role in ("system", "user", "assistant")]
-            known = {"actions": [0], "rewards": [1.0], "episode_return": 1.0, "length": 1, "end": "terminated"}
+            messages = [
+                {"role": role, "content": texts.next()} for role in ("system", "user", "assistant")
+            ]
+            known = {
+                "actions": [0],
+                "rewards": [1.0],
+                "episode_return": 1.0,
+                "length": 1,
+                "end": "terminated",
+            }
             names = ("agent", "env_id", "source", "model", "prompt_sha256", "recorded_at")
             rest = {"env_kwargs": {texts.next(): texts.next()}, "seed": 1, "schema": 1}
             line = {"messages": messages, **known, **{name: texts.next() for name in names}, **rest}

@@ -20,7 +20,9 @@ FAR_TOO_HIGH = {"ppo.lr": 3e-2, "ppo.value_lr": 3e-2}
 
 
 @pytest.mark.slow
-def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_on(tmp_path: Path, model: str) -> None:
+def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_on(
+    tmp_path: Path, model: str
+) -> None:
     config = RunConfig(
         agent="blackjack", model=model, run_dir=str(tmp_path), seed=3, threads=1, n_envs=64, on_collapse="rollback",
         ppo=PPOConfig(batch_size=384, mini_batch_size=96, epochs=1, lr_final=5e-4),
@@ -45,5 +47,8 @@ def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_
     assert 10 <= rolled.update <= 11
     updates = [event for event in seen if isinstance(event, UpdateFinished)]
     last = updates[-5:]
-    assert all(update.stats.mean_return > -0.3 and update.stats.parse_failure_rate < 0.05 for update in last)
+    assert all(
+        update.stats.mean_return > -0.3 and update.stats.parse_failure_rate < 0.05
+        for update in last
+    )
     assert max(update.stats.first_ratio for update in updates) < 1e-3

@@ -49,7 +49,9 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     assert figures["evaluation"]["episodes"] == 200
     assert -1 <= figures["evaluation"]["mean_return"] <= 1
     assert "Traceback" not in trained.stderr
-    assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {path.name for path in run_dir.iterdir()}
+    assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {
+        path.name for path in run_dir.iterdir()
+    }
     assert run_store.last_settings(run_dir).system_prompt == "Hit below 13."
 
     evaluated = subprocess.run(
@@ -70,8 +72,12 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="terminals are POSIX")
-@pytest.mark.parametrize(("word", "seen"), [("train", "episodes"), ("sft --episodes 0", "warm start: step")])
-def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(tmp_path: Path, word: str, seen: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "seen"), [("train", "episodes"), ("sft --episodes 0", "warm start: step")]
+)
+def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(
+    tmp_path: Path, word: str, seen: str
+) -> None:
     from tests.app.terminal_app import TerminalApp
 
     run_dir = tmp_path / "run"
@@ -108,7 +114,9 @@ def wait_for(run_dir: Path, kind: type, patience_s: float = 300) -> None:
     """Until an event of a kind stands in the run's file."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        if run_store.is_run(run_dir) and any(isinstance(event, kind) for event in run_store.read_events(run_dir)):
+        if run_store.is_run(run_dir) and any(
+            isinstance(event, kind) for event in run_store.read_events(run_dir)
+        ):
             return
         time.sleep(0.2)
     raise AssertionError(f"no {kind.__name__} within {patience_s} s")

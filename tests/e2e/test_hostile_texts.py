@@ -34,7 +34,19 @@ MARKUP = "38;2;1;2;3"
 DOWN, RIGHT, PAGE_UP, HOME, END, ESCAPE = "\x1b[B", "\x1b[C", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 WALK = (
     *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, "i"),
-    *(("/", "search;"), "9", "0", "\r", "n", ESCAPE, ("o", " RUNS "), " ", DOWN, ("c", "COMPARE"), DOWN),
+    *(
+        ("/", "search;"),
+        "9",
+        "0",
+        "\r",
+        "n",
+        ESCAPE,
+        ("o", " RUNS "),
+        " ",
+        DOWN,
+        ("c", "COMPARE"),
+        DOWN,
+    ),
     *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, RIGHT, RIGHT),
 )
 """Keys through every screen of a replay, some with what has to come before the next one."""
@@ -63,7 +75,10 @@ def walked(app: TerminalApp, keys: Sequence[str | tuple[str, str]]) -> None:
         app.types(key)
         if awaited:
             app.sees(awaited, since)
-        if key in (ESCAPE, "o"):  # a key right after it would be a part of its sequence, or come before runs are read
+        if key in (
+            ESCAPE,
+            "o",
+        ):  # a key right after it would be a part of its sequence, or come before runs are read
             time.sleep(0.3 if key == ESCAPE else 1.0)
         settled(app, 3.0 if key in SLOW_TO_OPEN else 0.4)
         assert app.process.poll() is None, f"the app ended after {key!r}:\n{app.text()[-3000:]}"
@@ -80,20 +95,30 @@ def leaks(output: bytes) -> list[str]:
     text = output.decode("utf-8", "surrogateescape")
     rest = OWN.sub("", text)
     bad = [at for at, char in enumerate(rest) if harmful(char, kept="\r\n")]
-    return [repr(rest[max(0, at - 40) : at + 40]) for at in bad] + re.findall(f".{{20}}{MARKUP}.{{20}}", text)
+    return [repr(rest[max(0, at - 40) : at + 40]) for at in bad] + re.findall(
+        f".{{20}}{MARKUP}.{{20}}", text
+    )
 
 
-def session(folder: Path, seed: int, until: int, *, short: bool = False) -> tuple[int, set[str], list[str]]:
+def session(
+    folder: Path, seed: int, until: int, *, short: bool = False
+) -> tuple[int, set[str], list[str]]:
     """A stranger's run walked through, and paged back: its texts, the numbers of those that were seen, what leaked."""
     texts = Texts(seed, first=seed * 2000)
     first = texts.count
-    name = os.fsdecode(f"{texts.next()}".replace("/", "_").replace("\0", "").encode()[:200] + b"\xff")
+    name = os.fsdecode(
+        f"{texts.next()}".replace("/", "_").replace("\0", "").encode()[:200] + b"\xff"
+    )
     is_shipped = bool(seed % 2)
-    agent = "blackjack" if is_shipped else texts.next()  # the same of both runs: other games are not compared
+    agent = (
+        "blackjack" if is_shipped else texts.next()
+    )  # the same of both runs: other games are not compared
     run = write_run(folder / "runs" / name, texts, first + until - 40, agent=agent)
     write_demonstrations(folder / "demos" / "blackjack.jsonl", texts, 12)
     write_run(folder / "runs" / "other", texts, texts.count, agent=agent)
-    with TerminalApp(folder, command=[sys.executable, "-m", "llamagym_tui", "replay", str(run)]) as app:
+    with TerminalApp(
+        folder, command=[sys.executable, "-m", "llamagym_tui", "replay", str(run)]
+    ) as app:
         app.sees("REPLAY")
         for size in SIZES[: 1 if short else None]:
             resized(app, size)
@@ -115,12 +140,24 @@ def session(folder: Path, seed: int, until: int, *, short: bool = False) -> tupl
 def test_a_leak_of_each_kind_is_found():
     own = "\x1b[38;2;200;1;2mhello\x1b[0m\x1b[12;3H\x1b[?2026h\r\n"
     assert leaks(own.encode()) == []
-    evil = ("\x1b[900001m", "\x1b[2J", "\x1b]52;c;x", "\x9b3m", "\u202e", "\u200b", "\x07", "\x1bc", "\x1b[?1047l")
+    evil = (
+        "\x1b[900001m",
+        "\x1b[2J",
+        "\x1b]52;c;x",
+        "\x9b3m",
+        "\u202e",
+        "\u200b",
+        "\x07",
+        "\x1bc",
+        "\x1b[?1047l",
+    )
     assert [len(leaks((own + text).encode())) for text in evil] == [1] * len(evil)
     assert len(leaks(f"{own}{'x' * 20}\x1b[{MARKUP}m{'x' * 40}".encode())) == 1
 
 
-def test_no_text_of_a_strangers_run_steers_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_text_of_a_strangers_run_steers_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("COLORTERM", "truecolor")
     count, seen, found = session(tmp_path, 1, 100, short=True)
     assert found[:5] == []
@@ -131,7 +168,9 @@ def test_no_text_of_a_strangers_run_steers_the_terminal(tmp_path: Path, monkeypa
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(2, 12))
-def test_no_text_of_ten_thousand_steers_the_terminal(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_no_text_of_ten_thousand_steers_the_terminal(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+):
     """Each of ten sessions has a thousand texts."""
     monkeypatch.setenv("COLORTERM", "truecolor")
     count, seen, found = session(tmp_path, seed, 1000)

@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui import run_store
-from llamagym_tui.protocol.events import CheckpointSaved, RunStarted, SessionFailed, UpdateFinished, WarningRaised
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    RunStarted,
+    SessionFailed,
+    UpdateFinished,
+    WarningRaised,
+)
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 KILLS = int(os.environ.get("LLAMAGYM_TUI_KILLS", "100"))
@@ -22,7 +28,12 @@ QUICK = [
     *("--envs", "16", "--threads", "1", "--seed", "3"),
     *(
         f"--set=ppo.{setting}"
-        for setting in ("batch_size=24", "mini_batch_size=24", "epochs=1", "critic_warmup_updates=0")
+        for setting in (
+            "batch_size=24",
+            "mini_batch_size=24",
+            "epochs=1",
+            "critic_warmup_updates=0",
+        )
     ),
     *("--set=checkpoint_every_s=0", "--set=generation.max_new_tokens=8"),
 ]
@@ -41,7 +52,11 @@ def trained(run_dir: Path, *more: str) -> subprocess.Popen[str]:
 def checkpoints(run_dir: Path) -> list[int]:
     if not run_store.is_run(run_dir):
         return []
-    return [event.update for event in run_store.read_events(run_dir) if isinstance(event, CheckpointSaved)]
+    return [
+        event.update
+        for event in run_store.read_events(run_dir)
+        if isinstance(event, CheckpointSaved)
+    ]
 
 
 @pytest.mark.timeout(900)
@@ -50,7 +65,12 @@ def checkpoints(run_dir: Path) -> list[int]:
 def test_a_trainer_killed_after_a_checkpoint_ends_with_the_same_files_as_one_left_alone(
     tmp_path: Path, policy: str, full: str
 ) -> None:
-    settings = ("--episodes", "96", f"--set=generation.policy={policy}", f"--set=full_finetuning={full}")
+    settings = (
+        "--episodes",
+        "96",
+        f"--set=generation.policy={policy}",
+        f"--set=full_finetuning={full}",
+    )
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     assert trained(straight, *settings).wait(timeout=400) == 0
     process = trained(killed, *settings)
@@ -62,7 +82,9 @@ def test_a_trainer_killed_after_a_checkpoint_ends_with_the_same_files_as_one_lef
     assert trained(killed, *settings).wait(timeout=400) == 0
     files = {path.name: path.read_bytes() for path in (straight / "model").glob("*.safetensors")}
     assert len(files) == 3
-    assert {path.name: path.read_bytes() for path in (killed / "model").glob("*.safetensors")} == files
+    assert {
+        path.name: path.read_bytes() for path in (killed / "model").glob("*.safetensors")
+    } == files
     assert run_store.read_config(killed).threads == 1
 
 
@@ -111,5 +133,8 @@ def test_a_run_killed_at_random_moments_always_goes_on_whole(tmp_path: Path) -> 
         f"{KILLS} kills, {sum(isinstance(event, RunStarted) for event in events)} sessions that began to play, "
         f"{saved} updates kept, {len(updates)} made, {len(events)} events read"
     )
-    assert {path.name for path in run_dir.iterdir() if "model" in path.name} == {"model", "model.old"}
+    assert {path.name for path in run_dir.iterdir() if "model" in path.name} == {
+        "model",
+        "model.old",
+    }
     assert not list(run_dir.glob(".llamagym-*"))

@@ -37,11 +37,15 @@ socket.getaddrinfo = socket.gethostbyname = refuse
 """
 
 
-def run_in_terminal(folder: Path, command: list[str], environment: dict[str, str], until: str) -> bool:
+def run_in_terminal(
+    folder: Path, command: list[str], environment: dict[str, str], until: str
+) -> bool:
     """Run a command in a terminal of its own; whether its event log came to hold a text."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (34, 120))
-    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
+    )
     os.close(its)
     events, end, found = folder / "run" / "events.jsonl", time.monotonic() + PATIENCE_S, False
     while not found and process.poll() is None and time.monotonic() < end:
@@ -60,11 +64,21 @@ def test_from_the_first_frame_to_the_first_update_nothing_asks_for_the_network(t
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     tried, run = tmp_path / "tried", tmp_path / "run"
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "TRANSFORMERS"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HF_", "HUGGING", "TRANSFORMERS"))
     }
     paths = os.pathsep.join([str(tmp_path), *sys.path])
-    own = {"TRIED": str(tried), "PYTHONPATH": paths, "TERM": "xterm-256color", "HF_HOME": str(tmp_path / "hub")}
-    own |= {"LLAMAGYM_TUI_DATA": str(tmp_path / "data"), "LLAMAGYM_TUI_CONFIG": str(tmp_path / "config")}
+    own = {
+        "TRIED": str(tried),
+        "PYTHONPATH": paths,
+        "TERM": "xterm-256color",
+        "HF_HOME": str(tmp_path / "hub"),
+    }
+    own |= {
+        "LLAMAGYM_TUI_DATA": str(tmp_path / "data"),
+        "LLAMAGYM_TUI_CONFIG": str(tmp_path / "config"),
+    }
     probe = [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 9))"]
     assert subprocess.run(probe, env=kept | own, capture_output=True, check=False).returncode == 1
     assert "create_connection" in tried.read_text()

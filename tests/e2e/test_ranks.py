@@ -20,7 +20,13 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
-from llamagym_tui.protocol.events import EpisodesCounted, RolledBack, SettingsChanged, UpdateFinished, WarningRaised
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    RolledBack,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
 from llamagym_tui.run_store import RunStore, read_events
 from llamagym_tui.trainer.ranks import _see_one_gpu, started
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
@@ -29,10 +35,30 @@ from llamagym_tui.trainer.session import Session
 pytestmark = pytest.mark.timeout(400)
 
 
-def train(run_dir: Path, *arguments: str, every_s: int = 0, **more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "llamagym_tui", "train", *arguments, "--run-dir", str(run_dir), "--json"]
-    command += ["--final-episodes", "0", "--set", f"checkpoint_every_s={every_s}", "--set", "ppo.batch_size=128"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+def train(
+    run_dir: Path, *arguments: str, every_s: int = 0, **more: object
+) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "llamagym_tui",
+        "train",
+        *arguments,
+        "--run-dir",
+        str(run_dir),
+        "--json",
+    ]
+    command += [
+        "--final-episodes",
+        "0",
+        "--set",
+        f"checkpoint_every_s={every_s}",
+        "--set",
+        "ppo.batch_size=128",
+    ]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )
 
 
 def trained(run_dir: Path, *arguments: str) -> dict[str, object]:
@@ -78,7 +104,12 @@ def test_a_run_in_shards_goes_on_with_shards_and_without(tmp_path):
     run, options = tmp_path / "run", ("--ranks", "2", "--envs", "32", "--set", "shard=true")
     assert trained(run, "blackjack", *options, "--episodes", "300")["updates"] >= 2
     assert trained(run, "--resume", "--episodes", "450")["episodes"] == 450
-    assert trained(run, "--resume", "--ranks", "1", "--set", "shard=false", "--episodes", "500")["episodes"] == 500
+    assert (
+        trained(run, "--resume", "--ranks", "1", "--set", "shard=false", "--episodes", "500")[
+            "episodes"
+        ]
+        == 500
+    )
 
 
 def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch):
@@ -90,7 +121,9 @@ def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("setting", [{"ranks": 1}, {"precision": "bf16"}, {"sft_warm_start": True}])
 def test_shards_are_refused_where_they_cannot_be(setting, tmp_path):
-    config = RunConfig(agent="blackjack", run_dir=str(tmp_path), **{"ranks": 2, "shard": True, **setting})
+    config = RunConfig(
+        agent="blackjack", run_dir=str(tmp_path), **{"ranks": 2, "shard": True, **setting}
+    )
     with pytest.raises(UsageError, match="shard=true"), started(config):
         pass
 
@@ -99,7 +132,9 @@ def test_shards_are_refused_where_they_cannot_be(setting, tmp_path):
 @pytest.mark.parametrize("shard", ["false", "true"])
 def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path, shard):
     run = tmp_path / "run"
-    process = train(run, "blackjack", "--ranks", "2", "--envs", "32", "--set", f"shard={shard}", every_s=600)
+    process = train(
+        run, "blackjack", "--ranks", "2", "--envs", "32", "--set", f"shard={shard}", every_s=600
+    )
     until = time.monotonic() + 120
     while not (run / "model" / "learner.msgpack").exists() and time.monotonic() < until:
         time.sleep(0.2)
@@ -107,10 +142,15 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
     os.kill(other_rank(process), signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "Rank 1 has ended (SIGKILL), so all 2 have ended; --resume goes on from the last checkpoint" in err
+    assert (
+        "Rank 1 has ended (SIGKILL), so all 2 have ended; --resume goes on from the last checkpoint"
+        in err
+    )
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
     assert state["ppo"]["updates"] >= 1
-    is_lost = any("What was learnt since the one before it is lost" in text for text in warnings(run))
+    is_lost = any(
+        "What was learnt since the one before it is lost" in text for text in warnings(run)
+    )
     assert is_lost == (shard == "true")
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
 
@@ -127,7 +167,9 @@ def test_a_rank_that_is_killed_before_they_met_ends_the_run_with_a_sentence(tmp_
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 @pytest.mark.parametrize(("presses", "code"), [(1, 0), (2, 130)])
-def test_ctrl_c_while_ranks_are_started_stops_the_run_and_a_second_one_ends_it(tmp_path, presses, code):
+def test_ctrl_c_while_ranks_are_started_stops_the_run_and_a_second_one_ends_it(
+    tmp_path, presses, code
+):
     process = train(tmp_path / "run", "blackjack", "--ranks", "2", start_new_session=True)
     other = other_rank(process)
     for _ in range(presses):
@@ -141,11 +183,20 @@ def test_ctrl_c_while_ranks_are_started_stops_the_run_and_a_second_one_ends_it(t
 
 @pytest.mark.slow
 def test_under_torchrun_the_same_command_is_one_run(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+    ]
     command += ["-m", "llamagym_tui", "train", "blackjack", "--envs", "32", "--episodes", "200"]
     command += ["--final-episodes", "0", "--json"]
     env = os.environ | {"LLAMAGYM_TUI_DATA": str(tmp_path)}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True, env=env)
+    found = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, check=True, env=env
+    )
     assert json.loads(found.stdout)["episodes"] == 200
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["ranks"] == 2
@@ -169,7 +220,14 @@ def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
             command_queue.put(script[made])
 
     settings = PPOConfig(batch_size=64, lr=3e-3, critic_warmup_updates=0, kl_coef=0.05)
-    config = RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), n_envs=16, ranks=2, threads=1, ppo=settings)
+    config = RunConfig(
+        agent="blackjack",
+        run_dir=str(tmp_path / "run"),
+        n_envs=16,
+        ranks=2,
+        threads=1,
+        ppo=settings,
+    )
     session = Session(config, RunStore.create(config), command_queue, sinks=[watch])
     assert session.run() == "stopped", session.error
     assert [event for event in events if isinstance(event, RolledBack)]
@@ -179,7 +237,9 @@ def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
     assert max(each.first_ratio for each in updates) < 1e-4
     assert max(each.approx_kl for each in updates) > 1e-4, "weights moved"
     (changed,) = [at for at, event in enumerate(events) if isinstance(event, SettingsChanged)]
-    assert {event.prompt_version for event in events[changed:] if isinstance(event, EpisodesCounted)} == {1}
+    assert {
+        event.prompt_version for event in events[changed:] if isinstance(event, EpisodesCounted)
+    } == {1}
 
 
 def test_a_rank_that_is_slow_is_named_once(monkeypatch):
@@ -209,11 +269,24 @@ class SlowAgent(BlackjackAgent):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("slow", "named"), [(SLOW_ON_THE_OTHERS, 1), (SLOW_ON_THE_OTHERS.replace("0.02", "0"), 0)])
+@pytest.mark.parametrize(
+    ("slow", "named"), [(SLOW_ON_THE_OTHERS, 1), (SLOW_ON_THE_OTHERS.replace("0.02", "0"), 0)]
+)
 def test_a_rank_whose_environments_are_slow_is_named(tmp_path, slow, named):
     agent, run = tmp_path / "slow.py", tmp_path / "run"
     agent.write_text(slow)
-    options = ("--ranks", "2", "--threads", "1", "--envs", "16", "--episodes", "300", "--set", "parallel_envs=off")
+    options = (
+        "--ranks",
+        "2",
+        "--threads",
+        "1",
+        "--envs",
+        "16",
+        "--episodes",
+        "300",
+        "--set",
+        "parallel_envs=off",
+    )
     trained(run, str(agent), *options)
     of_turns = [text for text in warnings(run) if text.endswith("of each turn.")]
     assert [text.partition(":")[0] for text in of_turns] == ["Rank 1 is slow"] * named
@@ -221,7 +294,14 @@ def test_a_rank_whose_environments_are_slow_is_named(tmp_path, slow, named):
 
 @pytest.mark.parametrize(
     ("visible", "count", "rank", "seen"),
-    [(None, 4, 1, "1"), (None, 2, 3, "1"), ("5,7", 2, 1, "7"), ("5,7", 2, 2, "5"), (None, 0, 1, None), ("", 0, 1, "")],
+    [
+        (None, 4, 1, "1"),
+        (None, 2, 3, "1"),
+        ("5,7", 2, 1, "7"),
+        ("5,7", 2, 2, "5"),
+        (None, 0, 1, None),
+        ("", 0, 1, ""),
+    ],
 )
 def test_each_rank_of_a_node_sees_one_of_its_gpus(monkeypatch, visible, count, rank, seen):
     monkeypatch.setattr("torch.cuda.device_count", lambda: count)

@@ -91,7 +91,9 @@ def play(
         "command_queue": command_queue,
     }.items():
         object.__setattr__(builders, name, value)
-    session = Session(config, RunStore.create(config), command_queue, sinks=[seen.append], builders=builders)
+    session = Session(
+        config, RunStore.create(config), command_queue, sinks=[seen.append], builders=builders
+    )
     assert session.run() == "stopped", session.error
     builders.weights.append(digest(session.active_run.policy))  # type: ignore[union-attr]
     return builders, seen
@@ -109,14 +111,19 @@ def first_ratios(seen: list[Event]) -> list[float]:
     return [event.stats.first_ratio for event in seen if isinstance(event, UpdateFinished)]
 
 
-def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Path, model: str) -> None:
+def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(
+    tmp_path: Path, model: str
+) -> None:
     script = {2: [SetMode(mode="inference")], 22: [SetMode(mode="train")], 60: [Stop()]}
     builders, seen = play(tmp_path, model, script)
     assert len(set(builders.weights[:22])) == 1
     assert len(builders.batches) > 1
     assert len(set(builders.weights)) == 1 + len(builders.batches)
     counted = [event for event in seen if isinstance(event, EpisodesCounted)]
-    returns = {mode: sum(len(e.returns) for e in counted if e.mode == mode) for mode in ("train", "inference")}
+    returns = {
+        mode: sum(len(e.returns) for e in counted if e.mode == mode)
+        for mode in ("train", "inference")
+    }
     trained = sum(len(batch) for batch in builders.batches)
     assert returns["inference"] >= 20 * 5
     # Left out are those of the two steps before inference, and of the batch under way at the end.
@@ -125,13 +132,19 @@ def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Pa
 
 def test_an_evaluation_leaves_the_run_as_it_would_have_been(tmp_path: Path, model: str) -> None:
     plain, _ = play(tmp_path / "plain", model, {}, episodes=150)
-    evaluated, seen = play(tmp_path / "evaluated", model, {5: [Evaluate(episodes=20, greedy=False)]}, episodes=150)
+    evaluated, seen = play(
+        tmp_path / "evaluated", model, {5: [Evaluate(episodes=20, greedy=False)]}, episodes=150
+    )
     assert [event.episodes for event in seen if isinstance(event, EvaluationFinished)] == [20]
     assert evaluated.weights == plain.weights
 
 
-def test_an_episode_is_trained_under_the_prompt_that_it_began_with(tmp_path: Path, model: str) -> None:
-    builders, seen = play(tmp_path, model, {3: [SetSystemPrompt(system_prompt="Hit below 13.")]}, episodes=150)
+def test_an_episode_is_trained_under_the_prompt_that_it_began_with(
+    tmp_path: Path, model: str
+) -> None:
+    builders, seen = play(
+        tmp_path, model, {3: [SetSystemPrompt(system_prompt="Hit below 13.")]}, episodes=150
+    )
     versions = [trajectory.prompt_version for batch in builders.batches for trajectory in batch]
     assert set(versions) == {0, 1}
     counted = [event for event in seen if isinstance(event, EpisodesCounted)]
@@ -155,7 +168,9 @@ def test_a_run_ends_exactly_at_the_requested_episodes(tmp_path: Path, model: str
     assert seen[-1].episodes == 101
 
 
-def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_one(tmp_path: Path, model: str) -> None:
+def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_one(
+    tmp_path: Path, model: str
+) -> None:
     builders, seen = play(tmp_path, model, {40: [RollBack()], 60: [Stop()]})
     (rolled,) = [event for event in seen if isinstance(event, RolledBack)]
     saved = next(event for event in seen if isinstance(event, CheckpointSaved))
@@ -163,7 +178,9 @@ def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_o
     changes = [index for index, (a, b) in enumerate(pairwise(builders.weights)) if a != b]
     after_first = builders.weights[changes[0] + 1]
     assert builders.weights[39] != after_first == builders.weights[40]
-    assert not set(builders.weights[40:]) - {after_first} & set(builders.weights[:40])  # from there, another way
+    assert not set(builders.weights[40:]) - {after_first} & set(
+        builders.weights[:40]
+    )  # from there, another way
     assert max(first_ratios(seen)) < 1e-3
     versions = [{trajectory.policy_version for trajectory in batch} for batch in builders.batches]
     assert all(len(of_batch) == 1 for of_batch in versions)
@@ -184,7 +201,11 @@ def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
     script: dict[int, list[AnyCommand]] = {18: [ChangeSettings(changes=changes)], 45: [Stop()]}
     builders, seen = play(tmp_path, model, script)
     (changed,) = [at for at, event in enumerate(seen) if isinstance(event, SettingsChanged)]
-    assert 0 < sum(isinstance(event, UpdateFinished) for event in seen[:changed]) < len(builders.batches) - 1
+    assert (
+        0
+        < sum(isinstance(event, UpdateFinished) for event in seen[:changed])
+        < len(builders.batches) - 1
+    )
     assert max(first_ratios(seen)) < 1e-3
 
 

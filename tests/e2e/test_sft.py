@@ -39,7 +39,11 @@ def test_ppo_goes_on_from_the_taught_policy_and_keeps_it_as_its_reference(
     assert taught["last_loss"] < 0.7 * taught["first_loss"]
 
     headless.train(msgspec.structs.replace(config, resume=True, episodes=100), json_output=True)
-    updates = [event for event in run_store.read_events(config.run_dir) if isinstance(event, UpdateFinished)]
+    updates = [
+        event
+        for event in run_store.read_events(config.run_dir)
+        if isinstance(event, UpdateFinished)
+    ]
     # Were the reference the model before the warm start, the first batch would be some tenths of a nat away from it.
     assert abs(updates[0].stats.kl_ref) < 1e-3
     assert updates[0].stats.first_ratio < 1e-3

@@ -51,9 +51,13 @@ def test_a_signal_at_any_moment_leaves_a_terminal_as_it_was_and_a_run_that_goes_
             app.ends()
             assert app.modes_left_on() == [], f"session {session}"
         found = list(run_store.read_events(run_dir)) if run_store.is_run(run_dir) else []
-        assert not [event for event in found if isinstance(event, SessionFailed)], f"session {session}"
+        assert not [event for event in found if isinstance(event, SessionFailed)], (
+            f"session {session}"
+        )
         learnt = [event.update for event in found if isinstance(event, UpdateFinished)]
-        assert learnt == list(range(1, len(learnt) + 1)), f"session {session}: none is lost, none comes twice"
+        assert learnt == list(range(1, len(learnt) + 1)), (
+            f"session {session}: none is lost, none comes twice"
+        )
         assert len(learnt) >= updates
         assert run_store.has_checkpoint(run_dir) or not learnt
         updates = len(learnt) if run_store.has_checkpoint(run_dir) else 0

@@ -44,9 +44,22 @@ MINIGRID = [
 
 
 def ran(agent: str, folder: Path, turns: int = 12) -> subprocess.CompletedProcess[str]:
-    limits = ("--episodes", 64, "--envs", 64, "--set", f"max_turns={turns}", "--final-episodes", 0, "--threads", 1)
+    limits = (
+        "--episodes",
+        64,
+        "--envs",
+        64,
+        "--set",
+        f"max_turns={turns}",
+        "--final-episodes",
+        0,
+        "--threads",
+        1,
+    )
     words = command("train", agent, *limits, "--run-dir", folder / "run", "--json")
-    return subprocess.run(words, capture_output=True, text=True, timeout=900, env=ENVIRONMENT, check=False)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=900, env=ENVIRONMENT, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +70,9 @@ def ran(agent: str, folder: Path, turns: int = 12) -> subprocess.CompletedProces
         for agent in sorted({*IDS, *MINIGRID, *catalog.built_in()} - {*CONTINUOUS})
     ],
 )
-def test_sixty_four_episodes_are_played_and_none_is_dropped(agent: str, turns: int, tmp_path: Path) -> None:
+def test_sixty_four_episodes_are_played_and_none_is_dropped(
+    agent: str, turns: int, tmp_path: Path
+) -> None:
     run = ran(agent, tmp_path, turns)
     assert run.returncode == 0, run.stderr
     figures = only_line(run.stdout)

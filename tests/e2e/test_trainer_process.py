@@ -87,14 +87,21 @@ def check_order(trainer: TrainerProcess) -> None:
     times = [event.at_s for event in trainer.events]
     assert times == sorted(times)
     for turn in trainer.of(TurnFinished)[:20]:
-        pieces = [e.text for e in trainer.of(TokensStreamed) if (e.episode, e.turn) == (turn.episode, turn.turn)]
+        pieces = [
+            e.text
+            for e in trainer.of(TokensStreamed)
+            if (e.episode, e.turn) == (turn.episode, turn.turn)
+        ]
         assert "".join(pieces) == turn.reply
     for finished in trainer.of(EpisodeFinished)[:20]:
         turns = [turn for turn in trainer.of(TurnFinished) if turn.episode == finished.episode]
         shown = [e for e in trainer.of(ObservationShown) if e.episode == finished.episode]
         assert finished.length == len(turns) == len(shown)
         assert finished.episode_return == pytest.approx(sum(turn.reward for turn in turns))
-    assert sum(len(event.returns) for event in trainer.of(EpisodesCounted)) == trainer.of(RunFinished)[0].episodes
+    assert (
+        sum(len(event.returns) for event in trainer.of(EpisodesCounted))
+        == trainer.of(RunFinished)[0].episodes
+    )
 
 
 def check_folder(trainer: TrainerProcess, model: str) -> None:
@@ -182,7 +189,9 @@ def test_the_end_of_its_commands_ends_it_with_a_checkpoint(
     policy = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     ids = tokenizer.apply_chat_template(
-        [{"role": "user", "content": "Your total: 12."}], add_generation_prompt=True, return_tensors="pt"
+        [{"role": "user", "content": "Your total: 12."}],
+        add_generation_prompt=True,
+        return_tensors="pt",
     )
     assert policy(**ids).logits.isfinite().all()
 
@@ -221,7 +230,9 @@ def test_a_request_to_terminate_is_a_stop_and_ctrl_c_is_not(tmp_path: Path, mode
         ({"model": "/no/such/model"}, "/no/such/model"),
     ],
 )
-def test_what_cannot_be_loaded_fails_in_one_sentence(tmp_path: Path, settings: dict[str, str], sentence: str) -> None:
+def test_what_cannot_be_loaded_fails_in_one_sentence(
+    tmp_path: Path, settings: dict[str, str], sentence: str
+) -> None:
     with TrainerProcess(tmp_path) as trainer:
         trainer.start(**settings)
         assert sentence in trainer.wait_for(SessionFailed).message
@@ -239,8 +250,15 @@ def test_a_run_that_is_there_already_is_refused(tmp_path: Path) -> None:
 
 def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     with TrainerProcess(tmp_path) as trainer:
-        trainer.send(StartRun(protocol=PROTOCOL_VERSION + 1, config=RunConfig(agent="x", run_dir=str(tmp_path))))
-        assert f"version {PROTOCOL_VERSION + 1} of the protocol" in trainer.wait_for(SessionFailed).message
+        trainer.send(
+            StartRun(
+                protocol=PROTOCOL_VERSION + 1, config=RunConfig(agent="x", run_dir=str(tmp_path))
+            )
+        )
+        assert (
+            f"version {PROTOCOL_VERSION + 1} of the protocol"
+            in trainer.wait_for(SessionFailed).message
+        )
         assert trainer.ends() == 1
 
 
@@ -308,6 +326,10 @@ def test_a_suspended_user_interface_does_not_stop_training(tmp_path: Path, model
         trainer.send(Stop())
         assert trainer.ends() == 0
         kept = list(run_store.read_events(tmp_path))
-        assert trainer.of(UpdateFinished) == [event for event in kept if isinstance(event, UpdateFinished)]
-        counted = [apart(grouped(event)) for event in trainer.of(EpisodesCounted)]  # in the order of a log
+        assert trainer.of(UpdateFinished) == [
+            event for event in kept if isinstance(event, UpdateFinished)
+        ]
+        counted = [
+            apart(grouped(event)) for event in trainer.of(EpisodesCounted)
+        ]  # in the order of a log
         assert counted == [event for event in kept if isinstance(event, EpisodesCounted)]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llamagym_tui.protocol.commands import Act, Evaluate, InspectTurn, LetGo, SetMode, Stop, TakeWheel
+from llamagym_tui.protocol.commands import (
+    Act,
+    Evaluate,
+    InspectTurn,
+    LetGo,
+    SetMode,
+    Stop,
+    TakeWheel,
+)
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     EpisodeCorrected,
@@ -25,11 +33,15 @@ from tests.e2e.trainer_process import TrainerProcess
 def act(trainer: TrainerProcess, action: int, reasoning: str = "") -> TurnFinished:
     """Act in the next turn that waits."""
     awaited = trainer.wait_for(ActionAwaited)
-    trainer.send(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=reasoning))
+    trainer.send(
+        Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=reasoning)
+    )
     return trainer.wait_for(TurnFinished, lambda event: event.how == "human")
 
 
-def test_a_person_acts_while_a_run_trains_and_it_goes_on_without_them(tmp_path: Path, model: str) -> None:
+def test_a_person_acts_while_a_run_trains_and_it_goes_on_without_them(
+    tmp_path: Path, model: str
+) -> None:
     with TrainerProcess(tmp_path) as trainer:
         trainer.start(model=model, ppo=SMALL)
         trainer.wait_for(EpisodesCounted)

@@ -57,7 +57,12 @@ class TrainerProcess:
 
     def start(self, **settings: Any) -> None:
         """Ask for a small run."""
-        small: dict[str, Any] = {"agent": "blackjack", "run_dir": str(self.run_dir), "n_envs": 16, "threads": 1}
+        small: dict[str, Any] = {
+            "agent": "blackjack",
+            "run_dir": str(self.run_dir),
+            "n_envs": 16,
+            "threads": 1,
+        }
         self.send(StartRun(protocol=PROTOCOL_VERSION, config=RunConfig(**{**small, **settings})))
 
     def send(self, command: AnyCommand) -> None:
@@ -95,7 +100,11 @@ class TrainerProcess:
 
     def seen(self) -> str:
         """For a failing test: kinds of events, and the end of the log."""
-        log = self.log_path.read_text(errors="replace")[-2000:] if self.log_path.exists() else "no log"
+        log = (
+            self.log_path.read_text(errors="replace")[-2000:]
+            if self.log_path.exists()
+            else "no log"
+        )
         return f"events {[type(event).__name__ for event in self.events][-20:]}; log:\n{log}"
 
     def __enter__(self) -> TrainerProcess:
@@ -108,7 +117,9 @@ class TrainerProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         try:
-            while self.reads.wait() and (payload := wire.read_frame(self.process.stdout)) is not None:  # type: ignore[arg-type]
+            while (
+                self.reads.wait() and (payload := wire.read_frame(self.process.stdout)) is not None
+            ):  # type: ignore[arg-type]
                 self._arrived.put(wire.decode_event(payload))
         except Exception as error:
             self.fault = error

@@ -47,7 +47,9 @@ def tiny_llama(vocabulary: int) -> LlamaForCausalLM:
 def make_policy(tokenizer) -> Callable[..., Policy]:
     """A policy with random weights; `lora=True` for an adapter with something in it."""
 
-    def make(*, lora: bool = False, seed: int = 0, replies: Sequence[str] = REPLIES, **generation: Any) -> Policy:
+    def make(
+        *, lora: bool = False, seed: int = 0, replies: Sequence[str] = REPLIES, **generation: Any
+    ) -> Policy:
         lm = tiny_llama(len(tokenizer))
         if lora:
             lm = with_adapter(lm, LoraConfig(r=4, alpha=8.0))

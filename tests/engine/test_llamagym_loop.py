@@ -24,7 +24,12 @@ from tests.text_env import ChestAgent, ChestEnv, CommandAgent
 @pytest.mark.filterwarnings("ignore:top_p")
 @pytest.mark.parametrize("kind", [BlackjackAgent, SeedAgent])
 def test_llamagyms_loop_plays_logs_and_updates_when_a_batch_is_full(kind):
-    settings = {"batch_size": 8, "lora/r": 4, "generate/max_new_tokens": 8, "generate/do_sample": True}
+    settings = {
+        "batch_size": 8,
+        "lora/r": 4,
+        "generate/max_new_tokens": 8,
+        "generate/do_sample": True,
+    }
     settings |= {"generate/top_p": 0.6, "generate/top_k": 0, "generate/temperature": 0.9}
     loaded = load_model_and_tokenizer("bundled", "cpu")
     agent = kind(
@@ -60,7 +65,11 @@ def test_llamagyms_loop_plays_logs_and_updates_when_a_batch_is_full(kind):
     assert len(updates) >= 2
     assert updates[0]["first_ratio"] < 1e-3
     assert updates[0]["turns"] >= 8
-    assert all(isinstance(value, int | float) for value in updates[0].values() if not isinstance(value, list))
+    assert all(
+        isinstance(value, int | float)
+        for value in updates[0].values()
+        if not isinstance(value, list)
+    )
     assert not all(torch.equal(a, b) for a, b in zip(before, agent.model.parameters(), strict=True))
 
 
@@ -74,7 +83,9 @@ def test_a_greedy_or_evaluated_turn_keeps_its_episode_out_of_the_batch():
     agent.act((12, 5, 0))
     agent.train()
     agent.act((13, 5, 0))
-    assert agent.terminate_episode(truncated=True) == {}, "no bootstrap is needed for what is not trained"
+    assert agent.terminate_episode(truncated=True) == {}, (
+        "no bootstrap is needed for what is not trained"
+    )
     chosen = set()
     for _ in range(8):
         chosen.add(agent.act((12, 5, 0), greedy=True))
@@ -88,7 +99,11 @@ def test_the_conversation_and_the_rewards_are_those_of_the_episode_under_way():
     assert [message["role"] for message in agent.current_episode_messages] == ["system"]
     agent.act((12, 5, 0))
     agent.assign_reward(0.5)
-    assert [message["role"] for message in agent.current_episode_messages] == ["system", "user", "assistant"]
+    assert [message["role"] for message in agent.current_episode_messages] == [
+        "system",
+        "user",
+        "assistant",
+    ]
     assert agent.current_episode_rewards == [0.5]
     agent.terminate_episode()
     assert (len(agent.current_episode_messages), agent.current_episode_rewards) == (1, [])
@@ -137,7 +152,10 @@ def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failur
         agent.terminate_episode(truncated=True)
     agent.terminate_episode(truncated=True, final_observation=(20, 5, 0))
     (trajectory,) = loop_of(agent).batch
-    assert [(turn.reward, turn.parse_failed) for turn in trajectory.turns] == [(0.25, True), (-1.0, True)]
+    assert [(turn.reward, turn.parse_failed) for turn in trajectory.turns] == [
+        (0.25, True),
+        (-1.0, True),
+    ]
     assert (trajectory.end, len(trajectory.segments)) == ("truncated", 1)
     assert trajectory.final_prompt is not None
     assert "Your total: 20." in loaded.tokenizer.decode(trajectory.final_prompt.ids)
@@ -145,7 +163,10 @@ def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failur
 
 def test_an_agent_without_a_model_formats_and_refuses_to_act():
     agent = BlackjackAgent()
-    assert agent.format_observation((15, 1, 1)) == "Your total: 15. Usable ace: yes. Dealer shows: ace."
+    assert (
+        agent.format_observation((15, 1, 1))
+        == "Your total: 15. Usable ace: yes. Dealer shows: ace."
+    )
     with pytest.raises(NoModelError, match="without a model"):
         agent.act((12, 5, 0))
 
@@ -158,9 +179,17 @@ def test_a_reward_before_an_action_is_refused():
 
 def test_seed_style_settings_are_taken_and_unknown_ones_named():
     with pytest.warns(UserWarning, match="top_p"):
-        assert generation_settings({"generate/top_p": 0.6, "generate/temperature": 0.9}).temperature == 0.9
+        assert (
+            generation_settings({"generate/top_p": 0.6, "generate/temperature": 0.9}).temperature
+            == 0.9
+        )
     settings = ppo_settings({"batch_size": 16, "learning_rate": 1e-5}, use_target_kl=True)
-    assert (settings.batch_size, settings.mini_batch_size, settings.lr, settings.target_kl) == (16, 16, 1e-5, 0.02)
+    assert (settings.batch_size, settings.mini_batch_size, settings.lr, settings.target_kl) == (
+        16,
+        16,
+        1e-5,
+        0.02,
+    )
     with pytest.raises(ConfigError, match="bogus"):
         ppo_settings({"bogus": 1}, use_target_kl=False)
     with pytest.raises(ConfigError, match="greedy=True"):
@@ -168,8 +197,14 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
 
 
 def test_a_rate_that_is_given_stays_where_it_was_given():
-    settings = ppo_settings({"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False)
-    assert (settings.lr_final, settings.kl_coef_final, settings.entropy_coef_final) == (1e-5, 0.2, 0.5)
+    settings = ppo_settings(
+        {"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False
+    )
+    assert (settings.lr_final, settings.kl_coef_final, settings.entropy_coef_final) == (
+        1e-5,
+        0.2,
+        0.5,
+    )
     assert ppo_settings({"lr": 1e-3, "lr_final": 1e-4}, use_target_kl=False).lr_final == 1e-4
 
 
@@ -186,15 +221,23 @@ def test_what_is_no_model_and_a_missing_device_get_a_sentence():
 @pytest.mark.filterwarnings("ignore:top_p", "ignore:Setting `save_embedding_layers`")
 def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tmp_path):
     where = bundled_model_path()
-    lora = peft.LoraConfig(r=4, lora_alpha=32, lora_dropout=0.05, bias="none", task_type="CAUSAL_LM")
+    lora = peft.LoraConfig(
+        r=4, lora_alpha=32, lora_dropout=0.05, bias="none", task_type="CAUSAL_LM"
+    )
     model = AutoModelForCausalLMWithValueHead.from_pretrained(
         pretrained_model_name_or_path=where, peft_config=lora, load_in_8bit=False, token=None
     ).to("cpu")
     tokenizer = AutoTokenizer.from_pretrained(where, token=None)
     tokenizer.add_special_tokens({"pad_token": "<pad>"})
     model.pretrained_model.resize_token_embeddings(len(tokenizer))
-    assert all("lora" in name for name, weight in model.pretrained_model.named_parameters() if weight.requires_grad)
-    agent = SeedAgent(model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2})
+    assert all(
+        "lora" in name
+        for name, weight in model.pretrained_model.named_parameters()
+        if weight.requires_grad
+    )
+    agent = SeedAgent(
+        model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2}
+    )
     stats: list[dict[str, float]] = []
     for _ in range(4):
         agent.act((12, 5, 0))
@@ -257,7 +300,9 @@ def test_a_prompt_that_the_model_cannot_read_is_refused_before_anything_is_added
     agent.assign_reward(0.0)
     loop.policy.context = 60
     before = agent.current_episode_messages
-    with pytest.raises(PromptTooLongError, match=r"environment 0, .* the 60 that the model reads; end the episode"):
+    with pytest.raises(
+        PromptTooLongError, match=r"environment 0, .* the 60 that the model reads; end the episode"
+    ):
         agent.act((13, 5, 0))
     assert agent.current_episode_messages == before
     assert agent.terminate_episode(truncated=True, final_observation=(13, 5, 0))["turns"] == 1
@@ -265,14 +310,18 @@ def test_a_prompt_that_the_model_cannot_read_is_refused_before_anything_is_added
     with pytest.raises(PromptTooLongError, match=r"shorten system prompt or observation"):
         agent.act([(12, 5, 0), (13, 5, 0)])
     loop.policy.context = None
-    assert len(agent.act([(12, 5, 0), (13, 5, 0), (4, 5, 0)])) == 3, "no episode was begun by the refused call"
+    assert len(agent.act([(12, 5, 0), (13, 5, 0), (4, 5, 0)])) == 3, (
+        "no episode was begun by the refused call"
+    )
 
 
 def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
     loaded = load_model_and_tokenizer("bundled", "cpu")
     agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
     agent.act((12, 5, 0))
-    with pytest.warns(UserWarning, match=r"environment 0, turn 1 is nan: its episode is not trained on"):
+    with pytest.warns(
+        UserWarning, match=r"environment 0, turn 1 is nan: its episode is not trained on"
+    ):
         agent.assign_reward(float("nan"))
     assert agent.terminate_episode() == {}
     agent.act((12, 5, 0))
@@ -284,7 +333,9 @@ def test_a_reward_that_is_no_number_is_refused_and_an_array_of_one_number_is_tha
     agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4})
     agent.act((12, 5, 0))
     for wrong in (None, "x", [1.0], np.array([1.0, 2.0]), torch.ones(2), 10**400):
-        with pytest.raises(ConfigError, match=r"^The reward of environment 0 is .+: assign a number\.$"):
+        with pytest.raises(
+            ConfigError, match=r"^The reward of environment 0 is .+: assign a number\.$"
+        ):
             agent.assign_reward(wrong)
     agent.assign_reward(np.array([0.5]))
     assert agent.current_episode_rewards == [0.5]
@@ -302,14 +353,22 @@ def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokeniz
     def learnt(seed: int) -> list[torch.Tensor]:
         torch.rand(3)
         before = torch.get_rng_state()
-        model = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False).model if is_loaded else lm
-        agent = BlackjackAgent(model, tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1}, seed=seed)
+        model = (
+            load_model_and_tokenizer("bundled", "cpu", full_finetuning=False).model
+            if is_loaded
+            else lm
+        )
+        agent = BlackjackAgent(
+            model, tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1}, seed=seed
+        )
         assert torch.equal(torch.get_rng_state(), before)
         for hand in ((12, 5, 0), (20, 10, 0)):
             agent.act(hand)
             agent.assign_reward(1.0)
             assert agent.terminate_episode()["turns"] == 1
-        return [weight.detach().clone() for weight in agent.model.parameters() if weight.requires_grad]
+        return [
+            weight.detach().clone() for weight in agent.model.parameters() if weight.requires_grad
+        ]
 
     lm = tiny_llama(len(tokenizer))
     start = {name: weight.clone() for name, weight in lm.state_dict().items()}
@@ -322,7 +381,9 @@ def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokeniz
 
 
 def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
-    agent = ChestAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000})
+    agent = ChestAgent(
+        tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000}
+    )
     env = ChestEnv()
     observation, info = env.reset()
     action = agent.act(observation, info)

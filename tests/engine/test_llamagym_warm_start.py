@@ -24,7 +24,9 @@ def few(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_an_agent_is_trained_on_demonstrations_before_its_first_episode_and_that_is_its_reference(few: Path) -> None:
+def test_an_agent_is_trained_on_demonstrations_before_its_first_episode_and_that_is_its_reference(
+    few: Path,
+) -> None:
     loaded = load_model_and_tokenizer("bundled", "cpu")
     before = loaded.model.causal_lm.get_input_embeddings().weight.detach().clone()
     agent = BlackjackAgent(loaded.model, loaded.tokenizer, sft_warm_start=True, sft_data=str(few))

@@ -43,7 +43,10 @@ QWEN = Qwen2Config(
 
 def test_the_estimate_of_full_fine_tuning_is_the_sum_worked_by_hand():
     found = estimate_memory(TINY, RUN, TALK, full=True, base=7)
-    assert (found.weights, found.training) == (4000, 4000 + 8000 + 4000)  # gradients, moments, reference
+    assert (found.weights, found.training) == (
+        4000,
+        4000 + 8000 + 4000,
+    )  # gradients, moments, reference
     assert found.cache == 3 * 200 * 2 * 2 * 4 * 4  # 100 columns are doubled once
     assert found.rollout == 3 * ((5 * (4 * 8 + 3 * 16) + 150 * 2 * 8) * 4 + 5 * 10 * 4)
     kept = (200 + 100) * 3 * (6 * 8 + 4 * 8 + 4 * 16) * 4 + 2 * 100 * 2 * 2 * 8 * 4
@@ -81,7 +84,9 @@ def test_more_of_any_setting_never_takes_less(larger):
     assert total(replace(RUN, **larger)) > total(RUN)
 
 
-@pytest.mark.parametrize("field", ["hidden", "layers", "keys", "queries", "inner", "vocabulary", "parameters"])
+@pytest.mark.parametrize(
+    "field", ["hidden", "layers", "keys", "queries", "inner", "vocabulary", "parameters"]
+)
 def test_more_of_any_width_takes_more(field):
     larger = dataclasses.replace(TINY, **{field: 2 * getattr(TINY, field)})
     for full in (True, False):
@@ -98,7 +103,9 @@ def test_a_forward_of_a_half_billion_parameter_model_is_bounded_by_both_budgets(
     assert forward_limits(shape, scores_all=True)[:2] == limits[:2]
     wide = forward_limits(dataclasses.replace(shape, vocabulary=400_000), scores_all=True)
     assert wide[:2] == (LOGITS // (3 * 400_000 * 4),) * 2
-    assert forward_limits(shape_of(LlamaConfig.from_pretrained(bundled_model_path()))).tokens == 16_384
+    assert (
+        forward_limits(shape_of(LlamaConfig.from_pretrained(bundled_model_path()))).tokens == 16_384
+    )
 
 
 def test_weights_are_counted_from_the_configuration_as_they_load():
@@ -118,7 +125,13 @@ def test_shapes_of_other_architectures_are_read_too():
 
 def test_a_workload_counts_every_conversation_whole():
     found = workload_of(7, [[3, 1], [2]], 4)
-    assert (found.prefix, found.opening, found.longest, found.turns, found.scored) == (7, 3, 12, 2, 4)
+    assert (found.prefix, found.opening, found.longest, found.turns, found.scored) == (
+        7,
+        3,
+        12,
+        2,
+        4,
+    )
     assert found.columns == (3 + 1 + 2) / 3 + 4
     chosen = workload_of(7, [[3]], 4, choices=[2, 3])
     assert (chosen.scored, chosen.longest, chosen.columns) == (5, 6, 8)

@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from llamagym_tui.engine import threads
-from llamagym_tui.engine.threads import calibrate_threads, calibrate_threads_for, update_like_step, use_threads
+from llamagym_tui.engine.threads import (
+    calibrate_threads,
+    calibrate_threads_for,
+    update_like_step,
+    use_threads,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -84,12 +89,16 @@ def test_a_large_model_is_measured_at_the_products_of_wide_layers(make_policy, m
     measured = []
     monkeypatch.setattr(threads, "SMALL_MODEL", 0)
     monkeypatch.setattr(threads, "update_like_step", None)
-    monkeypatch.setattr(threads, "calibrate_threads", lambda step, use: measured.append(step()) or 1)
+    monkeypatch.setattr(
+        threads, "calibrate_threads", lambda step, use: measured.append(step()) or 1
+    )
     assert calibrate_threads_for(make_policy()) == 1
     assert {tuple(product.shape) for product in measured[0]} == {(24, 2048)}
 
 
-def test_batches_of_a_small_model_are_divided_among_threads_and_products_of_a_larger_one(make_policy, monkeypatch):
+def test_batches_of_a_small_model_are_divided_among_threads_and_products_of_a_larger_one(
+    make_policy, monkeypatch
+):
     policy = make_policy()
     use_threads(policy, 2)
     assert (policy.threads, torch.get_num_threads()) == (2, 1)
@@ -101,7 +110,9 @@ def test_batches_of_a_small_model_are_divided_among_threads_and_products_of_a_la
 def test_the_fastest_number_of_threads_is_found_for_a_small_model(make_policy, monkeypatch):
     on_cores(monkeypatch, 2)
     policy, seconds = make_policy(), {1: 0.04, 2: 0.02}
-    monkeypatch.setattr(threads, "update_like_step", lambda policy: lambda: time.sleep(seconds[policy.threads]))
+    monkeypatch.setattr(
+        threads, "update_like_step", lambda policy: lambda: time.sleep(seconds[policy.threads])
+    )
     assert calibrate_threads_for(policy) == 2
     assert policy.threads == 2
 

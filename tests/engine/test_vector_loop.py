@@ -29,14 +29,22 @@ class LadderEnv(gymnasium.Env[Any, int]):
         self.action_space = spaces.Discrete(2)
         self.number, self.length, self.steps = number, length, 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.steps = 0
         return (self.number, 0), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
-        return (self.number, self.steps), 10.0 * self.number + self.steps, self.steps == self.length, False, {}
+        return (
+            (self.number, self.steps),
+            10.0 * self.number + self.steps,
+            self.steps == self.length,
+            False,
+            {},
+        )
 
 
 class LadderAgent(Agent):
@@ -64,7 +72,13 @@ def ladders(mode: AutoresetMode) -> SyncVectorEnv:
 
 def agent_of(kind: type[Agent], batch_size: int = 1000) -> Agent:
     loaded = load_model_and_tokenizer("bundled", "cpu")
-    return kind(loaded.model, loaded.tokenizer, None, {"max_new_tokens": 4}, {"batch_size": batch_size, "lr": 0.01})
+    return kind(
+        loaded.model,
+        loaded.tokenizer,
+        None,
+        {"max_new_tokens": 4},
+        {"batch_size": batch_size, "lr": 0.01},
+    )
 
 
 def play(agent: Agent, envs: SyncVectorEnv, steps: int) -> list[EpisodeEnd]:
@@ -76,7 +90,9 @@ def play(agent: Agent, envs: SyncVectorEnv, steps: int) -> list[EpisodeEnd]:
         observations = step[0]
         agent.assign_reward(step[1])
         for end in episodes.ends(*step):
-            agent.terminate_episode(env=end.env, truncated=end.truncated, final_observation=end.final_observation)
+            agent.terminate_episode(
+                env=end.env, truncated=end.truncated, final_observation=end.final_observation
+            )
             ended.append(end)
         done = step[2] | step[3]
         if envs.metadata["autoreset_mode"] is AutoresetMode.DISABLED and done.any():
@@ -93,13 +109,24 @@ def test_rewards_ends_and_final_observations_reach_their_own_environments_episod
         text = agent.tokenizer.decode([i for segment in trajectory.segments for i in segment.ids])
         number = int(text.split("Ladder ")[1][0])
         rungs = [int(part[0]) for part in text.split("rung ")[1:]]
-        assert rungs == list(range(len(trajectory.turns))), "one turn for each observation, the last one left out"
-        final = trajectory.final_prompt and agent.tokenizer.decode(trajectory.final_prompt.ids).split("Ladder ")[-1]
+        assert rungs == list(range(len(trajectory.turns))), (
+            "one turn for each observation, the last one left out"
+        )
+        final = (
+            trajectory.final_prompt
+            and agent.tokenizer.decode(trajectory.final_prompt.ids).split("Ladder ")[-1]
+        )
         rewards = tuple(turn.reward for turn in trajectory.turns)
-        found.setdefault(number, []).append((rewards, trajectory.end, final and final.split(".")[0]))
-    times = 3 if mode is AutoresetMode.NEXT_STEP else 4  # a step more for each episode after the first
+        found.setdefault(number, []).append(
+            (rewards, trajectory.end, final and final.split(".")[0])
+        )
+    times = (
+        3 if mode is AutoresetMode.NEXT_STEP else 4
+    )  # a step more for each episode after the first
     assert found[1] == [((11.0, 12.0), "terminated", None)] * times
-    assert found[2] == [((21.0, 22.0, 23.0), "terminated", None)] * (2 if mode is AutoresetMode.NEXT_STEP else 3)
+    assert found[2] == [((21.0, 22.0, 23.0), "terminated", None)] * (
+        2 if mode is AutoresetMode.NEXT_STEP else 3
+    )
     assert found[3] == [((31.0, 32.0), "truncated", "3, rung 2")] * times
 
 
@@ -198,7 +225,9 @@ def test_what_does_not_belong_together_is_refused():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
-    envs = SyncVectorEnv([lambda: gymnasium.wrappers.TimeLimit(ChestEnv(), 2)] * 2, autoreset_mode=mode)
+    envs = SyncVectorEnv(
+        [lambda: gymnasium.wrappers.TimeLimit(ChestEnv(), 2)] * 2, autoreset_mode=mode
+    )
     agent, episodes = agent_of(ChestAgent), VectorEpisodes(envs)
     observations, infos = envs.reset(seed=0)
     prompts = []
@@ -217,10 +246,14 @@ def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
         agent.terminate_episode(
             env=env, truncated=truncated, final_observation=final_observation, final_info=infos[env]
         )
-    failed = [[turn.parse_failed for turn in trajectory.turns] for trajectory in loop_of(agent).batch]
+    failed = [
+        [turn.parse_failed for turn in trajectory.turns] for trajectory in loop_of(agent).batch
+    ]
     assert failed == [[False, False], [True, True]]
     finals = [agent.tokenizer.decode(each.final_prompt.ids) for each in loop_of(agent).batch]
-    assert ["wait" in text for text in finals] == [True, False], "what the attic allows, not the hall after its reset"
+    assert ["wait" in text for text in finals] == [True, False], (
+        "what the attic allows, not the hall after its reset"
+    )
 
 
 def test_an_info_that_one_environment_has_is_no_other_ones():

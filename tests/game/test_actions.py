@@ -102,7 +102,9 @@ def test_what_is_no_action_fails(reply: str) -> None:
     assert read_action(reply, NAMES) == FAILED
 
 
-@pytest.mark.parametrize("piece", ["{", '{"a":', '{"action":', "[", "action ", "action:", '"', "\\"])
+@pytest.mark.parametrize(
+    "piece", ["{", '{"a":', '{"action":', "[", "action ", "action:", '"', "\\"]
+)
 def test_a_hostile_reply_fails_soon(piece: str) -> None:
     begun = time.process_time()
     assert read_action(piece * 50_000, NAMES).failed
@@ -143,10 +145,14 @@ class OneBasedAgent(SeedAgent):
     """Its own code knows better than any index."""
 
     def extract_action(self, response: str) -> list[int] | int:
-        return [0, 0] if "both" in response else int(response.partition("ction")[2].strip('": }')) - 1
+        return (
+            [0, 0] if "both" in response else int(response.partition("ction")[2].strip('": }')) - 1
+        )
 
 
-@pytest.mark.parametrize(("reply", "action"), [('{"action": 1}', 0), ("Action: 2", 1), ('both {"action": 1}', [0, 0])])
+@pytest.mark.parametrize(
+    ("reply", "action"), [('{"action": 1}', 0), ("Action: 2", 1), ('both {"action": 1}', [0, 0])]
+)
 def test_an_agent_that_counts_in_its_own_way_is_left_to_it(reply: str, action: object) -> None:
     assert OneBasedAgent().read(reply) == ActionReading(action, "custom")
 

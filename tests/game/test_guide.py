@@ -47,10 +47,15 @@ def test_the_guides_world_of_minigrid_is_told_and_played(tmp_path: Path) -> None
 
 def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path: Path) -> None:
     code = code_of("A text game")
-    (tmp_path / "text_game.py").write_text(code.replace("my_game.z8", "LlamaChest-v0"), encoding="utf-8")
+    (tmp_path / "text_game.py").write_text(
+        code.replace("my_game.z8", "LlamaChest-v0"), encoding="utf-8"
+    )
     agent = find_agent(str(tmp_path / "text_game.py"))()
     text, actions = observed(agent, *ChestEnv().reset())
-    assert (text, actions) == ("You are in a hall.\nCommands: take key, go north.", tuple(ROOMS["hall"][1]))
+    assert (text, actions) == (
+        "You are in a hall.\nCommands: take key, go north.",
+        tuple(ROOMS["hall"][1]),
+    )
     assert [agent.read(reply_of(agent, name)).action for name in actions] == list(actions)
     writer = DemoWriter(tmp_path / "demos.jsonl")
     game = HumanGame(
@@ -77,5 +82,9 @@ def test_the_guides_text_game_plays_a_file_of_textworlds_next_to_it(tmp_path: Pa
     assert agent.env_id == str(tmp_path / "my_game.z8")
     (episode,) = expert_episodes(agent, "game", episodes=1, seed=0, clock=lambda: datetime.now(UTC))
     assert (episode.episode_return, episode.length, episode.end) == (8.0, 9, "terminated")
-    assert episode.messages[1]["content"].endswith("Commands: " + ", ".join(episode.admissible[0]) + ".")
-    assert [agent.read(message["content"]).action for message in episode.messages[2::2]] == list(episode.actions)
+    assert episode.messages[1]["content"].endswith(
+        "Commands: " + ", ".join(episode.admissible[0]) + "."
+    )
+    assert [agent.read(message["content"]).action for message in episode.messages[2::2]] == list(
+        episode.actions
+    )

@@ -21,7 +21,9 @@ class Swing(gymnasium.Env[Any, int]):
         self.observation_space, self.action_space = space, spaces.Discrete(2)
         self.steps, self.fails_at = 0, fails_at
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         return np.array([self.steps]), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -44,7 +46,18 @@ INF = float("inf")
 
 @pytest.mark.parametrize(
     ("number", "shown"),
-    [(-1, 0), (-2, 0), (-0.99, 0), (-0.98, 1), (0, 50), (0.999, 99), (1, 99), (7, 99), (INF, 99), (-INF, 0)],
+    [
+        (-1, 0),
+        (-2, 0),
+        (-0.99, 0),
+        (-0.98, 1),
+        (0, 50),
+        (0.999, 99),
+        (1, 99),
+        (7, 99),
+        (INF, 99),
+        (-INF, 0),
+    ],
 )
 def test_a_number_is_shown_as_its_hundredth_of_the_range(number: float, shown: int) -> None:
     assert level(number, -1, 1) == str(shown)
@@ -55,7 +68,9 @@ def test_bounds_that_are_finite_and_narrow_are_the_range() -> None:
     assert ranges_of(Swing(box(-2.5, 500))) == [(-2.5, 500.0)]
 
 
-@pytest.mark.parametrize("space", [box(-np.inf, np.inf), box(-NOWHERE, NOWHERE), box(0, np.inf), box(-501, 500)])
+@pytest.mark.parametrize(
+    "space", [box(-np.inf, np.inf), box(-NOWHERE, NOWHERE), box(0, np.inf), box(-501, 500)]
+)
 def test_bounds_that_say_nothing_are_measured_by_a_thousand_random_steps(space: spaces.Box) -> None:
     assert ranges_of(Swing(space)) == [(10.0, 990.0)]  # of 0, 1 … 1,000
 
@@ -77,7 +92,10 @@ def test_small_whole_numbers_stay_what_they_are() -> None:
 
 
 def test_numbers_follow_their_names_while_there_are_any() -> None:
-    assert words(box(0, 1, (3,)), np.array([0.5, 0.25, 1]), "angle spin", [(0, 1)] * 3) == "angle 50, spin 25, 99"
+    assert (
+        words(box(0, 1, (3,)), np.array([0.5, 0.25, 1]), "angle spin", [(0, 1)] * 3)
+        == "angle 50, spin 25, 99"
+    )
     assert named_levels(("angle", "spin"), [0, 9], [(-1, 1), (0, 9)]) == "angle 50, spin 99"
 
 
@@ -94,7 +112,10 @@ def test_dicts_are_shown_by_key_tuples_by_place_and_texts_as_they_are() -> None:
         "mission": "go on",
         "pair": np.array([2, 3]),
     }
-    assert words(space, observation, "left", [(0, 2)]) == "hand: left -1, 0, 1, 50; mission: go on; pair: 2, 3"
+    assert (
+        words(space, observation, "left", [(0, 2)])
+        == "hand: left -1, 0, 1, 50; mission: go on; pair: 2, 3"
+    )
 
 
 def test_a_discrete_observation_is_taken_apart_the_last_number_counting_fastest() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llamagym_tui.game.observed import admissible_actions, called, expert_action, is_refused, observation_text
+from llamagym_tui.game.observed import (
+    admissible_actions,
+    called,
+    expert_action,
+    is_refused,
+    observation_text,
+)
 from tests.text_env import ChestAgent, ChestEnv
 from tests.toy_env import CountAgent
 
@@ -35,7 +41,10 @@ def test_an_expert_gets_as_much_of_a_state_as_its_signature_takes(method: Any, s
 
 def test_agents_written_for_the_observation_alone_word_and_draw_it_as_before() -> None:
     agent = type("Old", (CountAgent,), {"draw": lambda self, observation: f"<{observation}>"})()
-    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, info=INFO)) == ("Steps: 3.", "<3>")
+    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, info=INFO)) == (
+        "Steps: 3.",
+        "<3>",
+    )
 
 
 def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
@@ -47,11 +56,15 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
 
 def test_an_observation_is_a_text_of_characters() -> None:
     def worded(text: Any) -> str:
-        agent = type("Worded", (CountAgent,), {"format_observation": lambda self, observation: text})()
+        agent = type(
+            "Worded", (CountAgent,), {"format_observation": lambda self, observation: text}
+        )()
         return observation_text(agent, 0, {})
 
     assert (worded("plain"), worded("bad \ud800 é")) == ("plain", "bad ? é")
-    with pytest.raises(TypeError, match=r"^Worded\.format_observation returned int, which is no text$"):
+    with pytest.raises(
+        TypeError, match=r"^Worded\.format_observation returned int, which is no text$"
+    ):
         worded(3)
 
 
@@ -66,7 +79,13 @@ def test_an_environment_refuses_an_action_by_its_info(info: Any, refused: bool) 
 
 @pytest.mark.parametrize(
     ("mask", "left"),
-    [(np.array([0, 1], np.int8), ("go",)), ([1, 0], ("wait",)), ([1, 1], None), ([0, 0], None), ([1, 0, 1], None)],
+    [
+        (np.array([0, 1], np.int8), ("go",)),
+        ([1, 0], ("wait",)),
+        ([1, 1], None),
+        ([0, 0], None),
+        ([1, 0, 1], None),
+    ],
 )
 def test_a_mask_leaves_the_names_that_it_has_ones_for(mask: Any, left: Any) -> None:
     assert admissible_actions(CountAgent(), 0, {"action_mask": mask}) == left

@@ -45,7 +45,10 @@ def game(tmp_path: Path) -> Path:
 def test_a_game_begins_with_its_goal_and_not_with_its_banner(env: gymnasium.Env[Any, Any]) -> None:
     text, info = env.reset(seed=1)
     lines = text.split("\n")
-    assert lines[:2] == ["The dinner is almost ready! It's only missing a grilled milk.", "-= Bedroom =-"]
+    assert lines[:2] == [
+        "The dinner is almost ready! It's only missing a grilled milk.",
+        "-= Bedroom =-",
+    ]
     assert lines[-1] == "There is a closed wooden door leading east."
     assert set(info) == set(text_game.INFOS)
     assert "open antique trunk" in info["admissible_commands"]
@@ -53,13 +56,20 @@ def test_a_game_begins_with_its_goal_and_not_with_its_banner(env: gymnasium.Env[
     assert turn_limit(env) == 50
 
 
-def test_a_reward_is_what_the_score_goes_up_by_and_the_known_commands_win(env: gymnasium.Env[Any, Any]) -> None:
+def test_a_reward_is_what_the_score_goes_up_by_and_the_known_commands_win(
+    env: gymnasium.Env[Any, Any],
+) -> None:
     (_, info), rewards, over = env.reset(seed=1), [], False
     while not over:
         _, reward, over, truncated, info = env.step(info["policy_commands"][0])
         rewards.append(reward)
     assert rewards == [1, 1, 1, 1, 1, 1, 1, 0, 1]
-    assert (info["won"], info["lost"], truncated, info["policy_commands"]) == (True, False, False, [])
+    assert (info["won"], info["lost"], truncated, info["policy_commands"]) == (
+        True,
+        False,
+        False,
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,9 @@ def test_a_command_that_is_not_listed_and_changes_nothing_is_refused(
 
 
 @pytest.mark.parametrize("command", ["open trunk", "OPEN  \\antique\\\n(trunk).", "look"])
-def test_other_words_for_a_command_and_a_listed_one_are_not_refused(env: gymnasium.Env[Any, Any], command: str) -> None:
+def test_other_words_for_a_command_and_a_listed_one_are_not_refused(
+    env: gymnasium.Env[Any, Any], command: str
+) -> None:
     env.reset()
     _, reward, _, _, info = env.step(command)
     assert reward == (command != "look")
@@ -107,25 +119,39 @@ def test_what_tw_make_refuses_is_said_in_its_words() -> None:
     sentence = r"^The environment tw-simple cannot be made: tw-make tw-simple: argument --rewards: invalid choice: 'x'"
     with pytest.raises(EnvError, match=sentence):
         make_env("tw-simple", {**SETTINGS, "rewards": "x"})
-    assert not list(text_game.made("tw-simple", SETTINGS).parents[1].glob(".llamagym-*"))  # nor is a draft left
+    assert not list(
+        text_game.made("tw-simple", SETTINGS).parents[1].glob(".llamagym-*")
+    )  # nor is a draft left
 
 
 @pytest.mark.slow
-def test_two_processes_that_need_a_new_game_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_that_need_a_new_game_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
     code = "from llamagym_tui.game.text_game import made; print(made('tw-coin_collector', {'level': 2, 'seed': 7}))"
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     paths = [each.communicate(timeout=120)[0].strip() for each in both]
     assert paths[0] == paths[1]
-    assert [path.name for path in (tmp_path / "games").iterdir() if path.is_dir()] == [Path(paths[0]).parent.name]
+    assert [path.name for path in (tmp_path / "games").iterdir() if path.is_dir()] == [
+        Path(paths[0]).parent.name
+    ]
     agent = catalog.find_agent("tw-coin_collector", {"level": 2, "seed": 7})()
     _, info = agent_env(agent).reset()
     assert info["policy_commands"][-1] == "take coin"
 
 
-def test_a_game_file_is_an_agent_on_the_command_line(game: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_game_file_is_an_agent_on_the_command_line(
+    game: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(game.parent)
-    assert (catalog.absolute_spec("./mine.z8"), catalog.agent_name("./mine.z8")) == (str(game), "mine")
+    assert (catalog.absolute_spec("./mine.z8"), catalog.agent_name("./mine.z8")) == (
+        str(game),
+        "mine",
+    )
     agent = catalog.find_agent("./mine.z8", {"max_episode_steps": 7})
     assert issubclass(agent, TextWorldAgent)
     assert (agent.env_id, agent.title, agent.baselines) == (str(game), "mine", {})
@@ -138,7 +164,9 @@ def test_a_game_file_is_an_agent_on_the_command_line(game: Path, monkeypatch: py
     assert catalog.find_agent("tw-simple") is TextWorldAgent
 
 
-def test_without_textworld_its_agent_is_refused_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_textworld_its_agent_is_refused_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalog, "find_spec", lambda name: None)
     for spec in ("textworld", "tw-cooking"):
         refused = CliRunner().invoke(app, ["train", spec])
@@ -156,9 +184,16 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
         "score": 3,
         "max_score": 8,
     }
-    shown = "-= Kitchen =-\nA milk is here.\nYou are carrying nothing.\nCommands: go west, take milk."
-    assert observed(agent, "You open the door.", info) == (f"Cook.\n{shown}", ("go west", "take milk"))
-    assert observed(agent, "What?", info | {"invalid_action": True}).text == f"Cook.\nWhat?\n{shown}"
+    shown = (
+        "-= Kitchen =-\nA milk is here.\nYou are carrying nothing.\nCommands: go west, take milk."
+    )
+    assert observed(agent, "You open the door.", info) == (
+        f"Cook.\n{shown}",
+        ("go west", "take milk"),
+    )
+    assert (
+        observed(agent, "What?", info | {"invalid_action": True}).text == f"Cook.\nWhat?\n{shown}"
+    )
     other = catalog.find_agent("tw-cooking")()
     assert observed(other, "The note is blank.", info) == (
         f"Cook.\nThe note is blank.\n{shown.replace('go west', 'examine note, go west')}",
@@ -173,11 +208,18 @@ def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set()
     generation = run_config(agent="tw-simple", run_dir=None, resume=False).generation
     assert (generation.policy, generation.normalization) == ("score", "token")
     other = ["generation.policy=generate"]
-    assert run_config(agent="textworld", run_dir=None, resume=False, assignments=other).generation.policy == "generate"
+    assert (
+        run_config(
+            agent="textworld", run_dir=None, resume=False, assignments=other
+        ).generation.policy
+        == "generate"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(7, 256)) * 12, b"\x08" + b"\xff" * 3000])
 def test_a_file_that_is_no_game_is_refused_in_a_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.z8").write_bytes(content)
-    with pytest.raises(EnvError, match=r"bad\.z8 cannot be made: it is no game that TextWorld can play: "):
+    with pytest.raises(
+        EnvError, match=r"bad\.z8 cannot be made: it is no game that TextWorld can play: "
+    ):
         make_env(str(tmp_path / "bad.z8"), {})

@@ -37,7 +37,9 @@ class Clock:
 
 
 def episode(index: int, at_s: float, turns: int = 1) -> list[Event]:
-    events: list[Event] = [EpisodeStarted(at_s=at_s, episode=index, system_prompt="", prompt_version=0, mode="train")]
+    events: list[Event] = [
+        EpisodeStarted(at_s=at_s, episode=index, system_prompt="", prompt_version=0, mode="train")
+    ]
     for turn in range(turns):
         events += [
             ObservationShown(at_s=at_s, episode=index, turn=turn, text="16 against 10"),
@@ -45,7 +47,12 @@ def episode(index: int, at_s: float, turns: int = 1) -> list[Event]:
             TurnFinished(at_s=at_s, episode=index, turn=turn, reply="hit", action=1, action_name="hit",
                          how="keyword", reward=0.0),
         ]  # fmt: skip
-    return [*events, EpisodeFinished(at_s=at_s, episode=index, episode_return=1.0, length=turns, end="terminated")]
+    return [
+        *events,
+        EpisodeFinished(
+            at_s=at_s, episode=index, episode_return=1.0, length=turns, end="terminated"
+        ),
+    ]
 
 
 def written(path: Path, events: list[Event]) -> list[Any]:
@@ -58,7 +65,9 @@ def written(path: Path, events: list[Event]) -> list[Any]:
 
 def test_events_come_back_in_order_without_their_tokens_and_epochs(tmp_path: Path) -> None:
     events = [PhaseChanged(phase="loading"), *episode(0, 1.0), PhaseChanged(phase="updating")]
-    kept = written(tmp_path / "events.jsonl", [*events, PhaseChanged(phase="updating", detail="epoch 1 of 2")])
+    kept = written(
+        tmp_path / "events.jsonl", [*events, PhaseChanged(phase="updating", detail="epoch 1 of 2")]
+    )
     assert kept == [event for event in events if not isinstance(event, TokensStreamed)]
 
 
@@ -69,14 +78,20 @@ def test_a_hundred_episodes_a_second_leave_about_ten_events_a_second(tmp_path: P
 
 
 def test_watched_episodes_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
-    events = [event for index in range(1000) for event in episode(index, at_s=index / 50, turns=1 + index % 3)]
+    events = [
+        event
+        for index in range(1000)
+        for event in episode(index, at_s=index / 50, turns=1 + index % 3)
+    ]
     kept = written(tmp_path / "events.jsonl", events)
     started = {event.episode for event in kept if isinstance(event, EpisodeStarted)}
     finished = {event.episode: event.length for event in kept if isinstance(event, EpisodeFinished)}
     assert started == set(finished)
     assert len(started) < 1000
     for index, length in finished.items():
-        assert len([e for e in kept if isinstance(e, TurnFinished) and e.episode == index]) == length
+        assert (
+            len([e for e in kept if isinstance(e, TurnFinished) and e.episode == index]) == length
+        )
 
 
 def test_a_long_episode_is_kept_whole_and_paid_for_by_the_next(tmp_path: Path) -> None:
@@ -139,20 +154,35 @@ def test_a_broken_line_within_the_file_is_named(tmp_path: Path) -> None:
         list(event_log.read(path))
 
 
-def test_a_number_that_json_cannot_say_is_null_on_disk_and_none_when_it_is_read(tmp_path: Path) -> None:
+def test_a_number_that_json_cannot_say_is_null_on_disk_and_none_when_it_is_read(
+    tmp_path: Path,
+) -> None:
     finished = EpisodeFinished(episode=0, episode_return=float("nan"), length=1, end="terminated")
-    turn = TurnFinished(episode=0, turn=0, reply="null", action=None, action_name="", how="failed", reward=float("inf"))
+    turn = TurnFinished(
+        episode=0,
+        turn=0,
+        reply="null",
+        action=None,
+        action_name="",
+        how="failed",
+        reward=float("inf"),
+    )
     started = EpisodeStarted(episode=0, system_prompt="null", prompt_version=0, mode="train")
     kept = written(tmp_path / "events.jsonl", [started, turn, finished])
     assert kept[0] == started
     assert (kept[1].reply, kept[1].action, math.isnan(kept[1].reward)) == ("null", None, True)
     assert math.isnan(kept[2].episode_return)
-    assert json.loads((tmp_path / "events.jsonl").read_bytes().splitlines()[2])["episode_return"] is None
+    assert (
+        json.loads((tmp_path / "events.jsonl").read_bytes().splitlines()[2])["episode_return"]
+        is None
+    )
 
 
 def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_path: Path) -> None:
     counts = {"mode": "train", "prompt_version": 0, "env_steps": 2, "episodes_per_s": 1.0}
-    counted = EpisodesCounted(returns=[1.0, math.nan], lengths=[1, 1], parse_failures=0, episodes=2, **counts)
+    counted = EpisodesCounted(
+        returns=[1.0, math.nan], lengths=[1, 1], parse_failures=0, episodes=2, **counts
+    )
     stats = msgspec.structs.replace(fakes.STATS, mean_return=math.nan, kl_ref=0.5)
     update = UpdateFinished(update=1, episodes=2, stats=stats)
     one, other = written(tmp_path / "events.jsonl", [counted, update])
@@ -162,7 +192,9 @@ def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_p
 
 def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
     newer = {"return_std", "entropy_coef", "reward_scale"}
-    stats = {name: value for name, value in msgspec.to_builtins(fakes.STATS).items() if name not in newer}
+    stats = {
+        name: value for name, value in msgspec.to_builtins(fakes.STATS).items() if name not in newer
+    }
     stats |= {"replay_loss": 0.5, "replay_episodes": 3}  # of figures that are no more
     older = {"type": "UpdateFinished", "at_s": 1.0, "update": 1, "episodes": 540, "stats": stats}
     path = tmp_path / "events.jsonl"
@@ -172,7 +204,9 @@ def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
     assert (event.stats.turns, event.stats.return_std, event.stats.reward_scale) == (781, 0.0, 1.0)
 
 
-def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(tmp_path: Path) -> None:
+def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
+    tmp_path: Path,
+) -> None:
     budget, kept = event_log.ConversationBudget(), {}
     for second in range(24 * 3600):
         for event in episode(second, at_s=float(second), turns=4):
@@ -183,7 +217,9 @@ def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
 
 
 def test_what_a_long_run_does_not_keep_is_counted_in_its_log(tmp_path: Path) -> None:
-    events = [event for index in range(13_000) for event in episode(index, at_s=index / 10, turns=4)]
+    events = [
+        event for index in range(13_000) for event in episode(index, at_s=index / 10, turns=4)
+    ]
     kept = written(tmp_path / "events.jsonl", events)
     marks = [event for event in kept if isinstance(event, EventsLeftOut)]
     assert [mark.at_s // 600 for mark in marks] == [1, 2]
@@ -198,13 +234,23 @@ def test_counts_of_episodes_take_few_bytes_and_come_back_as_they_were(tmp_path: 
     assert b"[1,-1,0.5,1e16,-10," in (tmp_path / "events.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("number", ["1e151", "-1e151", "9223372036854775808", "1" + "0" * 200, " -2.5E+200"])
-def test_a_number_that_nothing_can_be_computed_from_is_no_event(tmp_path: Path, number: str) -> None:
+@pytest.mark.parametrize(
+    "number", ["1e151", "-1e151", "9223372036854775808", "1" + "0" * 200, " -2.5E+200"]
+)
+def test_a_number_that_nothing_can_be_computed_from_is_no_event(
+    tmp_path: Path, number: str
+) -> None:
     path = tmp_path / "events.jsonl"
     line = msgspec.json.encode(fakes.counted([7.0], episodes=7777))
-    path.write_bytes(line.replace(b"7777" if "." not in number and "e" not in number else b"7.0", number.encode()))
+    path.write_bytes(
+        line.replace(
+            b"7777" if "." not in number and "e" not in number else b"7.0", number.encode()
+        )
+    )
     path.write_bytes(path.read_bytes() + b"\n")
-    with pytest.raises(RunStoreError, match=r"Line 1 of .*events\.jsonl is no event \(it has a number too large"):
+    with pytest.raises(
+        RunStoreError, match=r"Line 1 of .*events\.jsonl is no event \(it has a number too large"
+    ):
         list(event_log.read(path))
 
 
@@ -213,7 +259,9 @@ def test_a_text_may_hold_any_number(tmp_path: Path) -> None:
     assert written(tmp_path / "events.jsonl", [episode(0, 0.0)[0], shown])[1] == shown
 
 
-def test_a_line_beyond_the_bound_is_named_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_the_bound_is_named_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_log, "MOST_LINE", 100)
     path = tmp_path / "events.jsonl"
     good = msgspec.json.encode(PhaseChanged(phase="loading")) + b"\n"
@@ -227,7 +275,10 @@ def test_a_line_beyond_the_bound_is_named_and_not_read(tmp_path: Path, monkeypat
 def test_the_marks_of_a_resumed_run_begin_where_it_goes_on() -> None:
     budget = event_log.ConversationBudget()
     kept = [
-        each for at in range(7000) for event in episode(at, 5000.0 + at / 10, turns=4) for each in budget.kept(event)
+        each
+        for at in range(7000)
+        for event in episode(at, 5000.0 + at / 10, turns=4)
+        for each in budget.kept(event)
     ]
     (mark,) = [event for event in kept if isinstance(event, EventsLeftOut)]
     assert mark.at_s == 5600.0

@@ -37,8 +37,13 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_what_could_not_be_written_is_written_once_there_is_space(tmp_path: Path, disk: Disk) -> None:
-    clock, sent = Clock(), [PhaseChanged(phase="rolling_out", detail=str(number)) for number in range(100)]
+def test_what_could_not_be_written_is_written_once_there_is_space(
+    tmp_path: Path, disk: Disk
+) -> None:
+    clock, sent = (
+        Clock(),
+        [PhaseChanged(phase="rolling_out", detail=str(number)) for number in range(100)],
+    )
     log = EventLog(tmp_path / "events.jsonl", clock=clock)
     disk.room = 1000  # in the middle of a line
     for event in sent:
@@ -56,7 +61,9 @@ def test_a_flood_of_events_loses_none(tmp_path: Path, monkeypatch: pytest.Monkey
     for number in range(100_000):
         log.append(PhaseChanged(phase="rolling_out", detail=str(number)))
     log.close()
-    assert [event.detail for event in event_log.read(tmp_path / "events.jsonl")] == [*map(str, range(100_000))]
+    assert [event.detail for event in event_log.read(tmp_path / "events.jsonl")] == [
+        *map(str, range(100_000))
+    ]
 
 
 def test_a_full_disk_is_tried_less_and_less_often(tmp_path: Path, disk: Disk) -> None:
@@ -94,7 +101,10 @@ def test_conversations_go_first_and_a_mark_has_their_number(
     disk.room = 0
     for index in range(10):
         clock.now = 60.0 * index
-        for event in [*episode(index, at_s=clock.now), PhaseChanged(at_s=clock.now, phase="updating")]:
+        for event in [
+            *episode(index, at_s=clock.now),
+            PhaseChanged(at_s=clock.now, phase="updating"),
+        ]:
             log.append(event)
     disk.room, clock.now = 10**9, 660.0
     log.append(PhaseChanged(at_s=660.0, phase="rolling_out"))
@@ -123,7 +133,9 @@ def test_even_figures_are_lost_rather_than_all_memory(
     assert gap.count == 1000 - len(kept)
 
 
-def test_the_end_of_a_run_with_a_full_disk_is_reported_and_gives_the_file_free(tmp_path: Path, disk: Disk) -> None:
+def test_the_end_of_a_run_with_a_full_disk_is_reported_and_gives_the_file_free(
+    tmp_path: Path, disk: Disk
+) -> None:
     log = EventLog(tmp_path / "events.jsonl", clock=Clock())
     log.append(PhaseChanged(phase="stopped"))
     disk.room = 0

@@ -22,19 +22,27 @@ def counted(returns: list[float], lengths: list[int]) -> EpisodesCounted:
 
 def test_each_return_and_length_stands_once_with_its_number() -> None:
     event = grouped(counted([1.0, -1.0, -1.0, 1.0] * 30, [1, 1, 2, 1] * 30))
-    assert (event.returns, event.lengths, event.counts) == ([1.0, -1.0, -1.0], [1, 1, 2], [60, 30, 30])
+    assert (event.returns, event.lengths, event.counts) == (
+        [1.0, -1.0, -1.0],
+        [1, 1, 2],
+        [60, 30, 30],
+    )
 
 
 def test_read_again_they_are_the_same_episodes_in_a_random_order_that_is_always_the_same() -> None:
     returns, lengths = [1.0] * 600 + [-1.0] * 300 + [0.0] * 100, [1] * 600 + [2] * 400
     event = apart(together := grouped(counted(returns, lengths)))
-    assert Counter(zip(event.returns, event.lengths, strict=True)) == Counter(zip(returns, lengths, strict=True))
+    assert Counter(zip(event.returns, event.lengths, strict=True)) == Counter(
+        zip(returns, lengths, strict=True)
+    )
     assert (event.counts, event) == ([], apart(together))
     for part in (event.returns[:500], event.returns[250:750], event.returns[500:]):
         assert fmean(part) == pytest.approx(0.3, abs=0.08)
 
 
-@pytest.mark.parametrize("returns", [[1.0, -1.0] * 15, [float(at) for at in range(200)]], ids=["few", "all different"])
+@pytest.mark.parametrize(
+    "returns", [[1.0, -1.0] * 15, [float(at) for at in range(200)]], ids=["few", "all different"]
+)
 def test_where_it_would_not_be_shorter_their_order_is_kept(returns: list[float]) -> None:
     event = counted(returns, [1] * len(returns))
     assert grouped(event) is event

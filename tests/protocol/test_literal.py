@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from llamagym_tui.protocol.literal import LONGEST_LINE, echo, echo_json, literal, one_line
 
 JOINERS = "\u200c\u200d"
-ARABIC_SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+ARABIC_SIGNS = (
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+)
 """Format characters by category that are drawn all the same."""
 
 
@@ -22,7 +24,9 @@ def harmful(text: str, *, kept: str = "\n\t") -> list[str]:
     """What in a text a terminal could obey, or a reader could not see; by the categories of Unicode."""
     allowed = kept + JOINERS + ARABIC_SIGNS
     return [
-        char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in allowed
+        char
+        for char in text
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in allowed
     ]
 
 
@@ -47,9 +51,13 @@ def test_what_cannot_be_seen_is_shown_but_joiners_of_scripts_stay() -> None:
 
 
 def test_every_code_point_is_harmless_afterwards_and_letters_are_as_they_were() -> None:
-    everything = "".join(map(chr, (*range(0x14000), *range(0x1BC00, 0x20000), *range(0xE0000, 0xE0200))))
+    everything = "".join(
+        map(chr, (*range(0x14000), *range(0x1BC00, 0x20000), *range(0xE0000, 0xE0200)))
+    )
     assert harmful(literal(everything)) == []
-    letters = "".join(char for char in everything if unicodedata.category(char)[0] in "LNPS" and char not in "ᅟᅠㅤﾠ")
+    letters = "".join(
+        char for char in everything if unicodedata.category(char)[0] in "LNPS" and char not in "ᅟᅠㅤﾠ"
+    )
     assert literal(letters) == letters
 
 
@@ -63,7 +71,11 @@ def test_random_texts_are_harmless_and_as_long(text: str) -> None:
 def test_one_line_has_no_line_ends_and_is_no_longer_than_the_longest() -> None:
     assert one_line("a\n b\x1b\tc") == "a b␛ c"
     assert one_line("x" * LONGEST_LINE) == "x" * LONGEST_LINE
-    assert one_line("x" * 10**7) == one_line("x" * (LONGEST_LINE + 1)) == "x" * (LONGEST_LINE - 1) + "…"
+    assert (
+        one_line("x" * 10**7)
+        == one_line("x" * (LONGEST_LINE + 1))
+        == "x" * (LONGEST_LINE - 1) + "…"
+    )
 
 
 def test_what_is_printed_is_literal_and_its_columns_stay() -> None:
@@ -86,7 +98,10 @@ def test_an_endless_text_is_printed_up_to_a_length() -> None:
 
 
 def test_json_is_ascii_without_controls_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = {"run_dir": "".join(map(chr, [*range(0x100), 0x202E, 0xD800, 0x1F600])) + "x" * 2 * LONGEST_LINE}
+    figures = {
+        "run_dir": "".join(map(chr, [*range(0x100), 0x202E, 0xD800, 0x1F600]))
+        + "x" * 2 * LONGEST_LINE
+    }
     echo_json(figures)
     line = capsys.readouterr().out
     assert line.isascii()

@@ -14,8 +14,21 @@ import pytest
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import WireError
 from llamagym_tui.protocol import commands, events, wire
-from llamagym_tui.protocol.commands import AnyCommand, Command, Evaluate, SetSystemPrompt, StartRun, Stop
-from llamagym_tui.protocol.events import AnyEvent, EpisodesCounted, Event, PhaseChanged, TokensStreamed
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    Command,
+    Evaluate,
+    SetSystemPrompt,
+    StartRun,
+    Stop,
+)
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodesCounted,
+    Event,
+    PhaseChanged,
+    TokensStreamed,
+)
 
 EVENTS = get_args(AnyEvent)
 COMMANDS = get_args(AnyCommand)
@@ -23,7 +36,9 @@ RECORDS = [
     kind
     for module in (commands, events)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
+    if isinstance(kind, type)
+    and issubclass(kind, msgspec.Struct)
+    and kind.__module__ == module.__name__
 ]
 
 
@@ -105,7 +120,9 @@ def test_a_frame_is_a_big_endian_length_and_the_payload() -> None:
 
 @pytest.mark.parametrize("kind", RECORDS, ids=named)
 def test_a_record_is_made_by_the_names_of_its_fields_and_never_changed(kind: type) -> None:
-    assert {field.kind for field in inspect.signature(kind).parameters.values()} <= {inspect.Parameter.KEYWORD_ONLY}
+    assert {field.kind for field in inspect.signature(kind).parameters.values()} <= {
+        inspect.Parameter.KEYWORD_ONLY
+    }
     record = example(kind)
     for name in kind.__struct_fields__:
         with pytest.raises(AttributeError):
@@ -149,7 +166,11 @@ class Trickle(io.RawIOBase):
 
 def test_a_frame_in_single_bytes_is_put_together() -> None:
     pipe: Any = Trickle(wire.framed(b"payload") + wire.framed(b""))
-    assert [wire.read_frame(pipe), wire.read_frame(pipe), wire.read_frame(pipe)] == [b"payload", b"", None]
+    assert [wire.read_frame(pipe), wire.read_frame(pipe), wire.read_frame(pipe)] == [
+        b"payload",
+        b"",
+        None,
+    ]
 
 
 def test_end_of_file_between_frames_is_the_end() -> None:
@@ -215,7 +236,10 @@ def test_an_event_is_no_command_and_a_command_no_event() -> None:
 
 
 def test_asyncio_reads_the_same_frames() -> None:
-    payloads = [wire.encoded(SetSystemPrompt(system_prompt="x" * 200_000)), wire.encoded(Evaluate())]
+    payloads = [
+        wire.encoded(SetSystemPrompt(system_prompt="x" * 200_000)),
+        wire.encoded(Evaluate()),
+    ]
     assert asyncio.run(read_async(b"".join(map(wire.framed, payloads)))) == payloads
 
 

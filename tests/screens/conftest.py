@@ -85,7 +85,9 @@ def everything_is_literal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last look at a line finds nothing: every text was made literal where it comes from."""
     apply = LiteralLines.apply
 
-    def found_nothing(self: LiteralLines, segments: list[Segment], background: Color) -> list[Segment]:
+    def found_nothing(
+        self: LiteralLines, segments: list[Segment], background: Color
+    ) -> list[Segment]:
         assert apply(self, segments, background) == segments, f"not literal: {segments!r}"
         return segments
 
@@ -115,7 +117,9 @@ def snap_compare(snap_compare: Any, request: pytest.FixtureRequest) -> Any:
     is_new = request.config.getoption("update_snapshots") or not kept.exists()
     seen = ""
 
-    def compare(app: LlamaGymApp, run_before: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> bool:
+    def compare(
+        app: LlamaGymApp, run_before: Callable[[Pilot[None]], Awaitable[None]], **options: Any
+    ) -> bool:
         async def settled(pilot: Pilot[None]) -> None:
             nonlocal seen
             await run_before(pilot)

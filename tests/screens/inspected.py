@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.commands import AnyCommand, InspectTurn
 from llamagym_tui.protocol.events import AnyEvent, TurnInspected
-from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.protocol.inspected import (
+    Alternative,
+    ContextToken,
+    Decision,
+    InspectedToken,
+    ScoredReply,
+)
 from tests import fakes
 
 UNTRAINED = {"clipped": None, "value": None, "target": None, "advantage": None}
@@ -17,7 +23,14 @@ UNTRAINED = {"clipped": None, "value": None, "target": None, "advantage": None}
 def decision(old: float, new: float, ratio: float, *, clipped: bool | None = False) -> Decision:
     """A decision of a turn that had an advantage of 0.83."""
     return Decision(
-        old=old, new=new, ratio=ratio, clipped=clipped, value=0.17, value_now=0.21, target=1.0, advantage=0.83
+        old=old,
+        new=new,
+        ratio=ratio,
+        clipped=clipped,
+        value=0.17,
+        value_now=0.21,
+        target=1.0,
+        advantage=0.83,
     )
 
 
@@ -59,7 +72,9 @@ TOKENS = [
 
 
 def context(text: str, *, trained: bool = False) -> list[ContextToken]:
-    return [ContextToken(text=piece, trained=trained) for piece in text.replace(" ", "| ").split("|")]
+    return [
+        ContextToken(text=piece, trained=trained) for piece in text.replace(" ", "| ").split("|")
+    ]
 
 
 def told(episode: int, turn: int, **changes: object) -> TurnInspected:
@@ -81,7 +96,9 @@ def told(episode: int, turn: int, **changes: object) -> TurnInspected:
 def untrained(event: TurnInspected) -> TurnInspected:
     """The same before any update: every ratio is 1."""
     tokens = [
-        replace(token, decision=replace(token.decision, new=token.decision.old, ratio=1.0, **UNTRAINED))  # type: ignore[arg-type]
+        replace(
+            token, decision=replace(token.decision, new=token.decision.old, ratio=1.0, **UNTRAINED)
+        )  # type: ignore[arg-type]
         for token in event.tokens
     ]
     return replace(event, stage="waiting", policy=event.sampled_by, tokens=tokens)
@@ -93,8 +110,13 @@ def scored(event: TurnInspected) -> TurnInspected:
         ScoredReply(text='{"action": 1}', score=-0.412, probability=0.7, chosen=True),
         ScoredReply(text='{"action": 0}', score=-1.259, probability=0.3, chosen=False),
     ]
-    tokens = [replace(token, decision=replace(token.decision, ratio=None, **UNTRAINED)) for token in event.tokens]  # type: ignore[arg-type]
-    return replace(event, tokens=tokens, choice=decision(-0.693, -0.357, 1.4, clipped=True), replies=replies)
+    tokens = [
+        replace(token, decision=replace(token.decision, ratio=None, **UNTRAINED))
+        for token in event.tokens
+    ]  # type: ignore[arg-type]
+    return replace(
+        event, tokens=tokens, choice=decision(-0.693, -0.357, 1.4, clipped=True), replies=replies
+    )
 
 
 class InspectedClient(fakes.FakeClient):

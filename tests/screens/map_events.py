@@ -32,13 +32,19 @@ def hitting(threshold: float, *, update: int, prompt_version: int = 1) -> Policy
 
 def updated(threshold: float, update: int) -> list[AnyEvent]:
     """An update, and its map."""
-    return [UpdateFinished(update=update, episodes=0, stats=STATS), hitting(threshold, update=update)]
+    return [
+        UpdateFinished(update=update, episodes=0, stats=STATS),
+        hitting(threshold, update=update),
+    ]
 
 
 def opening_events(updates: int) -> list[AnyEvent]:
     """A trainer that goes on after some updates."""
     events = fakes.opening_events()
-    return [replace(each, updates=updates, episodes=0) if isinstance(each, RunStarted) else each for each in events]
+    return [
+        replace(each, updates=updates, episodes=0) if isinstance(each, RunStarted) else each
+        for each in events
+    ]
 
 
 def blackjack(threshold: float = 14.5, update: int = 12) -> Iterator[AnyEvent]:
@@ -53,5 +59,7 @@ def lake() -> Iterator[AnyEvent]:
     yield from opening_events(4)
     yield layout_of(FrozenLakeAgent())
     fields = [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
-    shares = [[0.04, 0.2, 0.7, 0.06] if field > 11 else [0.05, 0.81, 0.08, 0.06] for field in fields]
+    shares = [
+        [0.04, 0.2, 0.7, 0.06] if field > 11 else [0.05, 0.81, 0.08, 0.06] for field in fields
+    ]
     yield PolicyMapped(update=4, prompt_version=1, shares=shares)

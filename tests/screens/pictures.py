@@ -15,7 +15,9 @@ from textual.pilot import Pilot
 
 def at_sizes(*sizes: tuple[int, int]) -> pytest.MarkDecorator:
     """A test for each size of the terminal."""
-    return pytest.mark.parametrize("size", sizes, ids=[f"{width}x{height}" for width, height in sizes])
+    return pytest.mark.parametrize(
+        "size", sizes, ids=[f"{width}x{height}" for width, height in sizes]
+    )
 
 
 AT_BOTH_SIZES = at_sizes((80, 24), (120, 34))

@@ -58,7 +58,10 @@ async def sees(pilot: Pilot[None], text: str) -> None:
 
 def is_drawn(screen: Screen[object], state: RunState | None = None) -> bool:
     """Whether the chart of a screen, of a run's state if one is given, is drawn for its present size."""
-    return any(plot.is_drawn((state.returns, state.marks) if state else plot._of) for plot in screen.query(Plot))
+    return any(
+        plot.is_drawn((state.returns, state.marks) if state else plot._of)
+        for plot in screen.query(Plot)
+    )
 
 
 @asynccontextmanager
@@ -98,8 +101,14 @@ def under_way(pilot: Pilot[None]) -> list[object]:
     """Unread events, workers other than the one that reads from the trainer, and timers that will fire once."""
     app = pilot.app
     widgets = [app, *app.screen_stack, *app.screen.walk_children()]
-    timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
-    due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
+    timers = [
+        timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers
+    ]
+    due = [
+        timer
+        for timer in timers
+        if timer._repeat == 0 and timer._task is not None and not timer._task.done()
+    ]
     workers = [worker for worker in app.workers if worker.is_running and worker.group != "trainer"]
     return [*_unread_events(pilot), *workers, *due]
 

@@ -24,7 +24,18 @@ from tests.screens.steps import notices, sees, until
 
 SIZE = (100, 30)
 AGENT = "from llamagym_tui.agent import Agent\n"
-KEYS = [*"abcdefghijklmnoprstuvwxyABCFKLSUX.[]", "space", "enter", "plus", "minus", "home", "end", "f1", "f2", "f5"]
+KEYS = [
+    *"abcdefghijklmnoprstuvwxyABCFKLSUX.[]",
+    "space",
+    "enter",
+    "plus",
+    "minus",
+    "home",
+    "end",
+    "f1",
+    "f2",
+    "f5",
+]
 """Of the playground, a list or a replay; `q` would leave."""
 
 
@@ -64,7 +75,9 @@ async def test_no_key_of_the_prompt_editor_starts_a_program_or_opens_a_file(
 
 
 @pytest.mark.parametrize("key", ["h", "d", "o", "y"])
-async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(watching: Path, key: str):
+async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(
+    watching: Path, key: str
+):
     app = replay_of(watching)
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "REPLAY")
@@ -109,7 +122,9 @@ def test_while_watching_no_file_can_be_written(watching: Path, tmp_path: Path):
     assert (watching / EVENTS_FILE).exists()
 
 
-def test_only_the_agent_that_was_named_may_bring_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_only_the_agent_that_was_named_may_bring_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     mine, other = tmp_path / "mine.py", tmp_path / "other.py"
     body = "class Mine(Agent):\n env_id = 'Blackjack-v1'\n def get_system_prompt(self): return ''\n"
     for file in (mine, other):
@@ -126,7 +141,9 @@ def test_only_the_agent_that_was_named_may_bring_code(monkeypatch: pytest.Monkey
             trust.require_trusted(spec)
 
 
-async def test_a_run_that_goes_on_is_shown_where_it_is_and_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_run_that_goes_on_is_shown_where_it_is_and_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("llamagym_tui.screens.past_runs.replay.FOLLOW_S", 0.05)
     monkeypatch.setattr(Player, "tick", lambda player: None)  # time does not pass by itself
     events = stamped(list(fakes.demo_run(batches=4)))

@@ -10,16 +10,30 @@ from llamagym_tui.setup.assignments import merged, settings
 
 
 def test_words_become_what_their_settings_take() -> None:
-    said = ["ppo.lr=1e-3", "ppo.epochs=4", "ppo.whiten_advantages=false", "ppo.target_kl=0.02", "ppo.credit=token"]
+    said = [
+        "ppo.lr=1e-3",
+        "ppo.epochs=4",
+        "ppo.whiten_advantages=false",
+        "ppo.target_kl=0.02",
+        "ppo.credit=token",
+    ]
     assert settings([*said, "generation.temperature=0.7", "max_turns=50"]) == {
-        "ppo": {"lr": 1e-3, "epochs": 4, "whiten_advantages": False, "target_kl": 0.02, "credit": "token"},
+        "ppo": {
+            "lr": 1e-3,
+            "epochs": 4,
+            "whiten_advantages": False,
+            "target_kl": 0.02,
+            "credit": "token",
+        },
         "generation": {"temperature": 0.7},
         "max_turns": 50,
     }
 
 
 def test_none_a_list_and_an_equals_sign_in_a_value_are_read() -> None:
-    assert settings(["ppo.reward_scale=none", 'lora.target_modules=["q_proj", "v_proj"]', "sft_data=a=b.jsonl"]) == {
+    assert settings(
+        ["ppo.reward_scale=none", 'lora.target_modules=["q_proj", "v_proj"]', "sft_data=a=b.jsonl"]
+    ) == {
         "ppo": {"reward_scale": None},
         "lora": {"target_modules": ["q_proj", "v_proj"]},
         "sft_data": "a=b.jsonl",
@@ -64,5 +78,8 @@ def test_what_is_above_counts_section_by_section() -> None:
 
 
 def test_every_setting_of_the_configuration_can_be_given() -> None:
-    config = from_dict(RunConfig, {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])})
+    config = from_dict(
+        RunConfig,
+        {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])},
+    )
     assert (config.ppo.kl_form, config.seed) == ("loss", 3)

@@ -21,7 +21,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parent(home: Path) -> Path:
     """A run of Blackjack that has kept the checkpoints of updates 3 and 12."""
     config = run_config(
-        agent="blackjack", run_dir=home / "parent", resume=False, assignments=["ppo.lr=1e-4", "n_envs=7"], seed=5
+        agent="blackjack",
+        run_dir=home / "parent",
+        resume=False,
+        assignments=["ppo.lr=1e-4", "n_envs=7"],
+        seed=5,
     )
     store = RunStore.create(config)
     store.close()
@@ -31,7 +35,9 @@ def parent(home: Path) -> Path:
     return home / "parent"
 
 
-def test_of_checkpoints_those_are_kept_that_lie_far_apart_with_the_first_and_the_latest(tmp_path: Path) -> None:
+def test_of_checkpoints_those_are_kept_that_lie_far_apart_with_the_first_and_the_latest(
+    tmp_path: Path,
+) -> None:
     kept = {}
     for update in range(1, 41):
         (tmp_path / f"update-{update}").mkdir()
@@ -52,7 +58,9 @@ def test_what_is_no_checkpoint_of_an_update_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("spec", "update"), [("parent@3", 3), ("parent", 12), ("@3", 3)])
-def test_a_branch_is_named_by_run_and_update_or_leaves_its_run_where_it_can_last(parent, spec, update) -> None:
+def test_a_branch_is_named_by_run_and_update_or_leaves_its_run_where_it_can_last(
+    parent, spec, update
+) -> None:
     assert branch_point(spec) == f"{parent}@{update}"
 
 
@@ -71,7 +79,9 @@ def test_a_run_without_kept_checkpoints_has_no_branches(parent: Path) -> None:
         branch_point("parent")
 
 
-def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_parent(parent: Path) -> None:
+def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_parent(
+    parent: Path,
+) -> None:
     config = run_config(
         agent=None,
         run_dir=None,
@@ -80,7 +90,12 @@ def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_par
         assignments=["ppo.lr=1e-2"],
         system_prompt="Never hit.",
     )
-    assert (config.seed, config.n_envs, config.ppo.lr, config.system_prompt) == (5, 7, 1e-2, "Never hit.")
+    assert (config.seed, config.n_envs, config.ppo.lr, config.system_prompt) == (
+        5,
+        7,
+        1e-2,
+        "Never hit.",
+    )
     assert (config.parent, config.origin) == (f"{parent}@3", "branch of parent at update 3")
 
 
@@ -110,10 +125,14 @@ def test_a_branch_never_takes_the_folder_of_another_run(parent: Path) -> None:
     assert read_config(parent).parent is None
 
 
-def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(parent, home, monkeypatch) -> None:
+def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(
+    parent, home, monkeypatch
+) -> None:
     config = run_config(agent=None, run_dir=home / "branch", resume=False, branch_of="parent@3")
     monkeypatch.setattr(
-        RunStore, "write_config", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        RunStore,
+        "write_config",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
     with pytest.raises(RunStoreError, match=r"cannot become a branch.*No space left"):
         begun(config)
@@ -123,7 +142,9 @@ def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(parent, home, 
 
 
 @pytest.mark.parametrize("other", [{"agent": "cart_pole"}, {"agent": None, "model": "smollm2"}])
-def test_a_branch_of_another_agent_or_model_is_refused_before_a_folder_is_made(parent, home, other) -> None:
+def test_a_branch_of_another_agent_or_model_is_refused_before_a_folder_is_made(
+    parent, home, other
+) -> None:
     with pytest.raises(RunStoreError, match=r"has (agent|model) \w+, not"):
         run_config(run_dir=None, resume=False, branch_of="parent@3", **other)
     assert [path.name for path in home.iterdir()] == ["parent"]

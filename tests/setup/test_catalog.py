@@ -79,11 +79,15 @@ def test_an_agent_file_of_the_three_methods_and_env_id_is_enough(write: Write) -
     assert catalog.action_names(agent_class) == ("action 0", "action 1", "action 2", "action 3")
 
 
-def test_a_relative_path_is_found_and_can_be_made_absolute(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_found_and_can_be_made_absolute(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(CLIFF)
     monkeypatch.chdir(path.parent)
     assert catalog.find_agent("./cliff.py").env_id == "CliffWalking-v1"
-    assert catalog.absolute_spec("./cliff.py:CliffAgent") == f"{path.parent / 'cliff.py'}:CliffAgent"
+    assert (
+        catalog.absolute_spec("./cliff.py:CliffAgent") == f"{path.parent / 'cliff.py'}:CliffAgent"
+    )
     assert catalog.absolute_spec("CartPole-v1") == "CartPole-v1"
 
 
@@ -106,14 +110,18 @@ def test_an_agent_of_a_file_is_its_path_and_class(spec: str, other: str, is_same
 def test_of_several_agents_in_a_file_one_is_named(write: Write) -> None:
     path = write(CLIFF + '\nclass Other(CliffAgent):\n    env_id = "Taxi-v4"\n')
     assert catalog.find_agent(f"{path}:Other").env_id == "Taxi-v4"
-    with pytest.raises(AgentFileError, match=r"several agents; name one: cliff.py:CliffAgent, cliff.py:Other"):
+    with pytest.raises(
+        AgentFileError, match=r"several agents; name one: cliff.py:CliffAgent, cliff.py:Other"
+    ):
         catalog.find_agent(str(path))
     with pytest.raises(AgentFileError, match=r"no agent class Nope; name one: "):
         catalog.find_agent(f"{path}:Nope")
 
 
 def test_an_unfinished_base_class_is_not_taken_for_the_agent(write: Write) -> None:
-    source = CLIFF.replace("class CliffAgent(Agent):", "class Base(Agent):\n    pass\n\nclass CliffAgent(Base):")
+    source = CLIFF.replace(
+        "class CliffAgent(Agent):", "class Base(Agent):\n    pass\n\nclass CliffAgent(Base):"
+    )
     assert catalog.find_agent(str(write(source))).__name__ == "CliffAgent"
 
 
@@ -123,7 +131,9 @@ def test_an_imported_agent_is_not_the_files_own(write: Write) -> None:
 
 
 def test_a_file_can_import_its_neighbours(write: Write) -> None:
-    path = write("import cliff_neighbour\n" + CLIFF.replace('"CliffWalking-v1"', "cliff_neighbour.ID"))
+    path = write(
+        "import cliff_neighbour\n" + CLIFF.replace('"CliffWalking-v1"', "cliff_neighbour.ID")
+    )
     path.with_name("cliff_neighbour.py").write_text('ID = "Taxi-v4"\n', encoding="utf-8")
     assert catalog.find_agent(str(path)).env_id == "Taxi-v4"
 
@@ -145,11 +155,21 @@ def test_an_edited_file_is_read_again(write: Write) -> None:
         (CLIFF.replace("def format_observation", "def format"), 4, "lacks format_observation"),
         (CLIFF.replace("env_id =", "environment ="), 4, "names no environment"),
         ("x = '\0'\n", 1, "null bytes"),
-        (CLIFF.replace("env_id", "baselines = {'best': -1e200}; env_id"), 4, "has the baseline best: -1e.200; give it"),
-        (CLIFF.replace("env_id", "baselines = {'best': float('nan')}; env_id"), 4, "has the baseline best: nan"),
+        (
+            CLIFF.replace("env_id", "baselines = {'best': -1e200}; env_id"),
+            4,
+            "has the baseline best: -1e.200; give it",
+        ),
+        (
+            CLIFF.replace("env_id", "baselines = {'best': float('nan')}; env_id"),
+            4,
+            "has the baseline best: nan",
+        ),
     ],
 )
-def test_a_faulty_file_is_refused_with_file_and_line(write: Write, source: str, line: int, sentence: str) -> None:
+def test_a_faulty_file_is_refused_with_file_and_line(
+    write: Write, source: str, line: int, sentence: str
+) -> None:
     path = write(source)
     with pytest.raises(AgentFileError, match=sentence) as caught:
         catalog.find_agent(str(path))
@@ -165,7 +185,9 @@ MadeAgent = type("MadeAgent", (Agent,), {"env_id": "Taxi-v4", "__module__": __na
 """
 
 
-def test_an_agent_that_no_class_statement_made_is_found_and_its_faults_are_sentences(write: Write) -> None:
+def test_an_agent_that_no_class_statement_made_is_found_and_its_faults_are_sentences(
+    write: Write,
+) -> None:
     assert catalog.find_agent(str(write(MADE))).env_id == "Taxi-v4"
     with pytest.raises(AgentFileError, match="line 1: MadeAgent names no environment"):
         catalog.find_agent(str(write(MADE.replace('"Taxi-v4"', '""'))))
@@ -189,7 +211,9 @@ def test_a_gymnasium_id_gets_an_agent_that_lists_the_actions() -> None:
     assert '{"action": 1}' in agent.get_system_prompt()
 
 
-@pytest.mark.parametrize(("env_id", "history"), [("CartPole-v1", 0), ("CliffWalking-v1", 0), ("Blackjack-v1", None)])
+@pytest.mark.parametrize(
+    ("env_id", "history"), [("CartPole-v1", 0), ("CliffWalking-v1", 0), ("Blackjack-v1", None)]
+)
 def test_where_an_observation_is_one_box_or_number_it_is_all_that_a_prompt_has(
     env_id: str, history: int | None
 ) -> None:
@@ -213,7 +237,9 @@ def _broken() -> gymnasium.Env:
     [
         (
             "Stub/Image-v0",
-            lambda: _Stub(gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8), gymnasium.spaces.Discrete(2)),
+            lambda: _Stub(
+                gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8), gymnasium.spaces.Discrete(2)
+            ),
             r"12,288 numbers",
         ),
         (
@@ -221,11 +247,21 @@ def _broken() -> gymnasium.Env:
             lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.MultiDiscrete([5, 13])),
             r"at most 64; .*`def wrap_env\(self, env\):` and `return .*\(env, ACTIONS.__getitem__, ",
         ),
-        ("Stub/Broken-v0", _broken, r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$"),
-        ("Stub/Leaving-v0", lambda: sys.exit(3), r"cannot be made: SystemExit: 3 \(.*test_catalog\.py, line \d+\)"),
+        (
+            "Stub/Broken-v0",
+            _broken,
+            r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$",
+        ),
+        (
+            "Stub/Leaving-v0",
+            lambda: sys.exit(3),
+            r"cannot be made: SystemExit: 3 \(.*test_catalog\.py, line \d+\)",
+        ),
     ],
 )
-def test_an_environment_that_does_not_fit_into_text_is_refused(env_id: str, entry_point: object, sentence: str) -> None:
+def test_an_environment_that_does_not_fit_into_text_is_refused(
+    env_id: str, entry_point: object, sentence: str
+) -> None:
     gymnasium.register(env_id, entry_point=entry_point, disable_env_checker=True)
     try:
         with pytest.raises(UsageError, match=sentence):
@@ -252,5 +288,8 @@ def test_names_are_short_and_fit_into_file_names(spec: str, name: str) -> None:
 def test_observations_are_literal_text() -> None:
     assert as_text(np.array([0.123456, -2.0], dtype=np.float32)) == "[0.1235, -2]"
     assert as_text((np.int64(3), True, "north")) == "[3, True, north]"
-    assert as_text({"position": np.array([1, 2]), "mission": ""}) == "position: [1, 2]; mission: (nothing)"
+    assert (
+        as_text({"position": np.array([1, 2]), "mission": ""})
+        == "position: [1, 2]; mission: (nothing)"
+    )
     assert as_text(np.float64(0.5)) == "0.5"

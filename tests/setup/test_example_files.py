@@ -52,24 +52,35 @@ def test_an_example_has_at_most_30_lines_of_code(path: Path) -> None:
         (" 1  2 __\n 4  5  6\n 7  8  3\n", ["up", "right"]),
     ],
 )
-def test_the_moves_of_gems_puzzle_are_those_that_its_board_allows(board: str, moves: list[str]) -> None:
+def test_the_moves_of_gems_puzzle_are_those_that_its_board_allows(
+    board: str, moves: list[str]
+) -> None:
     agent = catalog.find_agent(str(GEM))()
     text, actions = observed(agent, "You are playing …", {"suffix": BOARD.format(board)})
     assert (text, list(actions or ())) == (BOARD.format(board), moves)
     assert [agent.read(reply_of(agent, move)).action for move in moves] == moves
 
 
-def test_the_legal_moves_of_an_openenv_server_are_the_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_legal_moves_of_an_openenv_server_are_the_actions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalog, "missing", lambda agent: "")
     agent = catalog.find_agent(str(OPENENV))()
     seen = {"fen": "8/8", "legal_moves": ["e2e4", "d2d4"], "metadata": {}}
-    assert observed(agent, seen, {}) == ("fen: 8/8\nlegal_moves: ['e2e4', 'd2d4']", ("e2e4", "d2d4"))
+    assert observed(agent, seen, {}) == (
+        "fen: 8/8\nlegal_moves: ['e2e4', 'd2d4']",
+        ("e2e4", "d2d4"),
+    )
     assert agent.read(reply_of(agent, "d2d4")).action == "d2d4"
 
 
-def test_without_openenv_its_example_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openenv_its_example_names_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalog, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs the package openenv.*pip install 'llamagym-tui\[openenv\]'"):
+    with pytest.raises(
+        UsageError, match=r"needs the package openenv.*pip install 'llamagym-tui\[openenv\]'"
+    ):
         catalog.find_agent(str(OPENENV))
 
 
@@ -86,7 +97,10 @@ def server(tmp_path: Path) -> Iterator[str]:
     pytest.importorskip("openenv")
     port, log = free_port(), tmp_path / "server.log"
     command = [sys.executable, str(Path(__file__).with_name("served_corridor.py")), str(port), "8"]
-    with log.open("w", encoding="utf-8") as output, subprocess.Popen(command, stderr=output) as process:
+    with (
+        log.open("w", encoding="utf-8") as output,
+        subprocess.Popen(command, stderr=output) as process,
+    ):
         try:
             url, until = f"http://127.0.0.1:{port}", time.monotonic() + 150
             while not answers(url):
@@ -107,14 +121,32 @@ def answers(url: str) -> bool:
 
 
 def trained(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "llamagym_tui", "train", str(path), "--episodes", "16", "--envs", "4", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "llamagym_tui",
+        "train",
+        str(path),
+        "--episodes",
+        "16",
+        "--envs",
+        "4",
+        *options,
+    ]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
 
 
 def played(path: Path) -> tuple[dict[str, Any], list[tuple[float, int]]]:
     """The figures of 16 episodes and an update, and each episode's return and length."""
     done = trained(
-        path, "--set", "ppo.batch_size=16", "--set", "ppo.mini_batch_size=16", "--final-episodes", "8", "--json"
+        path,
+        "--set",
+        "ppo.batch_size=16",
+        "--set",
+        "ppo.mini_batch_size=16",
+        "--final-episodes",
+        "8",
+        "--json",
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -124,7 +156,9 @@ def played(path: Path) -> tuple[dict[str, Any], list[tuple[float, int]]]:
         if isinstance(event, EpisodesCounted) and event.mode == "train"
     ]
     assert sum(event.parse_failures for event in counted) == 0
-    return figures, [pair for event in counted for pair in zip(event.returns, event.lengths, strict=True)]
+    return figures, [
+        pair for event in counted for pair in zip(event.returns, event.lengths, strict=True)
+    ]
 
 
 @pytest.fixture
@@ -135,7 +169,9 @@ def _data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 @pytest.mark.usefixtures("_data")
-def test_openenvs_example_plays_and_learns_on_a_server(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openenvs_example_plays_and_learns_on_a_server(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENENV_URL", server)
     figures, episodes = played(OPENENV)
     assert (figures["episodes"], figures["dropped"], len(episodes)) == (16, 0, 16)
@@ -163,7 +199,9 @@ def test_openenvs_example_names_a_server_that_is_down(monkeypatch: pytest.Monkey
 def test_gems_example_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gem", None)
     agent = catalog.find_agent(str(GEM))()
-    with pytest.raises(EnvError, match=r"; pip install 'llamagym-tui\[gem\]' && pip install --no-deps gem-llm \("):
+    with pytest.raises(
+        EnvError, match=r"; pip install 'llamagym-tui\[gem\]' && pip install --no-deps gem-llm \("
+    ):
         agent_env(agent)
 
 
@@ -176,5 +214,8 @@ def test_gems_example_plays_and_learns() -> None:
     assert (figures["episodes"], figures["dropped"], len(episodes)) == (16, 0, 16)
     assert figures["updates"] >= 1
     # A puzzle that is solved is worth 1; after ten moves each tile in its place, and the gap, is worth a quarter.
-    assert all(total == 1 if length < 10 else total in (0, 0.25, 0.5, 0.75, 1) for total, length in episodes)
+    assert all(
+        total == 1 if length < 10 else total in (0, 0.25, 0.5, 0.75, 1)
+        for total, length in episodes
+    )
     assert max(length for _, length in episodes) == 10

@@ -31,7 +31,9 @@ class Echo(gymnasium.Env[Any, Any]):
         self.action_space, self.observation_space = actions, spaces.Text(99)
         self.size = size
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         return f"size {self.size}", {}
 
     def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -67,7 +69,11 @@ def took(env_id: str, action: int) -> str:
         ("MountainCar-v0", "position 39, speed 50", "left wait right"),
         ("FrozenLake8x8-v1", "row 0, column 0", "left down right up"),
         ("CliffWalking-v1", "row 3, column 0", "up right down left"),
-        ("Taxi-v4", "row 2, column 2, passenger blue, destination red", "south north east west pick up drop off"),
+        (
+            "Taxi-v4",
+            "row 2, column 2, passenger blue, destination red",
+            "south north east west pick up drop off",
+        ),
         ("Blackjack-v1", "total 20, dealer 7, ace 0", "stick hit"),
     ],
 )
@@ -96,7 +102,9 @@ def test_combined_actions_are_counted_by_product(register: Register) -> None:
     assert took(register(spaces.MultiBinary(6)), 33) == "[1 0 0 0 0 1]"
 
 
-def test_decisions_can_be_named_and_sixty_four_combinations_are_enough(register: Register, tmp_path: Path) -> None:
+def test_decisions_can_be_named_and_sixty_four_combinations_are_enough(
+    register: Register, tmp_path: Path
+) -> None:
     file = tmp_path / "runner.py"
     file.write_text(
         "from llamagym_tui.agents.generic import GenericAgent\n"
@@ -120,7 +128,9 @@ def test_a_text_is_an_action_if_the_space_has_it(register: Register) -> None:
 
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "MountainCarContinuous-v0"])
-def test_continuous_actions_are_refused_with_the_lines_that_choose_some(env_id: str, tmp_path: Path) -> None:
+def test_continuous_actions_are_refused_with_the_lines_that_choose_some(
+    env_id: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=rf"{env_id} takes actions from Box") as refused:
         catalog.find_agent(env_id)
     sentence = str(refused.value)
@@ -157,7 +167,8 @@ def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
     assert config.observation_ranges is not None
     assert len(config.observation_ranges) == 4
     begun = from_dict(
-        RunConfig, {"agent": "CartPole-v1", "run_dir": config.run_dir, "observation_ranges": [(0, 1)] * 4}
+        RunConfig,
+        {"agent": "CartPole-v1", "run_dir": config.run_dir, "observation_ranges": [(0, 1)] * 4},
     )
     RunStore.create(begun).close()
     for agent in (None, "CartPole-v1"):
@@ -191,7 +202,9 @@ def test_baselines_of_another_environment_are_not_shown() -> None:
     assert (dict(other.env_kwargs), other.baselines) == ({"natural": False, "sab": True}, {})
 
 
-def test_an_id_may_name_the_module_that_registers_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_may_name_the_module_that_registers_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "far_mazes.py").write_text(
         "import gymnasium\n"
         "gymnasium.register('Far/Maze-v3', entry_point='gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv')\n"
@@ -201,5 +214,7 @@ def test_an_id_may_name_the_module_that_registers_it(tmp_path: Path, monkeypatch
     assert agent.format_observation(36) == "Observation: row 3, column 0"
     sys.modules.pop("far_mazes")
     gymnasium.registry.pop("Far/Maze-v3")
-    with pytest.raises(UsageError, match="no_such_mazes:Maze-v0 cannot be made: No module named 'no_such_mazes'"):
+    with pytest.raises(
+        UsageError, match="no_such_mazes:Maze-v0 cannot be made: No module named 'no_such_mazes'"
+    ):
         catalog.find_agent("no_such_mazes:Maze-v0")

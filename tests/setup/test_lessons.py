@@ -51,7 +51,9 @@ def updates(**figures: list[float]) -> Any:
 def test_there_are_twelve_in_the_order_of_their_files() -> None:
     assert len(NAMES) == 12
     assert NAMES[0] == "learning-rate"
-    assert [path.name[:2] for path in sorted(lessons.FOLDER.glob("*.toml"))] == [f"{at:02}" for at in range(1, 13)]
+    assert [path.name[:2] for path in sorted(lessons.FOLDER.glob("*.toml"))] == [
+        f"{at:02}" for at in range(1, 13)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +71,9 @@ def test_a_lesson_begins_runs_of_its_settings_named_for_it(name: str) -> None:
 def test_the_keys_that_a_lesson_names_are_those_of_the_playground(name: str) -> None:
     lesson = lessons.lessons()[name]
     bound = {
-        (binding.id, PRESSED.get(key, key)) for binding in PlaygroundScreen.BINDINGS for key in binding.key.split(",")
+        (binding.id, PRESSED.get(key, key))
+        for binding in PlaygroundScreen.BINDINGS
+        for key in binding.key.split(",")
     }  # type: ignore[union-attr]
     named = KEY.findall(" ".join(lesson.steps))
     assert named
@@ -111,7 +115,10 @@ def test_no_statement_holds_of_a_run_that_recorded_nothing(holds: Any) -> None:
 
 def test_a_check_reads_as_a_sentence() -> None:
     check = Check(figure="kl_ref", last=3, less_control=True, holds="above", bound=0.1)
-    assert check.statement == "kl ref (median of the last 3 updates, less the control run's) is above 0.1"
+    assert (
+        check.statement
+        == "kl ref (median of the last 3 updates, less the control run's) is above 0.1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,10 +132,16 @@ def test_a_check_reads_as_a_sentence() -> None:
         ('title = "T"', "title = ", "Invalid value"),
     ],
 )
-def test_a_faulty_file_is_refused_in_a_sentence(tmp_path: Path, right: str, wrong: str, fault: str) -> None:
+def test_a_faulty_file_is_refused_in_a_sentence(
+    tmp_path: Path, right: str, wrong: str, fault: str
+) -> None:
     path = tmp_path / "01-a.toml"
     path.write_text(TOML)
-    assert read_lesson(path).text(lambda id, usual: f"<{id}>").startswith("S.\n\n1. <metrics> shows figures.")
+    assert (
+        read_lesson(path)
+        .text(lambda id, usual: f"<{id}>")
+        .startswith("S.\n\n1. <metrics> shows figures.")
+    )
     path.write_text(TOML.replace(right, wrong, 1))
     with pytest.raises(ConfigError, match=fault):
         read_lesson(path)

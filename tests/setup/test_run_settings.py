@@ -57,14 +57,19 @@ def test_an_agents_own_settings_hold_unless_others_are_given(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["ppo.gama", "agent", "gamma"])
 def test_an_agents_own_setting_that_there_is_not_is_refused_by_its_name(tmp_path: Path, name: str):
-    with pytest.raises(UsageError, match=f"Mine.run_settings has '{name}', which is no setting of a run"):
+    with pytest.raises(
+        UsageError, match=f"Mine.run_settings has '{name}', which is no setting of a run"
+    ):
         of(an_agent(tmp_path, f"{{'{name}': 1}}"))
 
 
 def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_path: Path):
     measured = {"ppo.gamma": "discount 0.99: long", "ppo.lam": "lambda 0.95: long"}
     earlier = RunConfig(
-        agent="blackjack", run_dir=str(tmp_path), ppo=PPOConfig(gamma=0.99, lam=0.95), measured=measured
+        agent="blackjack",
+        run_dir=str(tmp_path),
+        ppo=PPOConfig(gamma=0.99, lam=0.95),
+        measured=measured,
     )
     a_run(tmp_path, msgspec.to_builtins(earlier))
     again = run_config(agent=None, run_dir=tmp_path, resume=True)
@@ -74,9 +79,17 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
 
 
 def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_path: Path):
-    a_run(tmp_path, msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path), system_prompt="Begun.")))
+    a_run(
+        tmp_path,
+        msgspec.to_builtins(
+            RunConfig(agent="blackjack", run_dir=str(tmp_path), system_prompt="Begun.")
+        ),
+    )
     assert run_config(agent=None, run_dir=tmp_path, resume=True).system_prompt is None
-    assert run_config(agent=None, run_dir=tmp_path, resume=True, system_prompt="Now.").system_prompt == "Now."
+    assert (
+        run_config(agent=None, run_dir=tmp_path, resume=True, system_prompt="Now.").system_prompt
+        == "Now."
+    )
 
 
 def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):

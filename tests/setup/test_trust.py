@@ -68,7 +68,9 @@ def test_an_agreement_holds_for_one_content(foreign: Path, evil: Path) -> None:
         resumed(foreign)
 
 
-def test_the_same_content_elsewhere_is_another_agreement(foreign: Path, evil: Path, tmp_path: Path) -> None:
+def test_the_same_content_elsewhere_is_another_agreement(
+    foreign: Path, evil: Path, tmp_path: Path
+) -> None:
     """It may import other neighbours there."""
     resumed(foreign, trust_agent=True)
     (tmp_path / "other").mkdir()
@@ -84,7 +86,9 @@ def test_a_typed_file_is_trusted_edited_or_not(foreign: Path, evil: Path) -> Non
     assert resumed(foreign).agent == str(evil)
 
 
-def test_a_typed_file_is_trusted_where_the_data_folder_cannot_be_written(evil: Path, data: Path) -> None:
+def test_a_typed_file_is_trusted_where_the_data_folder_cannot_be_written(
+    evil: Path, data: Path
+) -> None:
     data.write_text("a file", encoding="utf-8")
     assert run_config(agent=str(evil), run_dir=None, resume=False).agent == str(evil)
 

@@ -15,7 +15,12 @@ from tests.state.test_reduce import after
 
 
 def side(version: int, prompt: str, mean: float) -> EvaluationFinished:
-    figures = {"mean_return": mean, "return_stderr": 0.1, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    figures = {
+        "mean_return": mean,
+        "return_stderr": 0.1,
+        "parse_failure_rate": 0.0,
+        "elapsed_s": 1.0,
+    }
     played_by: dict[str, Any] = {"update": 7, "prompt_version": version, "system_prompt": prompt}
     return EvaluationFinished(episodes=400, greedy=True, **figures, **played_by)
 
@@ -24,7 +29,9 @@ def comparison(**changes: Any) -> PromptsCompared:
     """Standard error 0.025: half of the interval is 0.049; of A's turns 40 % hit, of B's 10 %."""
     a, b = side(1, fakes.PROMPT, -0.2), side(2, "Hit below 13.", -0.08)
     found = {"pairs": 400, "difference": 0.12, "difference_stderr": 0.025, "enough": 0.05}
-    return PromptsCompared(**{"a": a, "b": b, **found, "shares": [[0.6, 0.4], [0.85, 0.1]], **changes})
+    return PromptsCompared(
+        **{"a": a, "b": b, **found, "shares": [[0.6, 0.4], [0.85, 0.1]], **changes}
+    )
 
 
 PAIRS = "400 pairs of episodes on the same seeds"
@@ -34,7 +41,10 @@ PAIRS = "400 pairs of episodes on the same seeds"
     ("changes", "text"),
     [
         ({}, f"B takes hit 75% less often than A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS})."),
-        ({"shares": [[0.5, 0.0], [0.5, 0.3]]}, f"B takes hit unlike A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS})."),
+        (
+            {"shares": [[0.5, 0.0], [0.5, 0.3]]},
+            f"B takes hit unlike A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS}).",
+        ),
         (
             {"shares": [[0.5, 0.5]] * 2, "difference": 0.01, "enough": 0.04},
             "B takes each action as often as A: +0.010 ± 0.049 chips a hand, which may be chance "

@@ -42,7 +42,10 @@ def test_an_answer_to_an_older_request_leaves_the_newer_one_pending():
 def test_a_refusal_leaves_what_was_told_and_the_next_answer_takes_the_refusal_away():
     state = reduce(reduce(asked(), told(31, 1)), REFUSED)
     assert state.inspection.of(31, 1) == told(31, 1)
-    assert status(state.inspection, 31, 1) == "These figures are of policy 40. Episode 31 is of another time."
+    assert (
+        status(state.inspection, 31, 1)
+        == "These figures are of policy 40. Episode 31 is of another time."
+    )
     assert status(reduce(state, told(31, 1)).inspection, 31, 1) == ""
 
 
@@ -75,18 +78,26 @@ def test_a_sentence_says_what_is_looked_at(event: TurnInspected, words: str):
 
 @pytest.mark.parametrize(
     ("sampled", "words"),
-    [(4, " 4 of 58 tokens carry loss."), (5, " 4 of 58 tokens carry loss, but 5 should: this is a fault of ours.")],
+    [
+        (4, " 4 of 58 tokens carry loss."),
+        (5, " 4 of 58 tokens carry loss, but 5 should: this is a fault of ours."),
+    ],
 )
 def test_tokens_that_carry_loss_are_counted_and_checked(sampled: int, words: str):
     event = told(31, 1, conversation=58, with_loss=4, sampled=sampled)
-    assert headline(reduce(asked(), event).inspection, 31, 1, awaited="").endswith(f"tokens clipped.{words}")
+    assert headline(reduce(asked(), event).inspection, 31, 1, awaited="").endswith(
+        f"tokens clipped.{words}"
+    )
 
 
 @pytest.mark.parametrize(
     ("event", "words"),
     [
         (PhaseChanged(phase="rolling_out"), "requested; the trainer answers between two steps."),
-        (PhaseChanged(phase="updating"), "requested; an update is under way and the trainer answers after it."),
+        (
+            PhaseChanged(phase="updating"),
+            "requested; an update is under way and the trainer answers after it.",
+        ),
         (
             PhaseChanged(phase="updating", detail="epoch 1 of 2"),
             "requested; an update is under way, epoch 1 of 2, and the trainer answers after it.",
@@ -117,7 +128,9 @@ def test_the_cursor_begins_where_admissible_replies_part():
     ],
 )
 def test_a_ratio_outside_the_range_is_clipped_only_where_the_trainer_says_so(ratio, clipped, word):
-    token = TOKENS[0].__class__(token=1, text="x", decision=decision(-1, -1, ratio, clipped=clipped), alternatives=[])
+    token = TOKENS[0].__class__(
+        token=1, text="x", decision=decision(-1, -1, ratio, clipped=clipped), alternatives=[]
+    )
     assert table(told(31, 1, tokens=[token], before=[])).rows[0].numbers[-1] == word
 
 
@@ -128,7 +141,8 @@ def test_spaces_line_ends_and_control_characters_are_seen_and_do_nothing():
 
 
 @pytest.mark.parametrize(
-    ("share", "cells"), [(0.0, 0), (1.0, BAR), (0.5, BAR // 2), (7.0, BAR), (-1.0, 0), (math.nan, 0)]
+    ("share", "cells"),
+    [(0.0, 0), (1.0, BAR), (0.5, BAR // 2), (7.0, BAR), (-1.0, 0), (math.nan, 0)],
 )
 def test_a_bar_is_as_long_as_its_share(share: float, cells: int):
     assert len(bar(share)) == cells

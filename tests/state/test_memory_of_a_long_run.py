@@ -42,10 +42,14 @@ def everything() -> Iterator[AnyEvent]:
             yield fakes.counted([1.0, -1.0] * 32, 16 * episode + 64)
         if episode % 16 == 0:
             yield PhaseChanged(phase="updating")
-            yield UpdateFinished(update=episode // 16 + 1, episodes=16 * episode + 64, stats=fakes.STATS)
+            yield UpdateFinished(
+                update=episode // 16 + 1, episodes=16 * episode + 64, stats=fakes.STATS
+            )
             yield PhaseChanged(phase="rolling_out")
         if episode % 64 == 0:
-            yield PromptChanged(prompt_version=episode // 64 + 2, system_prompt=f"{fakes.PROMPT} ({episode:06})")
+            yield PromptChanged(
+                prompt_version=episode // 64 + 2, system_prompt=f"{fakes.PROMPT} ({episode:06})"
+            )
             yield SettingsChanged(changes={"ppo.lr": 1e-4 + 1e-9 * episode})
             yield WarningRaised(message="The entropy is low.")
             yield WarmStartProgressed(step=episode + 1, steps=10**6, loss=0.5)
@@ -65,7 +69,8 @@ def size(state: RunState) -> int:
 
 
 @pytest.mark.parametrize(
-    ("told", "entries"), [(30_000, 2048), pytest.param(100_000, transcript.MAX_ENTRIES, marks=pytest.mark.slow)]
+    ("told", "entries"),
+    [(30_000, 2048), pytest.param(100_000, transcript.MAX_ENTRIES, marks=pytest.mark.slow)],
 )
 def test_the_second_half_of_a_long_run_adds_nothing_to_its_state(
     told: int, entries: int, monkeypatch: pytest.MonkeyPatch
@@ -82,7 +87,9 @@ def test_the_second_half_of_a_long_run_adds_nothing_to_its_state(
 
 
 @pytest.mark.slow
-async def test_an_app_that_was_told_100_000_events_holds_no_more_than_after_half_of_them(tmp_path: Path):
+async def test_an_app_that_was_told_100_000_events_holds_no_more_than_after_half_of_them(
+    tmp_path: Path,
+):
     events, told = everything(), 0
 
     class Teller(fakes.FakeClient):

@@ -29,13 +29,20 @@ from tests import fakes
 from tests.recorded_run import record
 
 EVALUATION = EvaluationFinished(
-    episodes=100, greedy=True, mean_return=-0.1, return_stderr=0.02, parse_failure_rate=0.0, elapsed_s=1.0
+    episodes=100,
+    greedy=True,
+    mean_return=-0.1,
+    return_stderr=0.02,
+    parse_failure_rate=0.0,
+    elapsed_s=1.0,
 )
 END = RunFinished(episodes=10, env_steps=14, updates=2, elapsed_s=5.0)
 
 
 def update(number: int, episodes: int) -> UpdateFinished:
-    return UpdateFinished(update=number, episodes=episodes, stats=replace(fakes.STATS, entropy=float(number)))
+    return UpdateFinished(
+        update=number, episodes=episodes, stats=replace(fakes.STATS, entropy=float(number))
+    )
 
 
 def first_session() -> list[AnyEvent]:
@@ -76,15 +83,26 @@ def recalled(tmp_path: Path, *events: AnyEvent) -> RunState:
 
 
 def under(state: RunState) -> list[tuple[int, str, int, float]]:
-    return [(known.version, known.text, known.train.episodes, known.train.first.total) for known in state.prompts]
+    return [
+        (known.version, known.text, known.train.episodes, known.train.first.total)
+        for known in state.prompts
+    ]
 
 
 def test_a_resumed_run_knows_its_updates_prompts_marks_and_evaluations(tmp_path: Path):
     state = recalled(tmp_path, *first_session())
-    assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (2, update(2, 10).stats, 10, 10)
+    assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (
+        2,
+        update(2, 10).stats,
+        10,
+        10,
+    )
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0)]
-    assert [(mark.episode, mark.label) for mark in state.marks] == [(4, "prompt v2 “Win.”"), (10, "ppo.lr 0.0001")]
+    assert [(mark.episode, mark.label) for mark in state.marks] == [
+        (4, "prompt v2 “Win.”"),
+        (10, "ppo.lr 0.0001"),
+    ]
     assert state.evaluations == (EVALUATION,)
     assert state.checkpoint is not None
 
@@ -102,19 +120,38 @@ def test_a_resumed_run_is_what_the_live_one_was(tmp_path: Path):
 
 
 def test_nothing_that_a_session_confirms_is_recalled(tmp_path: Path):
-    state = recalled(tmp_path, *first_session(), ModeChanged(mode="inference"), PhaseChanged(phase="paused"))
+    state = recalled(
+        tmp_path, *first_session(), ModeChanged(mode="inference"), PhaseChanged(phase="paused")
+    )
     before = opening(tmp_path)
-    assert (state.settings, state.mode, state.system_prompt, state.phase) == ({}, "train", None, before.phase)
-    assert (state.run, state.finished, state.live, len(state.transcript.entries)) == (None, None, True, 0)
+    assert (state.settings, state.mode, state.system_prompt, state.phase) == (
+        {},
+        "train",
+        None,
+        before.phase,
+    )
+    assert (state.run, state.finished, state.live, len(state.transcript.entries)) == (
+        None,
+        None,
+        True,
+        0,
+    )
 
 
-def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_where_the_run_goes_on(tmp_path: Path):
+def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_where_the_run_goes_on(
+    tmp_path: Path,
+):
     later = PromptChanged(prompt_version=3, system_prompt="Win now.")
     lost = [fakes.counted([-1.0] * 5, 15, prompt_version=2), update(3, 15), later]
     state = recalled(tmp_path, *first_session()[:-1], *lost)
     assert (state.updates, state.stats) == (3, update(3, 15).stats)
     state = reduce(state, taken_up(10, 2))
-    assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (2, update(2, 10).stats, 10, 10)
+    assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (
+        2,
+        update(2, 10).stats,
+        10,
+        10,
+    )
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert [mark.episode for mark in state.marks] == [4, 10]
     assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0), (3, "Win now.", 0, 0.0)]
@@ -147,7 +184,9 @@ def test_events_of_an_older_version_are_read(tmp_path: Path):
     log = tmp_path / "run" / "events.jsonl"
     text = log.read_text()
     assert '"episodes":null,"updates":null' in text
-    log.write_text(text.replace(',"episodes":null,"updates":null', "").replace(',"return_std":0.948', ""))
+    log.write_text(
+        text.replace(',"episodes":null,"updates":null', "").replace(',"return_std":0.948', "")
+    )
     state = read(tmp_path).recalled_in(opening(tmp_path))
     assert (state.updates, [known.train.episodes for known in state.prompts]) == (2, [4, 6])
     state = reduce(state, taken_up(None, None))
@@ -207,5 +246,11 @@ def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: P
 def test_a_run_that_begins_anew_in_place_of_a_dead_one_has_no_history(tmp_path: Path):
     state = trainer_lost(fold(reduce, first_session()[:6], opening(tmp_path)), "The trainer died.")
     again = restarted(state, new_run=True)
-    assert (again.stats, again.prompts, again.history.samples, again.episodes, again.marks) == (None, (), (), 0, ())
+    assert (again.stats, again.prompts, again.history.samples, again.episodes, again.marks) == (
+        None,
+        (),
+        (),
+        0,
+        (),
+    )
     assert len(again.transcript.entries) == len(state.transcript.entries) + 1

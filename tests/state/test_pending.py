@@ -41,10 +41,17 @@ from llamagym_tui.state.warm_start import Stage
 from tests import fakes
 
 EVALUATED = EvaluationFinished(
-    episodes=10, greedy=True, mean_return=0.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
+    episodes=10,
+    greedy=True,
+    mean_return=0.0,
+    return_stderr=0.1,
+    parse_failure_rate=0.0,
+    elapsed_s=1.0,
 )
 COMPARE = ComparePrompts(system_prompts=("a", "b"), versions=(1, 2))
-COMPARED = PromptsCompared(a=EVALUATED, b=EVALUATED, pairs=10, difference=0.0, difference_stderr=0.0, enough=0.1)
+COMPARED = PromptsCompared(
+    a=EVALUATED, b=EVALUATED, pairs=10, difference=0.0, difference_stderr=0.0, enough=0.1
+)
 ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (Evaluate(episodes=10), EVALUATED),
     (Evaluate(episodes=10), EvaluationCancelled(played=3, episodes=10)),
@@ -57,7 +64,10 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (RollBack(), RolledBack(update=1, reason="requested")),
     (RollBack(), WarningRaised(message="none is there", refused="roll_back")),
     (ChangeSettings(changes={"ppo.lr": 1e-4}), SettingsChanged(changes={"ppo.lr": 1e-4})),
-    (ChangeSettings(changes={"ppo.lr": -1.0}), WarningRaised(message="refused", refused="settings")),
+    (
+        ChangeSettings(changes={"ppo.lr": -1.0}),
+        WarningRaised(message="refused", refused="settings"),
+    ),
     (
         WeighActions(ticket=3, messages=[]),
         ConversationWeighed(ticket=3, names=["stick"], shares=[1.0]),
@@ -102,11 +112,18 @@ def test_an_answer_to_an_older_question_leaves_the_newer_one_pending():
 def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):
     state = initial_state(fakes.config(tmp_path))
     begun = requested(state, WarmStart(episodes=10))
-    assert (begun.pending, begun.warm_start.stage, begun.warm_start.evaluates) == (Pending(), Stage.REQUESTED, True)
+    assert (begun.pending, begun.warm_start.stage, begun.warm_start.evaluates) == (
+        Pending(),
+        Stage.REQUESTED,
+        True,
+    )
     assert requested(begun, WarmStart()) is begun, "one at a time"
     evaluation = Evaluate(episodes=10)
     assert not requested(state, WarmStart()).warm_start.evaluates
-    assert requested(requested(begun, SetMode(mode="inference")), evaluation).pending.evaluation == evaluation
+    assert (
+        requested(requested(begun, SetMode(mode="inference")), evaluation).pending.evaluation
+        == evaluation
+    )
 
 
 def test_a_checkpoint_is_reported_to_who_requested_it_and_not_otherwise(tmp_path: Path):

@@ -26,7 +26,9 @@ from tests.fake_parts import Clock, Ended
 PLAIN = Manner(1, 1.0, "generate, 32 tokens")
 
 
-def counted(returns: list[float], stick: int, hit: int, *, failures: int = 0, **changes: object) -> EpisodesCounted:
+def counted(
+    returns: list[float], stick: int, hit: int, *, failures: int = 0, **changes: object
+) -> EpisodesCounted:
     fields = {"mode": "train", "prompt_version": 1, "lengths": [2] * len(returns), **changes}
     return EpisodesCounted(
         returns=returns,
@@ -70,17 +72,23 @@ def test_what_was_not_played_has_no_shares():
 
 
 def test_each_switch_to_inference_begins_its_count_and_training_keeps_its_own():
-    state = after(counted([1.0], 1, 0), ModeChanged(mode="inference"), counted([1.0], 1, 0, mode="inference"))
+    state = after(
+        counted([1.0], 1, 0), ModeChanged(mode="inference"), counted([1.0], 1, 0, mode="inference")
+    )
     state = after(ModeChanged(mode="train"), state=state)
     assert state.play.inference.returns.episodes == 1, "it stays to be looked at"
     state = after(ModeChanged(mode="inference"), state=state)
     assert (state.play.train.returns.episodes, state.play.inference.returns.episodes) == (1, 0)
-    state = after(counted([1.0], 1, 0, mode="inference"), ModeChanged(mode="inference"), state=state)
+    state = after(
+        counted([1.0], 1, 0, mode="inference"), ModeChanged(mode="inference"), state=state
+    )
     assert state.play.inference.returns.episodes == 1, "this was no switch"
 
 
 def test_another_temperature_begins_only_the_count_of_what_is_played_now():
-    state = after(counted([1.0], 1, 0), ModeChanged(mode="inference"), counted([1.0], 1, 0, mode="inference"))
+    state = after(
+        counted([1.0], 1, 0), ModeChanged(mode="inference"), counted([1.0], 1, 0, mode="inference")
+    )
     state = after(SettingsChanged(changes={"generation.temperature": 0.5}), state=state)
     state = after(counted([-1.0, -1.0], 0, 4, mode="inference"), state=state)
     train, inference = state.play.train, state.play.inference
@@ -107,7 +115,10 @@ def test_nothing_counts_of_a_policy_that_was_rolled_back():
 
 
 def test_the_last_thousand_training_episodes_stand_for_it_in_bounded_memory():
-    state = after(*(counted([0.0] * 10, 20, 0) for _ in range(300)), *(counted([1.0] * 10, 0, 20) for _ in range(100)))
+    state = after(
+        *(counted([0.0] * 10, 20, 0) for _ in range(300)),
+        *(counted([1.0] * 10, 0, 20) for _ in range(100)),
+    )
     train = state.play.train
     assert RECENT <= train.returns.episodes < RECENT + 100
     assert train.returns.total == 1000
@@ -116,14 +127,21 @@ def test_the_last_thousand_training_episodes_stand_for_it_in_bounded_memory():
 
 def test_an_old_log_without_counts_of_actions_has_shares_of_none():
     old = counted([1.0], 1, 0)
-    state = after(EpisodesCounted(**{name: getattr(old, name) for name in old.__struct_fields__ if name != "actions"}))
+    state = after(
+        EpisodesCounted(
+            **{name: getattr(old, name) for name in old.__struct_fields__ if name != "actions"}
+        )
+    )
     assert (state.play.train.actions, state.play.train.action_share(0)) == ((), None)
     assert after(counted([1.0], 1, 0), state=state).play.train.actions == (1, 0)
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_another_number_of_actions_begins_the_count_anew(mode):
-    state = after(*([ModeChanged(mode="inference")] if mode == "inference" else []), counted([1.0], 1, 0, mode=mode))
+    state = after(
+        *([ModeChanged(mode="inference")] if mode == "inference" else []),
+        counted([1.0], 1, 0, mode=mode),
+    )
     wider = msgspec.structs.replace(counted([0.0], 0, 0, mode=mode), actions=[0, 1, 4])
     state = after(wider, wider, state=state)
     played = state.play.train if mode == "train" else state.play.inference
@@ -133,6 +151,8 @@ def test_another_number_of_actions_begins_the_count_anew(mode):
 def test_the_trainer_tells_how_often_each_action_was_named():
     clock = Clock()
     counter = EpisodeCounter(Stopwatch(clock), clock)
-    counter.add([Ended(1.0, "train", 0, 0, actions=(2, 1)), Ended(0.0, "train", 0, 0, actions=(0, 4))])
+    counter.add(
+        [Ended(1.0, "train", 0, 0, actions=(2, 1)), Ended(0.0, "train", 0, 0, actions=(0, 4))]
+    )
     (event,) = counter.take_events(env_steps=7)
     assert event.actions == [2, 5]

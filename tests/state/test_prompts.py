@@ -21,15 +21,23 @@ def test_mean_and_standard_error_by_hand():
 def test_episodes_go_to_the_version_and_mode_that_played_them():
     versions = prompts.taken(prompts.taken((), 1, "old"), 2, "new")
     versions = prompts.counted(versions, fakes.counted([1.0, 1.0], 2, prompt_version=1), 7)
-    versions = prompts.counted(versions, fakes.counted([-1.0], 3, prompt_version=2, mode="inference"), 9)
+    versions = prompts.counted(
+        versions, fakes.counted([-1.0], 3, prompt_version=2, mode="inference"), 9
+    )
     old, new = versions
     assert (old.train.episodes, old.inference.episodes, old.updates) == (2, 0, (7, 7))
-    assert (new.under("train").episodes, new.under("inference").last, new.updates) == (0, (-1.0, 0.0, 1), (9, 9))
+    assert (new.under("train").episodes, new.under("inference").last, new.updates) == (
+        0,
+        (-1.0, 0.0, 1),
+        (9, 9),
+    )
 
 
 def test_a_version_is_measured_at_its_beginning_and_at_its_end_not_over_all_training():
     versions, half = prompts.taken((), 0, "p"), RECENT // 2
-    for update, returns in enumerate([[-1.0] * (RECENT + 1), [0.0] * 5_000, [1.0, -1.0] * (half // 2), [1.0] * half]):
+    for update, returns in enumerate(
+        [[-1.0] * (RECENT + 1), [0.0] * 5_000, [1.0, -1.0] * (half // 2), [1.0] * half]
+    ):
         versions = prompts.counted(versions, fakes.counted(returns, 1, prompt_version=0), update)
     (known,) = versions
     assert known.train.first.mean_return == (-1.0, 0.0, RECENT)

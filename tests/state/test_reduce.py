@@ -46,11 +46,17 @@ def started(*events: AnyEvent) -> RunState:
 
 def test_before_the_trainer_is_up_the_run_is_loading():
     state = after()
-    assert (state.phase, state.detail, state.agent) == ("loading", "starting the trainer", "blackjack")
+    assert (state.phase, state.detail, state.agent) == (
+        "loading",
+        "starting the trainer",
+        "blackjack",
+    )
 
 
 def test_hello_and_phases_tell_what_is_being_done():
-    state = after(Hello(protocol=1, pid=42), PhaseChanged(phase="loading", detail="loading the model"))
+    state = after(
+        Hello(protocol=1, pid=42), PhaseChanged(phase="loading", detail="loading the model")
+    )
     assert (state.pid, state.detail) == (42, "loading the model")
 
 
@@ -87,7 +93,8 @@ def test_a_prompt_is_pending_then_confirmed_then_watched():
 
 def test_the_confirmation_of_an_older_prompt_leaves_the_newer_one_pending():
     asked = requested(
-        requested(started(), SetSystemPrompt(system_prompt="first")), SetSystemPrompt(system_prompt="second")
+        requested(started(), SetSystemPrompt(system_prompt="first")),
+        SetSystemPrompt(system_prompt="second"),
     )
     state = after(PromptChanged(prompt_version=2, system_prompt="first"), state=asked)
     assert (state.system_prompt, state.prompt_requested) == ("first", "second")
@@ -101,7 +108,9 @@ def test_a_pause_waits_through_an_update_for_its_confirmation():
 
 
 def test_the_mean_return_starts_anew_with_another_prompt_or_mode():
-    state = started(fakes.counted([1.0] * 8, 8), PromptChanged(prompt_version=2, system_prompt="new"))
+    state = started(
+        fakes.counted([1.0] * 8, 8), PromptChanged(prompt_version=2, system_prompt="new")
+    )
     assert state.recent == ()
     late = fakes.counted([1.0], 9, prompt_version=1)
     new = fakes.counted([-1.0], 10, prompt_version=2)
@@ -126,7 +135,12 @@ def test_the_curve_of_a_branch_begins_with_a_mark_at_its_parents_update():
 
 def test_updates_and_evaluations_are_kept():
     evaluation = EvaluationFinished(
-        episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=1000,
+        greedy=True,
+        mean_return=-0.081,
+        return_stderr=0.03,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
     assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
@@ -148,23 +162,39 @@ def test_an_evaluation_and_a_mark_name_prompt_and_update():
         system_prompt="Hit below 13.",
     )
     updated = UpdateFinished(update=3, episodes=8, stats=fakes.STATS)
-    state = started(updated, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), evaluation)
+    state = started(
+        updated, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), evaluation
+    )
     assert state.marks == (Mark(8, "prompt v2 “Hit below 13.”", 3),)
-    note = "Evaluation: mean return +1.000 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
+    note = (
+        "Evaluation: mean return +1.000 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
+    )
     assert state.transcript.entries[-1].fact == Notice(note)
 
 
 def test_an_evaluation_has_the_unit_of_its_returns():
     evaluation = EvaluationFinished(
-        episodes=1, greedy=True, mean_return=43.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=1,
+        greedy=True,
+        mean_return=43.0,
+        return_stderr=0.0,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     state = reduce(started(structs.replace(fakes.run_started(), return_unit="steps")), evaluation)
-    assert state.transcript.entries[-1].fact == Notice("Evaluation: mean return +43.000 steps over 1 greedy episode")
+    assert state.transcript.entries[-1].fact == Notice(
+        "Evaluation: mean return +43.000 steps over 1 greedy episode"
+    )
 
 
 def test_of_an_evaluation_of_one_episode_no_interval_is_told():
     evaluation = EvaluationFinished(
-        episodes=1, greedy=False, mean_return=1.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=1,
+        greedy=False,
+        mean_return=1.0,
+        return_stderr=0.0,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     assert started(evaluation).transcript.entries[-1].fact == Notice(
         "Evaluation: mean return +1.000 over 1 sampled episode"
@@ -181,23 +211,32 @@ def test_a_warning_is_told_and_the_run_goes_on():
     "end",
     [
         lambda state: trainer_lost(state, "The trainer died (killed by SIGKILL)."),
-        lambda state: after(SessionFailed(message="The trainer died (killed by SIGKILL)."), state=state),
+        lambda state: after(
+            SessionFailed(message="The trainer died (killed by SIGKILL)."), state=state
+        ),
     ],
     ids=["lost", "failed"],
 )
 def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
     state = end(
         requested(
-            requested(requested(started(), Pause()), SetSystemPrompt(system_prompt="new")), SetMode(mode="inference")
+            requested(requested(started(), Pause()), SetSystemPrompt(system_prompt="new")),
+            SetMode(mode="inference"),
         )
     )
     assert not state.live
     assert state.failure == "The trainer died (killed by SIGKILL)."
-    assert (state.mode_requested, state.prompt_requested, state.pause_requested) == (None, None, None)
+    assert (state.mode_requested, state.prompt_requested, state.pause_requested) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_the_trainers_own_reason_is_kept_when_its_process_is_lost_after_it():
-    state = trainer_lost(started(SessionFailed(message="The model is not there.")), "The trainer died.")
+    state = trainer_lost(
+        started(SessionFailed(message="The model is not there.")), "The trainer died."
+    )
     assert state.failure == "The model is not there."
 
 
@@ -217,7 +256,12 @@ def test_a_finished_run_is_no_failure():
 )
 def test_the_earlier_end_of_a_resumed_run_is_not_told_when_it_goes_on(end: AnyEvent):
     state = started(end, *fakes.opening_events())
-    assert (state.phase, state.finished, state.failure, state.live) == ("rolling_out", None, "", True)
+    assert (state.phase, state.finished, state.failure, state.live) == (
+        "rolling_out",
+        None,
+        "",
+        True,
+    )
 
 
 def test_quitting_interrupts_training_only_while_there_is_some():
@@ -227,7 +271,9 @@ def test_quitting_interrupts_training_only_while_there_is_some():
 
 
 def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
-    state = after(fakes.counted([1.0], 1), fakes.counted([0.0] * (RECENT - 1), RECENT), state=started())
+    state = after(
+        fakes.counted([1.0], 1), fakes.counted([0.0] * (RECENT - 1), RECENT), state=started()
+    )
     assert (len(state.recent), sum(state.recent)) == (RECENT, 1.0)
     state = after(fakes.counted([0.5], RECENT + 1), state=state)
     assert (len(state.recent), state.recent[0], state.recent[-1]) == (RECENT, 0.0, 0.5)
@@ -270,7 +316,9 @@ def test_a_run_that_is_started_again_keeps_what_was_seen():
 
 
 def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
-    lost = trainer_lost(started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died.")
+    lost = trainer_lost(
+        started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died."
+    )
     state = after(fakes.counted([-1.0] * 2, 6), state=run.restarted(lost))
     assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
     assert state.marks == ()
@@ -279,20 +327,32 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
 @pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
 def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to(back):
     figures = {n: structs.replace(fakes.STATS, approx_kl=n / 100) for n in (1, 2, 3)}
-    updates = [UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()]
+    updates = [
+        UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()
+    ]
     state = after(back, state=started(*updates))
     assert (state.updates, state.stats) == (2, figures[2])
-    assert after(back, state=started(updates[0])).stats is None, "none is known rather than another one"
+    assert after(back, state=started(updates[0])).stats is None, (
+        "none is known rather than another one"
+    )
 
 
 @pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
 def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
     found = EvaluationFinished(
-        episodes=4, greedy=True, mean_return=1.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
+        episodes=4,
+        greedy=True,
+        mean_return=1.0,
+        return_stderr=0.1,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
     )
     state = after(back, state=started(found))
     assert [each.outdated for each in state.evaluations] == ["before the roll back"]
-    assert [each.outdated for each in after(found, state=state).evaluations] == ["before the roll back", ""]
+    assert [each.outdated for each in after(found, state=state).evaluations] == [
+        "before the roll back",
+        "",
+    ]
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():
@@ -309,10 +369,15 @@ def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
 
 
 def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note_of_what_is_unusual():
-    values, reasons = {"ppo.gamma": 0.99, "ppo.lam": 1.0}, {"ppo.gamma": "discount 0.99: a", "ppo.lam": "lambda 1: b"}
+    values, reasons = (
+        {"ppo.gamma": 0.99, "ppo.lam": 1.0},
+        {"ppo.gamma": "discount 0.99: a", "ppo.lam": "lambda 1: b"},
+    )
     state = started(SettingsMeasured(values=values, reasons=reasons))
     assert (state.config.ppo.gamma, state.config.measured, state.settings) == (0.99, reasons, {})
-    assert state.transcript.entries[-1].fact == Notice("Measured in the first batch: discount 0.99: a.")
+    assert state.transcript.entries[-1].fact == Notice(
+        "Measured in the first batch: discount 0.99: a."
+    )
     usual = SettingsMeasured(values=dict.fromkeys(values, 1.0), reasons=reasons)
     assert measured_text(usual) == "discount 0.99: a"
 
@@ -329,7 +394,9 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
         ),
     ],
 )
-def test_a_model_that_distinguishes_less_than_half_of_the_observations_is_warned_of(distinguished: int, note: str):
+def test_a_model_that_distinguishes_less_than_half_of_the_observations_is_warned_of(
+    distinguished: int, note: str
+):
     event = ObservationsDistinguished(observations=212, distinguished=distinguished)
     assert started(event).transcript.entries[-1].fact == Notice(note)
 
@@ -340,7 +407,13 @@ def test_the_run_knows_how_many_episodes_were_dropped():
 
 def test_it_is_said_what_a_warm_start_trains_on():
     read = DemonstrationsRead(
-        path="demos.jsonl", episodes=1234, turns=2345, actions={}, prompts=1, under_present_prompt=1, free_replies=0
+        path="demos.jsonl",
+        episodes=1234,
+        turns=2345,
+        actions={},
+        prompts=1,
+        under_present_prompt=1,
+        free_replies=0,
     )
     note = "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl"
     assert started(read).transcript.entries[-1].fact == Notice(note)
@@ -349,5 +422,7 @@ def test_it_is_said_what_a_warm_start_trains_on():
 def test_what_was_earned_under_another_prompt_is_no_longer_in_words():
     state = started(structs.replace(fakes.counted([1.0] * 4, 4), words="wins all"))
     assert state.described == "wins all"
-    changed = reduce(state, PromptChanged(prompt_version=state.prompt_version + 1, system_prompt="Stick."))
+    changed = reduce(
+        state, PromptChanged(prompt_version=state.prompt_version + 1, system_prompt="Stick.")
+    )
     assert changed.described == ""

@@ -40,7 +40,9 @@ class Clock:
 
 def stamped(*events: Event, every_s: float = 1.0) -> list[AnyEvent]:
     """Events at 0, 1, 2 … seconds."""
-    return [msgspec.structs.replace(event, at_s=index * every_s) for index, event in enumerate(events)]  # type: ignore[misc]
+    return [
+        msgspec.structs.replace(event, at_s=index * every_s) for index, event in enumerate(events)
+    ]  # type: ignore[misc]
 
 
 def whole(run_dir: Path) -> Recording:
@@ -60,7 +62,9 @@ def warnings(count: int) -> list[AnyEvent]:
 
 
 def last_warning(state: RunState) -> str:
-    notices = [entry.fact.text for entry in state.transcript.entries if isinstance(entry.fact, Notice)]
+    notices = [
+        entry.fact.text for entry in state.transcript.entries if isinstance(entry.fact, Notice)
+    ]
     return notices[-1].removeprefix("Warning: ") if notices else ""
 
 
@@ -76,7 +80,11 @@ def test_a_replay_begins_where_something_is_said_and_its_beginning_can_be_gone_t
     said = ObservationShown(episode=0, turn=0, text="Your total: 14.")
     playing, _ = player(record(tmp_path, stamped(*warnings(3), started, said, *warnings(9))))
     playing.tick()
-    assert (playing.at_s, last_warning(playing.state), len(playing.state.transcript.entries)) == (4.0, "2", 5)
+    assert (playing.at_s, last_warning(playing.state), len(playing.state.transcript.entries)) == (
+        4.0,
+        "2",
+        5,
+    )
     playing.jump(0.0)
     playing.tick()
     assert playing.at_s == 0.0
@@ -130,7 +138,9 @@ def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
     assert (playing.playing, playing.at_s, last_warning(playing.state)) == (True, 0.0, "0")
 
 
-def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
     monkeypatch.setattr(event_log, "FEWEST", 1000)  # their order is kept
     events = stamped(*fakes.demo_run(batches=12))
@@ -140,7 +150,9 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Pa
     opening = playing.recording.frame_at(0.0).state
     for target in (11.0, 3.0, 30.0, 29.0, 0.0, 17.0, 18.0):
         playing.jump(target)
-        expected: RunState = fold(reduce, [event for event in kept if event.at_s <= target], opening)
+        expected: RunState = fold(
+            reduce, [event for event in kept if event.at_s <= target], opening
+        )
         assert playing.state == expected, target
 
 
@@ -152,7 +164,11 @@ def test_a_long_jump_is_played_in_pieces(tmp_path: Path, monkeypatch: pytest.Mon
     assert (last_warning(playing.state), playing.at_s) == ("9", 25.0)
     for expected in ("19", "25", "25"):
         playing.tick()
-        assert (last_warning(playing.state), playing.at_s, playing.playing) == (expected, 25.0, False)
+        assert (last_warning(playing.state), playing.at_s, playing.playing) == (
+            expected,
+            25.0,
+            False,
+        )
     playing.jump(38.0)
     assert last_warning(playing.state) == "35"
 
@@ -208,7 +224,11 @@ def test_a_run_that_was_moved_names_the_folder_that_is_open(tmp_path: Path):
 def test_a_recorded_state_takes_no_commands(tmp_path: Path):
     playing, _ = player(record(tmp_path, stamped(*fakes.opening_events())))
     playing.jump(9.0)
-    assert (playing.state.phase, playing.state.live, playing.state.training) == ("rolling_out", False, False)
+    assert (playing.state.phase, playing.state.live, playing.state.training) == (
+        "rolling_out",
+        False,
+        False,
+    )
 
 
 def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: Path):

@@ -60,7 +60,12 @@ def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
 
 def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp_path: Path):
     found = EvaluationFinished(
-        episodes=300, greedy=True, mean_return=-0.4, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+        episodes=300,
+        greedy=True,
+        mean_return=-0.4,
+        return_stderr=0.05,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
     )
     after = msgspec.structs.replace(found, mean_return=-0.1)
     trained = WarmStartFinished(
@@ -81,7 +86,9 @@ def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert read == [], "an event was read again"
 
 
-def test_a_run_that_went_on_is_read_on_from_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_went_on_is_read_on_from_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     summary_of(a_run(tmp_path))
     append(tmp_path, fakes.counted([1.0], 513), END)
     read: list[AnyEvent] = []
@@ -103,7 +110,9 @@ def spying(read: list[AnyEvent]):
     return read_from
 
 
-@pytest.mark.parametrize("kept", [b"", b"{", b'{"version": 0, "episodes": 7}', b'{"offset": 99999999}'])
+@pytest.mark.parametrize(
+    "kept", [b"", b"{", b'{"version": 0, "episodes": 7}', b'{"offset": 99999999}']
+)
 def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path: Path, kept: bytes):
     expected = summary_of(a_run(tmp_path))
     (tmp_path / SUMMARY_FILE).write_bytes(kept)
@@ -117,7 +126,13 @@ def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path:
         {"returns": {"group": 0}},
         {"returns": {"group": -1}},
         {"returns": {"sums": [1.0], "squares": [], "last": 1}},
-        {"returns": {"sums": [0.0] * (MAX_GROUPS + 1), "squares": [0.0] * (MAX_GROUPS + 1), "last": 1}},
+        {
+            "returns": {
+                "sums": [0.0] * (MAX_GROUPS + 1),
+                "squares": [0.0] * (MAX_GROUPS + 1),
+                "last": 1,
+            }
+        },
     ],
 )
 def test_a_summary_that_cannot_be_is_made_anew(tmp_path: Path, change: dict[str, object]):

@@ -17,7 +17,9 @@ def streamed(text: str, turn: int = 0) -> TokensStreamed:
 
 
 def finished(reply: str, turn: int = 0) -> TurnFinished:
-    return TurnFinished(episode=0, turn=turn, reply=reply, action=1, action_name="hit", how="json", reward=0.0)
+    return TurnFinished(
+        episode=0, turn=turn, reply=reply, action=1, action_name="hit", how="json", reward=0.0
+    )
 
 
 def test_streamed_pieces_join_into_one_reply():

@@ -23,10 +23,20 @@ from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, WarmStartState
 
 BEFORE = EvaluationFinished(
-    episodes=300, greedy=True, mean_return=-0.4, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+    episodes=300,
+    greedy=True,
+    mean_return=-0.4,
+    return_stderr=0.05,
+    parse_failure_rate=0.0,
+    elapsed_s=1.0,
 )
 AFTER = EvaluationFinished(
-    episodes=300, greedy=True, mean_return=-0.05, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+    episodes=300,
+    greedy=True,
+    mean_return=-0.05,
+    return_stderr=0.05,
+    parse_failure_rate=0.0,
+    elapsed_s=1.0,
 )
 FINISHED = WarmStartFinished(
     demonstrations=20,
@@ -55,11 +65,17 @@ def progress(step: int, loss: float = 1.0) -> WarmStartProgressed:
 
 
 def test_the_evaluations_end_it_where_they_were_requested() -> None:
-    warm_start = told(PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=begun(evaluates=True))
+    warm_start = told(
+        PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=begun(evaluates=True)
+    )
     assert (warm_start.stage, warm_start.step, warm_start.evaluated) == (Stage.EVALUATING, 2, None)
     compared = WarmStartEvaluated(before=BEFORE, after=AFTER)
     warm_start = told(compared, begun=warm_start)
-    assert (warm_start.stage, warm_start.evaluated, warm_start.result) == (Stage.OVER, compared, FINISHED)
+    assert (warm_start.stage, warm_start.evaluated, warm_start.result) == (
+        Stage.OVER,
+        compared,
+        FINISHED,
+    )
 
 
 @pytest.mark.parametrize("at", [0, 2])
@@ -86,7 +102,9 @@ def test_what_it_has_changed_is_one_line() -> None:
     fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))
     assert comparison_text(fewer).endswith("over 300 and 128 sampled episodes")
     assert "→ −0.050 ± 0.098 chips a hand, over" in comparison_text(fewer, "chips a hand")
-    none = WarmStartEvaluated(before=structs.replace(BEFORE, episodes=0, elapsed_s=30.0), after=AFTER)
+    none = WarmStartEvaluated(
+        before=structs.replace(BEFORE, episodes=0, elapsed_s=30.0), after=AFTER
+    )
     assert comparison_text(none).endswith("cannot be compared: no episode ended in 30 s")
 
 
@@ -107,8 +125,15 @@ def after_events(*events: Any, state: RunState | None = None) -> RunState:
 
 
 def test_one_that_a_run_begins_with_is_shown_too() -> None:
-    warm_start = told(PhaseChanged(phase="warm_starting", detail="reading the demonstrations"), progress(3, 0.7))
-    assert (warm_start.stage, warm_start.step, warm_start.steps, warm_start.losses) == (Stage.TRAINING, 3, 1000, (0.7,))
+    warm_start = told(
+        PhaseChanged(phase="warm_starting", detail="reading the demonstrations"), progress(3, 0.7)
+    )
+    assert (warm_start.stage, warm_start.step, warm_start.steps, warm_start.losses) == (
+        Stage.TRAINING,
+        3,
+        1000,
+        (0.7,),
+    )
     assert told(FINISHED, begun=warm_start).stage is Stage.OVER
 
 
@@ -120,7 +145,10 @@ def test_a_second_one_begins_anew() -> None:
 def test_a_refusal_says_why() -> None:
     refusal = WarningRaised(message="No warm start: line 3 is torn.", refused="warm_start")
     warm_start = told(PhaseChanged(phase="warm_starting"), refusal, begun=begun(evaluates=True))
-    assert (warm_start.stage, warm_start.detail) == (Stage.REFUSED, "No warm start: line 3 is torn.")
+    assert (warm_start.stage, warm_start.detail) == (
+        Stage.REFUSED,
+        "No warm start: line 3 is torn.",
+    )
     assert told(WarningRaised(message="Something else.")) == WarmStartState()
 
 
@@ -130,7 +158,11 @@ def test_the_end_of_the_session_is_its_end() -> None:
 
 def test_the_last_losses_are_kept() -> None:
     warm_start = told(*[progress(step, float(step)) for step in range(MAX_LOSSES + 3)])
-    assert (len(warm_start.losses), warm_start.losses[0], warm_start.losses[-1]) == (MAX_LOSSES, 3.0, MAX_LOSSES + 2)
+    assert (len(warm_start.losses), warm_start.losses[0], warm_start.losses[-1]) == (
+        MAX_LOSSES,
+        3.0,
+        MAX_LOSSES + 2,
+    )
 
 
 def test_the_run_state_holds_it() -> None:

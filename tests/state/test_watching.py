@@ -31,7 +31,9 @@ class Table:
         self.spectator.reset(ENVS)
 
     def begin(self, env: int, episode: int) -> None:
-        self.spectator.observe(env, EpisodeStarted(episode=episode, system_prompt="p", prompt_version=0, mode="train"))
+        self.spectator.observe(
+            env, EpisodeStarted(episode=episode, system_prompt="p", prompt_version=0, mode="train")
+        )
         self.spectator.observe(env, ObservationShown(episode=episode, turn=0, text="?"))
 
     def turn(self, env: int, episode: int, how: str = "json") -> None:
@@ -47,7 +49,9 @@ class Table:
         self.spectator.observe(env, told)
 
     def end(self, env: int, episode: int, episode_return: float) -> None:
-        end = EpisodeFinished(episode=episode, episode_return=episode_return, length=1, end="terminated")
+        end = EpisodeFinished(
+            episode=episode, episode_return=episode_return, length=1, end="terminated"
+        )
         self.spectator.observe(env, end)
 
     def play(self, env: int, episode: int, episode_return: float) -> None:
@@ -182,9 +186,19 @@ def test_only_turns_that_were_told_as_they_were_played_count_for_the_pace():
 
 def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
     asked = Watching().requesting(Watch(env=1)).requesting(SetPace(turn_s=1.5))
-    assert (asked.now.env, asked.env_intended, asked.turn_s, asked.turn_s_intended) == (0, 1, 0.0, 1.5)
+    assert (asked.now.env, asked.env_intended, asked.turn_s, asked.turn_s_intended) == (
+        0,
+        1,
+        0.0,
+        1.5,
+    )
     confirmed = asked.after(WatchChanged(kind="env", env=1)).after(PaceChanged(turn_s=1.5))
-    assert (confirmed.now.env, confirmed.requested, confirmed.turn_s, confirmed.turn_s_requested) == (
+    assert (
+        confirmed.now.env,
+        confirmed.requested,
+        confirmed.turn_s,
+        confirmed.turn_s_requested,
+    ) == (
         1,
         None,
         1.5,
@@ -193,7 +207,12 @@ def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
 
 
 def test_an_answer_to_an_older_request_leaves_the_newer_one_pending():
-    asked = Watching().requesting(Watch(env=1)).requesting(Watch(env=2)).after(WatchChanged(kind="env", env=1))
+    asked = (
+        Watching()
+        .requesting(Watch(env=1))
+        .requesting(Watch(env=2))
+        .after(WatchChanged(kind="env", env=1))
+    )
     assert (asked.now.env, asked.requested) == (1, Watch(env=2))
 
 
@@ -206,7 +225,11 @@ def test_what_was_asked_for_already_is_not_asked_again():
 
 @pytest.mark.parametrize(
     "answer",
-    [PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"), WarningRaised(message="", refused="step")],
+    [
+        PhaseChanged(phase="rolling_out"),
+        PhaseChanged(phase="paused"),
+        WarningRaised(message="", refused="step"),
+    ],
 )
 def test_a_step_is_pending_until_it_begins_or_is_refused(answer: Event):
     asked = Watching().requesting(Step())
@@ -226,7 +249,9 @@ def test_speeds_go_one_by_one_and_end_at_both_ends():
 
 def test_what_is_watched_is_said_in_words():
     assert watched_text(WatchChanged(kind="env", env=3), 128) == "watching environment 4 of 128"
-    assert "the worst episode of the last batch" in watched_text(WatchChanged(kind="worst", env=0), 8)
+    assert "the worst episode of the last batch" in watched_text(
+        WatchChanged(kind="worst", env=0), 8
+    )
     assert "waiting for a reply without an action" in watched_text(
         WatchChanged(kind="env", env=0, awaits_failure=True), 8
     )

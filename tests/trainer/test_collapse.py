@@ -55,7 +55,9 @@ def judged(monitor: CollapseMonitor, recorded: str) -> Iterator[tuple[Verdict, b
         yield monitor.judge(figures(**update["stats"])), monitor.is_good
 
 
-def last_of(monitor: CollapseMonitor, updates: int, reply: str = '{"action": 0}', **changes: Any) -> Verdict:
+def last_of(
+    monitor: CollapseMonitor, updates: int, reply: str = '{"action": 0}', **changes: Any
+) -> Verdict:
     """What is said after as many updates with such figures."""
     return [said(monitor, figures(**changes), reply) for _ in range(updates)][-1]
 
@@ -67,7 +69,10 @@ def test_a_healthy_run_is_quiet_and_good_from_its_beginning_to_its_end() -> None
 
 
 def test_a_run_at_far_too_high_a_rate_is_noticed_within_two_updates() -> None:
-    found = [(verdict.level, good) for verdict, good in judged(CollapseMonitor(), "collapsing_blackjack.jsonl")]
+    found = [
+        (verdict.level, good)
+        for verdict, good in judged(CollapseMonitor(), "collapsing_blackjack.jsonl")
+    ]
     assert found == [("quiet", True)] * 11 + [("warning", False), ("collapsed", False)]
 
 
@@ -81,8 +86,17 @@ def test_a_lake_that_is_crossed_every_time_is_healthy_without_any_spread_or_entr
     monitor = CollapseMonitor()
     for success in (0.0, 0.1, 0.3, 0.6, 0.8, 0.9, 0.97):
         spread = math.sqrt(success * (1 - success))
-        assert said(monitor, figures(mean_return=success, return_std=spread, episodes=150)).level == "quiet"
-    solved = {"mean_return": 1.0, "return_std": 0.0, "episodes": 170, "action_entropy": 0.004, "grad_norm": 1e-4}
+        assert (
+            said(monitor, figures(mean_return=success, return_std=spread, episodes=150)).level
+            == "quiet"
+        )
+    solved = {
+        "mean_return": 1.0,
+        "return_std": 0.0,
+        "episodes": 170,
+        "action_entropy": 0.004,
+        "grad_norm": 1e-4,
+    }
     assert last_of(monitor, 30, **solved) == Verdict()
     # A hole now and then makes a gradient again, far above the last ones; it was larger once.
     slip = solved | {"mean_return": 0.98, "return_std": 0.14, "grad_norm": 0.8}
@@ -91,7 +105,10 @@ def test_a_lake_that_is_crossed_every_time_is_healthy_without_any_spread_or_entr
 
 
 def test_a_task_that_nothing_was_ever_won_at_has_nothing_to_fall_from() -> None:
-    assert last_of(CollapseMonitor(), 20, mean_return=0.0, return_std=0.0, action_entropy=0.0) == Verdict()
+    assert (
+        last_of(CollapseMonitor(), 20, mean_return=0.0, return_std=0.0, action_entropy=0.0)
+        == Verdict()
+    )
 
 
 def test_a_fall_is_measured_in_standard_errors_of_both_means() -> None:
@@ -203,14 +220,22 @@ def test_an_update_whose_episodes_a_person_acted_in_says_nothing_of_the_return()
     assert last_of(monitor_after(9, **unknown), 5) == Verdict()
 
 
-@pytest.mark.parametrize("changes", [{"policy_loss": math.nan}, {"approx_kl": math.inf}, {"skipped_steps": 8}])
-def test_numbers_that_are_none_are_warned_of_once_and_are_a_collapse_the_second_time(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"policy_loss": math.nan}, {"approx_kl": math.inf}, {"skipped_steps": 8}]
+)
+def test_numbers_that_are_none_are_warned_of_once_and_are_a_collapse_the_second_time(
+    changes: dict[str, Any],
+) -> None:
     changes = {"grad_norm": 0.0, **changes}
     monitor = monitor_after(3)
     assert said(monitor, figures(**changes)).level == "warning"
     assert said(monitor, figures(**changes)).level == "collapsed"
     monitor = monitor_after(3)
-    assert [said(monitor, figures(**c)).level for c in (changes, {}, changes)] == ["warning", "quiet", "warning"]
+    assert [said(monitor, figures(**c)).level for c in (changes, {}, changes)] == [
+        "warning",
+        "quiet",
+        "warning",
+    ]
 
 
 def test_after_a_roll_back_the_best_is_remembered_and_the_fall_is_not() -> None:
@@ -233,7 +258,10 @@ def test_after_a_roll_back_broken_numbers_are_counted_from_the_first() -> None:
 def test_the_recent_mean_return_is_of_ten_updates_and_a_share_of_three() -> None:
     # One update of ten is still at -0.1, nine are at -0.3; one of three has 30 % parse failures.
     assert "fell from -0.100 to -0.280" in last_of(monitor_after(10), 9, mean_return=-0.3).reason
-    assert "10% of replies name no action, 0% before" in said(monitor_after(5), figures(parse_failure_rate=0.3)).reason
+    assert (
+        "10% of replies name no action, 0% before"
+        in said(monitor_after(5), figures(parse_failure_rate=0.3)).reason
+    )
 
 
 def test_the_start_is_of_three_updates() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from llamagym_tui.trainer.descriptors import prints_to
 
-full_device = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a device that is always full")
+full_device = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="Linux has a device that is always full"
+)
 
 
 @full_device

@@ -59,7 +59,10 @@ def night(hands: int) -> list[Event]:
     """Hands, and an update after each."""
     told: list[Event] = []
     for index in range(hands):
-        told += [*fakes.hand(index, [("Your total: 12.", '{"action": 1}', "json")], 1.0), update(index + 1)]
+        told += [
+            *fakes.hand(index, [("Your total: 12.", '{"action": 1}', "json")], 1.0),
+            update(index + 1),
+        ]
     return told
 
 
@@ -96,7 +99,9 @@ def test_nobody_who_reads_stops_training_or_loses_a_figure(ends: Ends) -> None:
     sent(ends, told)
     assert time.monotonic() - began < 5
     found = read_all(ends)
-    assert [event for event in found if isinstance(event, UpdateFinished)] == [update(n + 1) for n in range(3000)]
+    assert [event for event in found if isinstance(event, UpdateFinished)] == [
+        update(n + 1) for n in range(3000)
+    ]
     assert sum(isinstance(event, WatchedEvent) for event in found) < 2000
 
 
@@ -131,7 +136,16 @@ def test_a_gap_is_marked_where_the_conversation_goes_on(ends: Ends) -> None:
 def test_within_an_episode_the_conversation_goes_on_with_an_observation_and_its_beginning() -> None:
     gap = event_pipe.Gap()
     started = EpisodeStarted(at_s=1.0, episode=7, system_prompt="", prompt_version=2, mode="train")
-    turn = TurnFinished(at_s=2.0, episode=7, turn=0, reply="hit", action=1, action_name="hit", how="json", reward=0.0)
+    turn = TurnFinished(
+        at_s=2.0,
+        episode=7,
+        turn=0,
+        reply="hit",
+        action=1,
+        action_name="hit",
+        how="json",
+        reward=0.0,
+    )
     shown = ObservationShown(at_s=3.0, episode=7, turn=1, text="15")
     assert list(gap.around(started, event_pipe.MOST_WAITING + 1)) == []
     assert list(gap.around(turn, 0)) == []
@@ -147,7 +161,9 @@ def test_a_reader_that_stopped_holds_up_the_end_for_a_while_only(ends: Ends) -> 
     assert time.monotonic() - began < 2
 
 
-def test_the_end_waits_no_longer_than_something_is_unread(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_waits_no_longer_than_something_is_unread(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_pipe, "PATIENCE_S", 5.0)
     ends.pipe.send(update(1))
     assert wire.read_frame(ends.read)

@@ -61,7 +61,9 @@ class Walk(gymnasium.Env[int, int]):
         self.observation_space, self.action_space = spaces.Discrete(5), spaces.Discrete(2)
         self.place = 2
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self.place = 2
         self.fail()
@@ -148,7 +150,12 @@ class Stage:
     config: RunConfig
 
     def play(
-        self, name: str, *, killed_at: int | None = None, resume: bool = False, first: AnyCommand | None = None
+        self,
+        name: str,
+        *,
+        killed_at: int | None = None,
+        resume: bool = False,
+        first: AnyCommand | None = None,
     ) -> tuple[list[Event], Session]:
         """A run until `UPDATES` updates are made, or until so many checkpoints are; a command may come `first`."""
         config = replace(self.config, run_dir=f"{self.config.run_dir}/{name}", resume=resume)
@@ -165,7 +172,9 @@ class Stage:
                 raise Killed
 
         builders = Played(config, make_policy=self.make_policy, commands=commands)
-        session = Session(config, RunStore.create(config), commands, sinks=[sink], builders=builders)
+        session = Session(
+            config, RunStore.create(config), commands, sinks=[sink], builders=builders
+        )
         try:
             assert session.run() == "stopped", session.error
         except Killed:
@@ -175,26 +184,41 @@ class Stage:
     def learnt(self, name: str) -> dict[str, Any]:
         """What a run has become, times left out."""
         model = Path(self.config.run_dir, name, "model")
-        found: dict[str, Any] = {file.name: file.read_bytes() for file in model.glob("*.safetensors")}
+        found: dict[str, Any] = {
+            file.name: file.read_bytes() for file in model.glob("*.safetensors")
+        }
         state = msgspec.msgpack.decode((model / "learner.msgpack").read_bytes())
         return found | without_times(state)
 
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: without_times(each) for key, each in value.items() if not str(key).endswith("_s")}
+        return {
+            key: without_times(each) for key, each in value.items() if not str(key).endswith("_s")
+        }
     return [without_times(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.fixture
 def stage(make_policy, tmp_path, request) -> Stage:
     full, policy = getattr(request, "param", (True, "generate"))
-    settings = {"generation": {"policy": policy, "max_new_tokens": 4}, "full_finetuning": full, "ppo": PPO}
-    config = RunConfig(agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0)
-    return Stage(make_policy, msgspec.convert(msgspec.to_builtins(config) | msgspec.to_builtins(settings), RunConfig))
+    settings = {
+        "generation": {"policy": policy, "max_new_tokens": 4},
+        "full_finetuning": full,
+        "ppo": PPO,
+    }
+    config = RunConfig(
+        agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0
+    )
+    return Stage(
+        make_policy,
+        msgspec.convert(msgspec.to_builtins(config) | msgspec.to_builtins(settings), RunConfig),
+    )
 
 
-@pytest.mark.parametrize("stage", [(f, p) for f in (True, False) for p in ("generate", "score")], indirect=True)
+@pytest.mark.parametrize(
+    "stage", [(f, p) for f in (True, False) for p in ("generate", "score")], indirect=True
+)
 def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage):
     events, _ = stage.play("straight")
     updates = [event.update for event in events if isinstance(event, CheckpointSaved)]
@@ -204,7 +228,9 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
         before, _ = stage.play(name, killed_at=killed_at)
         after, _ = stage.play(name, resume=True)
         assert stage.learnt(name) == stage.learnt("straight")
-        assert not [event for event in after if isinstance(event, WarningRaised) and "anew" in event.message]
+        assert not [
+            event for event in after if isinstance(event, WarningRaised) and "anew" in event.message
+        ]
         at_s = [event.at_s for event in read_events(Path(stage.config.run_dir, name))]
         assert at_s == sorted(at_s)
         assert at_s[-1] > before[-1].at_s
@@ -232,10 +258,14 @@ def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage)
     assert set(histories) == {None}
     folder = Path(stage.config.run_dir, "run", "config.json")
     folder.write_bytes(
-        msgspec.json.encode(replace(msgspec.json.decode(folder.read_bytes(), type=RunConfig), history=0))
+        msgspec.json.encode(
+            replace(msgspec.json.decode(folder.read_bytes(), type=RunConfig), history=0)
+        )
     )
     after, _ = stage.play("run", resume=True)
-    assert not [event for event in after if isinstance(event, WarningRaised) and "anew" in event.message]
+    assert not [
+        event for event in after if isinstance(event, WarningRaised) and "anew" in event.message
+    ]
 
 
 def test_a_run_whose_environments_fail_is_resumed_as_exactly(stage, monkeypatch):
@@ -257,7 +287,9 @@ def test_an_episode_under_way_is_shown_from_its_beginning_when_it_goes_on(stage)
     assert finished.episode == started.episode
 
 
-def test_an_environment_that_does_not_repeat_itself_begins_anew_and_the_run_says_so_once(stage, monkeypatch):
+def test_an_environment_that_does_not_repeat_itself_begins_anew_and_the_run_says_so_once(
+    stage, monkeypatch
+):
     monkeypatch.setattr(Walk, "shared", np.random.default_rng(0))
     stage.play("run", killed_at=2)
     after, session = stage.play("run", resume=True)
@@ -276,7 +308,9 @@ def test_generators_that_users_may_draw_from_go_on(stage, monkeypatch):
 
     step = Walk.step
     monkeypatch.setattr(Walk, "step", drawing)
-    stage.config = replace(stage.config, parallel_envs="off")  # or a step is measured, which is drawn, too
+    stage.config = replace(
+        stage.config, parallel_envs="off"
+    )  # or a step is measured, which is drawn, too
     for name, killed_at in (("straight", None), ("killed", 3)):
         random.seed(1), np.random.seed(1)
         stage.play(name, killed_at=killed_at)
@@ -310,7 +344,9 @@ def differences(one: Any, other: Any, path: str, seen: set[int]) -> Iterator[str
         return
     seen.add(id(one))
     if isinstance(one, torch.Tensor | torch.Generator):
-        states = [each.get_state() if isinstance(each, torch.Generator) else each for each in (one, other)]
+        states = [
+            each.get_state() if isinstance(each, torch.Generator) else each for each in (one, other)
+        ]
         if not torch.equal(*states):
             yield path
     elif isinstance(one, dict):
@@ -326,7 +362,9 @@ def differences(one: Any, other: Any, path: str, seen: set[int]) -> Iterator[str
     elif attributes := attributes_of(one):
         for name in attributes:
             if name not in UNSAVED:
-                yield from differences(getattr(one, name), getattr(other, name), f"{path}.{name}", seen)
+                yield from differences(
+                    getattr(one, name), getattr(other, name), f"{path}.{name}", seen
+                )
     elif hasattr(one, "getstate"):
         yield from [path] if one.getstate() != other.getstate() else ()
 
@@ -369,7 +407,9 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
     events, session = stage.play("straight")
     (measured,) = [event for event in events if isinstance(event, SettingsMeasured)]
     assert measured.values == {"ppo.gamma": 0.98, "ppo.lam": 0.95, "ppo.whole_episodes": False}
-    (first,) = [event for event in events if isinstance(event, UpdateFinished) and event.update == 1]
+    (first,) = [
+        event for event in events if isinstance(event, UpdateFinished) and event.update == 1
+    ]
     assert events.index(measured) < events.index(first)
     assert session.active_run.ppo.config == replace(ppo, gamma=0.98, lam=0.95, whole_episodes=False)
     begun = stage.config
@@ -384,9 +424,13 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
         assert stage.learnt(name) == stage.learnt("straight")
 
 
-def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repeated(stage, monkeypatch):
+def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repeated(
+    stage, monkeypatch
+):
     events, _ = stage.play("not looked")
-    assert not [event for event in events if isinstance(event, ObservationsDistinguished)], "they are too few"
+    assert not [event for event in events if isinstance(event, ObservationsDistinguished)], (
+        "they are too few"
+    )
     monkeypatch.setattr("llamagym_tui.engine.learning.distinguished.FEWEST", 2)
     stage.play("looked", killed_at=2)
     before = list(read_events(Path(stage.config.run_dir, "looked")))
@@ -408,7 +452,9 @@ def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, mo
 
 
 def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage, monkeypatch):
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SHORT", 100)  # the longest one is not
+    monkeypatch.setattr(
+        "llamagym_tui.engine.learning.measured_settings.SHORT", 100
+    )  # the longest one is not
     names = ("ppo.gamma", "ppo.lam", "ppo.whole_episodes")
     stage.play("fixed")
     stage.config = replace(stage.config, measured=dict.fromkeys(names, ""))
@@ -441,7 +487,9 @@ def test_settings_that_were_all_changed_live_are_not_waited_for(stage):
     assert session.active_run.config.measured == {}
 
 
-def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_another_seed_does_not(stage):
+def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_another_seed_does_not(
+    stage,
+):
     stage.play("parent")
     parent = Path(stage.config.run_dir, "parent")
     assert kept_updates(parent) == [1, 2, 3]
@@ -460,11 +508,21 @@ def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_an
     assert stage.learnt("parent") == learnt
 
 
-def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes_from_its_beginning(stage, monkeypatch):
+def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes_from_its_beginning(
+    stage, monkeypatch
+):
     stage.play("parent")
-    begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/other", parent=f"{stage.config.run_dir}/parent@1"))
+    begun(
+        replace(
+            stage.config,
+            run_dir=f"{stage.config.run_dir}/other",
+            parent=f"{stage.config.run_dir}/parent@1",
+        )
+    )
     stage.config = replace(stage.config, seed=1)
     found = as_resumed(stage, monkeypatch, "other")
-    assert torch.equal(found.policy.generator.get_state(), torch.Generator().manual_seed(1).get_state())
+    assert torch.equal(
+        found.policy.generator.get_state(), torch.Generator().manual_seed(1).get_state()
+    )
     assert found.ppo.state.random == random.Random(1).getstate()
     assert not any(slot.episode for slot in found.rollout.slots)

@@ -17,7 +17,16 @@ ENDS = ["stopped", "failed"]
     "path",
     [
         ["loading", "rolling_out", "updating", "rolling_out", "stopped"],
-        ["loading", "rolling_out", "paused", "evaluating", "paused", "rolling_out", "evaluating", "rolling_out"],
+        [
+            "loading",
+            "rolling_out",
+            "paused",
+            "evaluating",
+            "paused",
+            "rolling_out",
+            "evaluating",
+            "rolling_out",
+        ],
         ["loading", "stopped"],
     ],
 )

@@ -35,7 +35,9 @@ def half_billion(tmp_path_factory: pytest.TempPathFactory) -> str:
         intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True,
     )  # fmt: skip
     config.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(
+        folder
+    )
     (folder / "model.safetensors").touch()
     return str(folder)
 
@@ -56,7 +58,9 @@ def checked(model: str, **settings):
     return preflight(config, catalog.find_agent("blackjack")())
 
 
-def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(half_billion: str, there) -> None:
+def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(
+    half_billion: str, there
+) -> None:
     there(24.0)
     found = checked(half_billion)
     assert found is not None
@@ -69,15 +73,23 @@ def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(half_bi
 def test_what_scores_cost_is_known_where_replies_change_with_the_turn(there, monkeypatch) -> None:
     there(24.0)
     scored = []
-    monkeypatch.setattr(module, "workload_of", lambda *given: scored.append(given[3]) or workload_of(*given))
-    config = RunConfig(agent="chest", run_dir="", device="cpu", generation=GenerationConfig(policy="score"))
+    monkeypatch.setattr(
+        module, "workload_of", lambda *given: scored.append(given[3]) or workload_of(*given)
+    )
+    config = RunConfig(
+        agent="chest", run_dir="", device="cpu", generation=GenerationConfig(policy="score")
+    )
     assert preflight(config, CommandAgent()) is not None
     chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
-    names = ROOMS["attic, with key"][1]  # the most tokens that can be admissible, two steps from the start
+    names = ROOMS["attic, with key"][
+        1
+    ]  # the most tokens that can be admissible, two steps from the start
     assert scored[0] == [len(chat.reply_ids(name)) for name in names]
 
 
-def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_window_of_them() -> None:
+def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_window_of_them() -> (
+    None
+):
     chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
     agent = catalog.find_agent("blackjack")()
     config = RunConfig(agent="blackjack", run_dir="")
@@ -85,7 +97,9 @@ def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_win
     for history in ("all", 0, 1):
         changed = replace(config, history=history)
         _, lengths[history] = module.conversations(agent, changed, chat, [["one", "two", "three"]])
-    first = [len(chat.opening(agent.get_system_prompt(), text).rest) for text in ("one", "two", "three")]
+    first = [
+        len(chat.opening(agent.get_system_prompt(), text).rest) for text in ("one", "two", "three")
+    ]
     later = [len(chat.continuation(text, ended=False)) for text in ("one", "two", "three")]
     assert lengths == {
         "all": [[first[0], *later[1:]]],
@@ -104,12 +118,19 @@ def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> N
         checked(half_billion)
 
 
-def test_a_refusal_names_what_is_needed_what_is_there_and_only_what_would_fit(half_billion: str, there) -> None:
+def test_a_refusal_names_what_is_needed_what_is_there_and_only_what_would_fit(
+    half_billion: str, there
+) -> None:
     there(24.0)
     full = checked(half_billion, full_finetuning=True, n_envs=16).estimate.total / GIB
     there(full - 1)
     with pytest.raises(UsageError) as refused:
-        checked(half_billion, full_finetuning=True, n_envs=16, generation=GenerationConfig(max_new_tokens=8))
+        checked(
+            half_billion,
+            full_finetuning=True,
+            n_envs=16,
+            generation=GenerationConfig(max_new_tokens=8),
+        )
     sentence = str(refused.value)
     assert f"and {full - 1:.1f} GiB are there on cpu; what would fit: a LoRA adapter" in sentence
     assert "bf16 weights" in sentence
@@ -127,7 +148,9 @@ def test_each_change_that_is_enough_alone_is_named() -> None:
 
 def test_where_nothing_fits_a_smaller_model_is_proposed(half_billion: str, there) -> None:
     there(1.0)
-    with pytest.raises(UsageError, match=r"and 1\.0 GiB are there on cpu; no single setting makes it fit"):
+    with pytest.raises(
+        UsageError, match=r"and 1\.0 GiB are there on cpu; no single setting makes it fit"
+    ):
         checked(half_billion)
 
 
@@ -139,7 +162,9 @@ def test_a_configuration_that_cannot_be_read_is_left_to_loading(tmp_path: Path, 
 
 
 def test_weights_are_held_as_loading_would_hold_them() -> None:
-    shape = module.counted_shape(Qwen2Config(hidden_size=32, num_hidden_layers=1, intermediate_size=32, vocab_size=99))
+    shape = module.counted_shape(
+        Qwen2Config(hidden_size=32, num_hidden_layers=1, intermediate_size=32, vocab_size=99)
+    )
     config = RunConfig(agent="x", run_dir="", model="some/model")
     assert held_as(config, shape)[0]
     assert not held_as(config, shape, is_adapted=True)[0]
@@ -149,7 +174,9 @@ def test_weights_are_held_as_loading_would_hold_them() -> None:
 
 
 def test_a_session_reports_a_refusal_before_it_loads_a_model(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, faults={"preflight": UsageError("Too large."), "model": AssertionError("loaded")})
+    stage = Stage(
+        tmp_path, faults={"preflight": UsageError("Too large."), "model": AssertionError("loaded")}
+    )
     stage.session.run()
     assert [event.message for event in stage.of(SessionFailed)] == ["Too large."]
     assert isinstance(stage.session.error, UsageError)
@@ -162,7 +189,9 @@ def test_a_session_warns_and_goes_on(tmp_path: Path) -> None:
     assert [event.message for event in stage.of(WarningRaised)] == ["Scarce."]
 
 
-def test_a_model_that_is_right_but_slow_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_right_but_slow_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.fake_parts.Loaded", partial(Loaded, warning="Right but slow."))
 
     def ends(*_: object) -> None:
@@ -174,14 +203,19 @@ def test_a_model_that_is_right_but_slow_is_warned_of_once(tmp_path: Path, monkey
     assert [event.message for event in stage.of(WarningRaised)] == ["Right but slow."]
 
 
-def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_estimated(there) -> None:
+def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_estimated(
+    there,
+) -> None:
     class Verbose(CountAgent):
         def format_observation(self, observation: int) -> str:
             return "q " * 25_000
 
     there(0.001)
     config = RunConfig(agent="count", run_dir="")
-    with pytest.raises(PromptTooLongError, match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096"):
+    with pytest.raises(
+        PromptTooLongError,
+        match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096",
+    ):
         preflight(config, Verbose())
 
 

@@ -57,7 +57,8 @@ def warnings(stage: Stage) -> list[str]:
 def break_updates(stage: Stage, *updates: int) -> None:
     """Let updates of these numbers, counted from 1 over the session, measure nonsense."""
     stage.also_before_step = lambda rollout: (
-        stage.ppo.figures.clear() or stage.ppo.figures.update(BROKEN if len(stage.ppo.batches) + 1 in updates else {})
+        stage.ppo.figures.clear()
+        or stage.ppo.figures.update(BROKEN if len(stage.ppo.batches) + 1 in updates else {})
     )
 
 
@@ -85,7 +86,13 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
 def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=24)
     moved = {"episode": 7, "episode_return": -1.0, "moved": 0.5, "of_batch": 2.0, "turn": 1}
-    moved |= {"observation": "seen", "reply": "said", "advantage": -1.5, "before": 0.75, "after": 0.5}
+    moved |= {
+        "observation": "seen",
+        "reply": "said",
+        "advantage": -1.5,
+        "before": 0.75,
+        "after": 0.5,
+    }
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "moved", moved)
     stage.session.run()
     found = stage.of(UpdateFinished)[0]
@@ -114,7 +121,9 @@ def test_the_returns_in_words_are_those_of_the_recent_mean_whatever_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, numbers = fake_parts.Ended, itertools.count()
-    monkeypatch.setattr(fake_parts, "Ended", lambda won, *of, **more: made(float(next(numbers) // 8), *of, **more))
+    monkeypatch.setattr(
+        fake_parts, "Ended", lambda won, *of, **more: made(float(next(numbers) // 8), *of, **more)
+    )
     monkeypatch.setattr(fake_parts.CoinAgent, "describe_return", lambda self, mean: f"{mean}")
     state, described = initial_state(RunConfig(agent="coin", run_dir=str(tmp_path))), []
     for resume in (False, True):
@@ -161,13 +170,17 @@ def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     stage = Stage(tmp_path, episodes=24)
-    stage.script = {3: [ChangeSettings(changes=changes)]}  # queued as the third step begins, done when it has ended
+    stage.script = {
+        3: [ChangeSettings(changes=changes)]
+    }  # queued as the third step begins, done when it has ended
     stage.session.run()
     assert stage.rollout.restarts == 1
     first = stage.of(UpdateFinished)[0]
     assert (len(stage.ppo.batches[0]), first.episodes) == (EPISODES_A_BATCH, 6 + EPISODES_A_BATCH)
     assert first.stats.rollout_s == pytest.approx(STEPS_A_BATCH * 0.125)
-    assert stage.policy.generation == GenerationConfig(temperature=changes.get("generation.temperature", 1.0))
+    assert stage.policy.generation == GenerationConfig(
+        temperature=changes.get("generation.temperature", 1.0)
+    )
     assert stage.rollout.n_envs == changes.get("n_envs", 2)
 
 
@@ -190,16 +203,28 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
     assert (stage.ppo.config, stage.rollout.restarts) == (stage.config.ppo, 0)
 
 
-def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(tmp_path: Path) -> None:
+def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(
+    tmp_path: Path,
+) -> None:
     def refuse(n_envs: int) -> None:
         raise EnvError("Coin-v0 cannot be made.")
 
     stage = Stage(tmp_path, episodes=24)
     stage.also_before_step = lambda rollout: setattr(rollout, "resize", refuse)
-    stage.script = {2: [ChangeSettings(changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5})]}
+    stage.script = {
+        2: [
+            ChangeSettings(
+                changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5}
+            )
+        ]
+    }
     assert stage.session.run() == "stopped"
     assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
-    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.ppo.config) == ([], 0, stage.config.ppo)
+    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.ppo.config) == (
+        [],
+        0,
+        stage.config.ppo,
+    )
     assert stage.policy.generation == stage.config.generation
 
 
@@ -223,7 +248,9 @@ def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
 def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, ppo=PPOConfig(kl_coef=0.0, kl_coef_final=0.0))
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "reference", None)
-    stage.script = {2: [ChangeSettings(changes={"ppo.kl_coef": 0.1}), ChangeSettings(changes={"ppo.lr": 1e-4})]}
+    stage.script = {
+        2: [ChangeSettings(changes={"ppo.kl_coef": 0.1}), ChangeSettings(changes={"ppo.lr": 1e-4})]
+    }
     stage.session.run()
     assert "without a KL to the reference" in warnings(stage)[0]
     assert stage.ppo.config.lr == 1e-4
@@ -231,7 +258,11 @@ def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("replies", "server", "is_taken"),
-    [((), None, False), (("heads", "tails"), None, True), (("heads", "tails"), "generate_batch", False)],
+    [
+        ((), None, False),
+        (("heads", "tails"), None, True),
+        (("heads", "tails"), "generate_batch", False),
+    ],
 )
 def test_a_run_goes_over_to_scores_where_it_has_replies_to_choose_from_and_no_server_samples_them(
     tmp_path: Path, replies: tuple[str, ...], server: str | None, is_taken: bool
@@ -252,15 +283,23 @@ def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> No
     assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
 
 
-def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_with(tmp_path: Path) -> None:
+def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_with(
+    tmp_path: Path,
+) -> None:
     before = Stage(tmp_path, episodes=8)
     before.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4, "n_envs": 6})]}
     before.session.run()
-    assert run_store.read_config(tmp_path) == replace(before.config, measured_threads=1, history="all")
+    assert run_store.read_config(tmp_path) == replace(
+        before.config, measured_threads=1, history="all"
+    )
     after = Stage(tmp_path, episodes=16, resume=True)
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
-    assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (3e-4, 6, 6)
+    assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (
+        3e-4,
+        6,
+        6,
+    )
     (seen,) = after.of(SettingsChanged)
     assert seen.changes == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4, "n_envs": 6}
     assert run_store.last_settings(tmp_path).n_envs == 6
@@ -299,7 +338,9 @@ def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:
 # Roll back
 
 
-def test_a_checkpoint_is_good_once_the_update_after_it_has_shown_nothing_wrong(tmp_path: Path) -> None:
+def test_a_checkpoint_is_good_once_the_update_after_it_has_shown_nothing_wrong(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path, episodes=16)
     good_after: list[int] = []
     stage.also_before_step = lambda rollout: good_after.append(len(stage.builders.good))
@@ -317,9 +358,14 @@ def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_pa
 
 
 def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")})
+    stage = Stage(
+        tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")}
+    )
     assert stage.session.run() == "stopped"
-    assert warnings(stage)[0] == "No space left on device. The last good one is older; the run goes on."
+    assert (
+        warnings(stage)[0]
+        == "No space left on device. The last good one is older; the run goes on."
+    )
 
 
 def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None:
@@ -357,10 +403,14 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
 
 def test_replies_that_the_model_gives_are_watched_for_repetition(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32)
+    stage.also_before_step = lambda rollout: setattr(
+        rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32
+    )
     stage.session.run()
     # Of three updates' replies, one repeats itself: 97 % of its trigrams, divided by three.
-    assert "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
+    assert (
+        "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
+    )
 
 
 def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:
@@ -383,7 +433,9 @@ def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path
 def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+        mean_return=0.5 if stage.steps < 60 else -50.0
+    )
     stage.session.run()
     assert warnings(stage) == []
 
@@ -391,16 +443,24 @@ def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
 def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+        mean_return=0.5 if stage.steps < 60 else -50.0
+    )
     stage.session.run()
     assert warnings(stage) == []
 
 
 @pytest.mark.parametrize(
     ("given", "is_known"),
-    [({}, True), ({"system_prompt": "Call tails."}, False), ({"generation": GenerationConfig(temperature=0.5)}, False)],
+    [
+        ({}, True),
+        ({"system_prompt": "Call tails."}, False),
+        ({"generation": GenerationConfig(temperature=0.5)}, False),
+    ],
 )
-def test_a_resumed_run_still_knows_how_well_it_played(tmp_path: Path, given: dict[str, Any], is_known: bool) -> None:
+def test_a_resumed_run_still_knows_how_well_it_played(
+    tmp_path: Path, given: dict[str, Any], is_known: bool
+) -> None:
     before = Stage(tmp_path, episodes=80)
     before.also_before_step = lambda rollout: before.ppo.figures.update(mean_return=0.5)
     before.session.run()
@@ -409,13 +469,17 @@ def test_a_resumed_run_still_knows_how_well_it_played(tmp_path: Path, given: dic
     after.also_before_step = lambda rollout: after.ppo.figures.update(mean_return=-50.0)
     after.session.run()
     assert any("mean return fell from 0.500" in message for message in warnings(after)) is is_known
-    assert bool(after.builders.good) is not is_known  # or what it had fallen to would take the good one's place
+    assert (
+        bool(after.builders.good) is not is_known
+    )  # or what it had fallen to would take the good one's place
 
 
 def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=400)
     stage.script = {100: [RollBack()]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 104 else -50.0)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+        mean_return=0.5 if stage.steps < 104 else -50.0
+    )
     stage.session.run()
     assert stage.of(RolledBack)
     assert "mean return fell from 0.500" in warnings(stage)[0]
@@ -423,7 +487,9 @@ def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) 
 
 def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+        mean_return=0.5 if stage.steps < 60 else -50.0
+    )
     stage.session.run()
     assert "mean return fell from 0.500" in warnings(stage)[0]
 
@@ -431,7 +497,9 @@ def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
 # Long updates
 
 
-@pytest.mark.parametrize(("command", "ends_in", "passes"), [(Stop(), "stopped", 0.5), (Pause(), "paused", 1.0)])
+@pytest.mark.parametrize(
+    ("command", "ends_in", "passes"), [(Stop(), "stopped", 0.5), (Pause(), "paused", 1.0)]
+)
 def test_a_stop_ends_an_update_after_the_minibatch_under_way_and_a_pause_waits_for_its_end(
     tmp_path: Path, command: Any, ends_in: str, passes: float
 ) -> None:
@@ -467,7 +535,9 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
 def test_a_long_update_reports_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.session.run()  # four minibatches of a quarter of a second, two a pass
-    seen = [(event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"]
+    seen = [
+        (event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"
+    ]
     assert seen == [(0.5, ""), (1.0, "epoch 2 of 2")]
 
 

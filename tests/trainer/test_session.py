@@ -75,9 +75,13 @@ def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
 def test_folder_and_wire_get_the_same_events_but_the_progress_of_updates(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=20)
     stage.session.run()
-    progress = [event for event in stage.of(PhaseChanged) if event.phase == "updating" and event.detail]
+    progress = [
+        event for event in stage.of(PhaseChanged) if event.phase == "updating" and event.detail
+    ]
     assert len(progress) == 2
-    assert list(run_store.read_events(tmp_path)) == [event for event in stage.events if event not in progress]
+    assert list(run_store.read_events(tmp_path)) == [
+        event for event in stage.events if event not in progress
+    ]
 
 
 def test_events_carry_seconds_since_the_session_began(tmp_path: Path) -> None:
@@ -104,7 +108,9 @@ def test_episodes_of_two_prompts_are_counted_apart(tmp_path: Path) -> None:
     stage.session.run()
     by_version: dict[int, int] = {}
     for event in stage.of(EpisodesCounted):
-        by_version[event.prompt_version] = by_version.get(event.prompt_version, 0) + len(event.returns)
+        by_version[event.prompt_version] = by_version.get(event.prompt_version, 0) + len(
+            event.returns
+        )
     assert by_version == {0: 4, 1: 36}
     assert [event.episodes for event in stage.of(EpisodesCounted)][-1] == 40
 
@@ -134,11 +140,16 @@ def test_a_batch_that_took_no_time_has_no_rates() -> None:
 
 
 @pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
-def test_a_first_ratio_that_is_not_one_is_warned_of(tmp_path: Path, deviation: float, warnings: int) -> None:
+def test_a_first_ratio_that_is_not_one_is_warned_of(
+    tmp_path: Path, deviation: float, warnings: int
+) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(first_ratio=deviation)
     stage.session.run()
-    assert len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message]) == warnings
+    assert (
+        len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message])
+        == warnings
+    )
 
 
 def test_time_in_inference_mode_is_not_of_the_next_batch(tmp_path: Path) -> None:
@@ -176,10 +187,14 @@ def test_a_batch_that_is_full_waits_while_in_inference_mode(tmp_path: Path) -> N
 
 def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6)
-    stage.script = {2: [Pause(), SetMode(mode="inference"), SetSystemPrompt(system_prompt="x"), Resume()]}
+    stage.script = {
+        2: [Pause(), SetMode(mode="inference"), SetSystemPrompt(system_prompt="x"), Resume()]
+    }
     stage.session.run()
     at = [index for index, event in enumerate(stage.events) if isinstance(event, PhaseChanged)]
-    paused, resumed = (at[[stage.events[i].phase for i in at].index("paused") + step] for step in (0, 1))
+    paused, resumed = (
+        at[[stage.events[i].phase for i in at].index("paused") + step] for step in (0, 1)
+    )
     between = [type(event) for event in stage.events[paused + 1 : resumed]]
     assert between == [ModeChanged, PromptChanged]
     assert stage.of(RunFinished)[0].episodes == 6
@@ -203,7 +218,10 @@ def test_a_prompt_has_a_version_and_reaches_the_environments(tmp_path: Path) -> 
     stage = Stage(tmp_path, episodes=20)
     stage.script = {2: [SetSystemPrompt(system_prompt="one"), SetSystemPrompt(system_prompt="two")]}
     stage.session.run()
-    assert [(e.prompt_version, e.system_prompt) for e in stage.of(PromptChanged)] == [(1, "one"), (2, "two")]
+    assert [(e.prompt_version, e.system_prompt) for e in stage.of(PromptChanged)] == [
+        (1, "one"),
+        (2, "two"),
+    ]
     assert (stage.rollout.system_prompt, stage.rollout.prompt_version) == ("two", 2)
 
 
@@ -219,7 +237,11 @@ def test_an_evaluation_goes_back_to_where_it_came_from(tmp_path: Path, paused: b
     ask: list[Any] = [Evaluate(episodes=10, greedy=False)]
     stage.script = {2: [Pause(), *ask, Resume()] if paused else ask}
     stage.session.run()
-    around = ["paused", "evaluating", "paused"] if paused else ["rolling_out", "evaluating", "rolling_out"]
+    around = (
+        ["paused", "evaluating", "paused"]
+        if paused
+        else ["rolling_out", "evaluating", "rolling_out"]
+    )
     assert "-".join(around) in "-".join(stage.phases())
     (found,) = stage.of(EvaluationFinished)
     assert (found.episodes, found.greedy, found.mean_return) == (10, False, -0.25)
@@ -232,8 +254,15 @@ def test_an_evaluation_uses_the_prompt_of_now(tmp_path: Path) -> None:
     stage.session.run()
     assert stage.evaluated["system_prompt"] == "now"
     (found,) = stage.of(EvaluationFinished)
-    assert (found.system_prompt, found.prompt_version) == ("now", stage.of(PromptChanged)[0].prompt_version)
-    updates = [event.update for event in stage.events[: stage.events.index(found)] if isinstance(event, UpdateFinished)]
+    assert (found.system_prompt, found.prompt_version) == (
+        "now",
+        stage.of(PromptChanged)[0].prompt_version,
+    )
+    updates = [
+        event.update
+        for event in stage.events[: stage.events.index(found)]
+        if isinstance(event, UpdateFinished)
+    ]
     assert found.update == (updates[-1] if updates else 0)
 
 
@@ -281,10 +310,14 @@ def test_an_evaluation_on_a_seed_has_the_return_of_each_episode(tmp_path: Path) 
     assert [each["seed"] for each in stage.builders.made["evaluations"]] == [5, None]
 
 
-COMPARE = ComparePrompts(system_prompts=("Call the coin.", "Call tails."), versions=(0, 1), half_width=0.05)
+COMPARE = ComparePrompts(
+    system_prompts=("Call the coin.", "Call tails."), versions=(0, 1), half_width=0.05
+)
 
 
-def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow_enough(tmp_path: Path) -> None:
+def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow_enough(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path, episodes=6)
     stage.script = {2: [COMPARE]}
     stage.session.run()
@@ -292,11 +325,18 @@ def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow
     # Differences of 0 and 1 in turn: variance 0.25 · 256/255; 1.1 times what ±0.05 takes are 424.3 pairs.
     first = EVALUATION_SEED + stage.session._config.seed
     played = [
-        (each["system_prompt"], each["episodes"], each["seed"] - first) for each in stage.builders.made["evaluations"]
+        (each["system_prompt"], each["episodes"], each["seed"] - first)
+        for each in stage.builders.made["evaluations"]
     ]
-    assert played == [(text, n, seed) for n, seed in ((256, 0), (169, 1)) for text in COMPARE.system_prompts]
+    assert played == [
+        (text, n, seed) for n, seed in ((256, 0), (169, 1)) for text in COMPARE.system_prompts
+    ]
     assert (found.pairs, found.difference) == (425, pytest.approx(0.5, abs=0.01))
-    assert (found.a.prompt_version, found.b.system_prompt, found.b.update) == (0, "Call tails.", found.a.update)
+    assert (found.a.prompt_version, found.b.system_prompt, found.b.update) == (
+        0,
+        "Call tails.",
+        found.a.update,
+    )
     assert stage.of(RunFinished)[0].episodes == 6, "the run's own are counted, and no others"
     assert stage.of(EvaluationFinished) == []
 
@@ -316,7 +356,9 @@ def test_a_run_at_its_limit_ends_with_an_evaluation_after_its_checkpoint(
 ) -> None:
     stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_episodes=final_episodes)
     assert stage.session.run() == "stopped"
-    assert [found.episodes for found in stage.of(EvaluationFinished)] == [evaluated] * (evaluated is not None)
+    assert [found.episodes for found in stage.of(EvaluationFinished)] == [evaluated] * (
+        evaluated is not None
+    )
     ends = [type(event) for event in stage.events if not isinstance(event, PhaseChanged)]
     assert ends[-1] is RunFinished
     if evaluated:
@@ -325,7 +367,9 @@ def test_a_run_at_its_limit_ends_with_an_evaluation_after_its_checkpoint(
 
 
 def test_an_evaluation_at_the_end_that_takes_too_long_has_no_result(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_s=0.5)  # the fake's episodes take 0.125 s each
+    stage = Stage(
+        tmp_path, episodes=6, evaluates_end=True, final_s=0.5
+    )  # the fake's episodes take 0.125 s each
     assert stage.session.run() == "stopped"
     assert stage.of(EvaluationFinished) == []
     (cancelled,) = stage.of(EvaluationCancelled)
@@ -343,7 +387,11 @@ def test_a_stop_saves_what_is_new_and_then_reports_the_end(tmp_path: Path) -> No
     stage = Stage(tmp_path)
     stage.script = {6: [Stop()]}
     stage.session.run()
-    assert [type(event) for event in stage.events[-3:]] == [CheckpointSaved, PhaseChanged, RunFinished]
+    assert [type(event) for event in stage.events[-3:]] == [
+        CheckpointSaved,
+        PhaseChanged,
+        RunFinished,
+    ]
     assert stage.builders.saved[-1]["episodes"] == 12
     assert stage.of(CheckpointSaved)[-1].update == 1
 
@@ -362,7 +410,9 @@ def test_a_run_stopped_before_its_first_step_leaves_no_checkpoint(tmp_path: Path
     assert stage.builders.saved == []
 
 
-def test_a_checkpoint_is_written_after_the_first_update_and_every_minute_of_training(tmp_path: Path) -> None:
+def test_a_checkpoint_is_written_after_the_first_update_and_every_minute_of_training(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path, minutes=3.2)
     stage.session.run()
     saved = [counters["elapsed_s"] for counters in stage.builders.saved]
@@ -380,15 +430,21 @@ def test_minutes_count_playing_and_training_only(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
     stage.script = {2: [SaveCheckpoint()]}
-    stage.also_before_step = lambda rollout: stage.builders.faults.clear() if rollout.episodes == 6 else None
+    stage.also_before_step = lambda rollout: (
+        stage.builders.faults.clear() if rollout.episodes == 6 else None
+    )
     stage.session.run()
     assert "No space left" in stage.of(WarningRaised)[0].message
     assert len(stage.of(UpdateFinished)) == 1
 
 
-def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(tmp_path: Path) -> None:
+def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path, episodes=80, faults={"save": FULL})  # ten updates, 1.5 s each
-    stage.also_before_step = lambda rollout: stage.builders.faults.clear() if stage.ppo.updates == 8 else None
+    stage.also_before_step = lambda rollout: (
+        stage.builders.faults.clear() if stage.ppo.updates == 8 else None
+    )
     assert stage.session.run() == "stopped"
     full, again = [event.message for event in stage.of(WarningRaised)]
     assert "No space left on device. The run goes on, and soon tries again." in full
@@ -430,7 +486,9 @@ def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_at
     assert stage.session.run() == "failed"
     assert len(waits) == session.ATTEMPTS - 1
     message = stage.of(SessionFailed)[0].message
-    assert message.endswith("No space left on device. What was learnt since the checkpoint before it is lost.")
+    assert message.endswith(
+        "No space left on device. What was learnt since the checkpoint before it is lost."
+    )
 
 
 def test_a_second_stop_ends_the_wait_for_space(tmp_path: Path) -> None:
@@ -454,7 +512,9 @@ def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert finished.elapsed_s > before.of(RunFinished)[0].elapsed_s
     assert after.of(EpisodesCounted)[0].episodes > 20
     assert after.of(UpdateFinished)[0].update == 3
-    assert after.rollout.seed == before.rollout.seed  # an episode's own follows from that and from its number
+    assert (
+        after.rollout.seed == before.rollout.seed
+    )  # an episode's own follows from that and from its number
 
 
 def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: Path) -> None:
@@ -467,7 +527,9 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
 
 
-def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(tmp_path: Path) -> None:
+def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(
+    tmp_path: Path,
+) -> None:
     before = Stage(tmp_path, episodes=8, system_prompt="begun")
     before.script = {2: [SetSystemPrompt(system_prompt="changed")]}
     before.session.run()
@@ -485,7 +547,9 @@ def test_a_run_that_goes_on_from_another_checkpoint_says_so(tmp_path: Path) -> N
     after = Stage(tmp_path, episodes=4, resume=True, note="The latest checkpoint is broken.")
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
-    assert [warning.message for warning in after.of(WarningRaised)] == ["The latest checkpoint is broken."]
+    assert [warning.message for warning in after.of(WarningRaised)] == [
+        "The latest checkpoint is broken."
+    ]
 
 
 def test_states_are_drawn_as_long_as_somebody_wants_to_see_them(tmp_path: Path) -> None:
@@ -503,7 +567,9 @@ def test_states_are_drawn_as_long_as_somebody_wants_to_see_them(tmp_path: Path) 
         ("model", ModelLoadError("Model 'x' is not on this machine.")),
     ],
 )
-def test_a_known_error_is_reported_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
+def test_a_known_error_is_reported_in_its_own_sentence(
+    tmp_path: Path, where: str, error: Exception
+) -> None:
     stage = Stage(tmp_path, faults={where: error})
     assert stage.session.run() == "failed"
     assert stage.events[-1].message == str(error)
@@ -522,7 +588,9 @@ def test_an_unknown_error_is_reported_with_the_log_that_has_its_traceback(
     assert "Traceback" in caplog.text
 
 
-def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(tmp_path: Path) -> None:
+def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path)
 
     def breaks(rollout: Rollout) -> None:
@@ -533,7 +601,9 @@ def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(tm
     assert stage.session.run() == "failed"
     assert stage.rollout.is_closed
     assert list(run_store.read_events(tmp_path))[-1] == stage.events[-1]
-    run_store.RunStore.create(msgspec.structs.replace(stage.config, resume=True)).close()  # nobody holds it
+    run_store.RunStore.create(
+        msgspec.structs.replace(stage.config, resume=True)
+    ).close()  # nobody holds it
 
 
 @pytest.mark.parametrize(("is_finite", "saved"), [(True, [8, 10]), (False, [8])])
@@ -565,7 +635,9 @@ def test_a_failure_is_reported_though_nothing_can_be_saved(tmp_path: Path) -> No
     assert "RecursionError: deep" in stage.events[-1].message
 
 
-def test_a_failure_is_reported_and_what_was_learnt_saved_though_another_one_follows(tmp_path: Path) -> None:
+def test_a_failure_is_reported_and_what_was_learnt_saved_though_another_one_follows(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path)
 
     def lost() -> None:

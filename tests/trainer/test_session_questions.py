@@ -75,7 +75,9 @@ def test_a_cancelled_evaluation_has_no_result_and_the_run_goes_on(tmp_path: Path
     assert len(stage.of(UpdateFinished)) == 1
 
 
-def test_an_evaluation_cancelled_between_two_rounds_of_episodes_has_no_result(tmp_path: Path, monkeypatch) -> None:
+def test_an_evaluation_cancelled_between_two_rounds_of_episodes_has_no_result(
+    tmp_path: Path, monkeypatch
+) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.script = {2: [Evaluate(episodes=10**9), CancelEvaluation()]}
     evaluate = type(stage.builders).evaluate

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetPace, Step, Stop, Watch, WatchNext
+from llamagym_tui.protocol.commands import (
+    Pause,
+    Resume,
+    SetMode,
+    SetPace,
+    Step,
+    Stop,
+    Watch,
+    WatchNext,
+)
 from llamagym_tui.protocol.events import (
     ActionsWeighed,
     EpisodeStarted,
@@ -45,7 +54,14 @@ def test_a_step_of_a_turn_is_one_turn_and_then_a_pause(stage: Stage) -> None:
     stage.script = {1: [Pause(), Step(), Step()]}
     stage.session.run()
     assert stage.steps == 3
-    assert stage.phases()[2:] == ["paused", "rolling_out", "paused", "rolling_out", "paused", "stopped"]
+    assert stage.phases()[2:] == [
+        "paused",
+        "rolling_out",
+        "paused",
+        "rolling_out",
+        "paused",
+        "stopped",
+    ]
 
 
 def test_a_step_to_an_update_ends_after_it(stage: Stage) -> None:
@@ -53,7 +69,14 @@ def test_a_step_to_an_update_ends_after_it(stage: Stage) -> None:
     stage.session.run()
     assert len(stage.of(UpdateFinished)) == 1
     assert stage.steps == 4  # four steps fill a batch
-    assert stage.phases()[2:] == ["paused", "rolling_out", "updating", "rolling_out", "paused", "stopped"]
+    assert stage.phases()[2:] == [
+        "paused",
+        "rolling_out",
+        "updating",
+        "rolling_out",
+        "paused",
+        "stopped",
+    ]
 
 
 def test_a_step_that_fills_the_batch_updates_too(stage: Stage) -> None:
@@ -82,7 +105,9 @@ def test_no_step_to_an_update_where_nothing_is_trained(stage: Stage) -> None:
     assert stage.phases()[-2:] == ["paused", "stopped"]
 
 
-def test_at_reading_pace_a_turn_of_the_watched_environment_comes_every_so_many_seconds(stage: Stage) -> None:
+def test_at_reading_pace_a_turn_of_the_watched_environment_comes_every_so_many_seconds(
+    stage: Stage,
+) -> None:
     stage.script = {1: [SetPace(turn_s=1.5)], 4: [Stop()]}
     stage.session.run()
     assert stage.of(PaceChanged)[0].turn_s == 1.5
@@ -100,16 +125,28 @@ def test_what_is_not_watched_is_not_slowed(stage: Stage) -> None:
 def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> None:
     def ask(number: int) -> None:
         if number == 1:
-            for command in (SetMode(mode="inference"), WatchNext(kind="best"), SetPace(turn_s=4.0), Stop()):
+            for command in (
+                SetMode(mode="inference"),
+                WatchNext(kind="best"),
+                SetPace(turn_s=4.0),
+                Stop(),
+            ):
                 stage.command_queue.put(command)
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     stage.session.run()
     kinds = [type(event) for event in stage.events]
-    assert kinds.index(WatchChanged) < kinds.index(PaceChanged) < kinds.index(UpdateFinished) < kinds.index(ModeChanged)
+    assert (
+        kinds.index(WatchChanged)
+        < kinds.index(PaceChanged)
+        < kinds.index(UpdateFinished)
+        < kinds.index(ModeChanged)
+    )
 
 
-def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
+def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_update(
+    stage: Stage,
+) -> None:
     probed: list[tuple[str, int]] = []
 
     def listen(rollout: object) -> None:
@@ -122,11 +159,19 @@ def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_
     stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
-    assert list(dict.fromkeys(probed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+    assert list(dict.fromkeys(probed)) == [
+        ("weigh", 6),
+        ("weigh", 7),
+        ("again", 8),
+        ("weigh", 8),
+        ("weigh", 11),
+    ]
     assert [weighed.before for weighed in stage.of(ActionsWeighed)] == [AGAIN.before]
 
 
-def test_the_first_episode_begins_before_its_actions_are_probed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_episode_begins_before_its_actions_are_probed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
     monkeypatch.setattr(Rollout, "begin_episodes", lambda rollout: calls.append("began"))
     monkeypatch.setattr(Rollout, "pending_prompt", lambda rollout: calls.append("probed"))

@@ -27,7 +27,11 @@ from tests.fake_parts import Loaded
     ],
 )
 def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_one(
-    tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], device: str, chosen: list[Any]
+    tmp_path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    device: str,
+    chosen: list[Any],
 ) -> None:
     found: list[Any] = []
 
@@ -37,7 +41,9 @@ def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_on
 
     monkeypatch.setattr(builders, "cores", lambda: 4)
     monkeypatch.setattr(
-        builders, "calibrate_threads_for", lambda policy: found.append("measured now") or "measured now"
+        builders,
+        "calibrate_threads_for",
+        lambda policy: found.append("measured now") or "measured now",
     )
     monkeypatch.setattr(builders, "use_threads", use)
     made = Builders(replace(fakes.config(tmp_path), **settings))
@@ -51,6 +57,8 @@ def test_a_model_is_loaded_on_one_thread_and_what_its_trial_took_is_given_back(
     monkeypatch.setattr(torch, "set_num_threads", done.append)
     monkeypatch.setattr(builders, "keep_freed_memory", lambda: done.append("freed memory is kept"))
     monkeypatch.setattr(builders, "return_freed_memory", lambda: done.append("given back"))
-    monkeypatch.setattr(builders, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
+    monkeypatch.setattr(
+        builders, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded")
+    )
     Builders(fakes.config(tmp_path)).model()
     assert done == ["freed memory is kept", 1, "loaded", "given back"]

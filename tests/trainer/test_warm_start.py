@@ -90,12 +90,16 @@ def test_the_taught_policy_is_mapped_before_anything_else_is_done(
 ) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
     mapped_in: list[str] = []
-    monkeypatch.setattr(PolicyMapper, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
+    monkeypatch.setattr(
+        PolicyMapper, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1])
+    )
     stage.session.run()
     assert mapped_in[0] == "warm_starting"
 
 
-def test_a_resumed_run_is_not_taught_again_and_gets_its_reference_back(tmp_path: Path, file: str) -> None:
+def test_a_resumed_run_is_not_taught_again_and_gets_its_reference_back(
+    tmp_path: Path, file: str
+) -> None:
     settings: dict[str, Any] = {"sft_warm_start": True, "sft_data": file}
     first = Stage(tmp_path / "run", episodes=4, **settings)
     first.session.run()
@@ -123,10 +127,14 @@ def test_a_warm_start_while_paused_stays_paused(tmp_path: Path, file: str) -> No
 
 
 @pytest.mark.parametrize("command", [CancelWarmStart(), Stop()])
-def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path, file: str, command: Any) -> None:
+def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(
+    tmp_path: Path, file: str, command: Any
+) -> None:
     stage = Stage(tmp_path / "run", episodes=4)
     stage.script = {1: [WarmStart(sft_data=file, episodes=8)]}
-    stage.builders.made["before_sft_step"] = lambda step: stage.command_queue.put(command) if step == 1 else None
+    stage.builders.made["before_sft_step"] = lambda step: (
+        stage.command_queue.put(command) if step == 1 else None
+    )
     assert stage.session.run() == "stopped"
     (finished,) = stage.of(WarmStartFinished)
     assert (finished.cancelled, finished.steps) == (True, 2)
@@ -134,23 +142,37 @@ def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path,
 
 
 @pytest.mark.parametrize("command", [CancelWarmStart(), Stop()])
-def test_a_warm_start_that_is_cancelled_before_it_began_trains_nothing(tmp_path: Path, file: str, command: Any) -> None:
+def test_a_warm_start_that_is_cancelled_before_it_began_trains_nothing(
+    tmp_path: Path, file: str, command: Any
+) -> None:
     stage = Stage(tmp_path / "run", episodes=8)
     stage.script = {2: [WarmStart(sft_data=file, episodes=10**9), command]}
     stage.session.run()
     assert (stage.of(WarmStartFinished), stage.phases()[-1]) == ([], "stopped")
-    assert [event.message for event in stage.of(WarningRaised) if event.refused == "warm_start"] == [
-        "The warm start was cancelled; nothing was trained."
-    ]
+    assert [
+        event.message for event in stage.of(WarningRaised) if event.refused == "warm_start"
+    ] == ["The warm start was cancelled; nothing was trained."]
 
 
-def test_it_is_evaluated_before_and_after_on_the_same_seeds_within_a_time(tmp_path: Path, file: str) -> None:
+def test_it_is_evaluated_before_and_after_on_the_same_seeds_within_a_time(
+    tmp_path: Path, file: str
+) -> None:
     stage = Stage(tmp_path / "run", episodes=8)
     stage.script = {2: [WarmStart(sft_data=file, episodes=12)]}
     stage.session.run()
     (compared,) = stage.of(WarmStartEvaluated)
-    assert (compared.before.episodes, compared.after.episodes, compared.after.greedy) == (12, 12, False)
-    assert stage.phases()[2:7] == ["evaluating", "rolling_out", "warm_starting", "rolling_out", "evaluating"]
+    assert (compared.before.episodes, compared.after.episodes, compared.after.greedy) == (
+        12,
+        12,
+        False,
+    )
+    assert stage.phases()[2:7] == [
+        "evaluating",
+        "rolling_out",
+        "warm_starting",
+        "rolling_out",
+        "evaluating",
+    ]
     assert stage.events.index(compared) > stage.events.index(stage.of(WarmStartFinished)[0])
     assert (stage.evaluated["limit_s"], stage.of(EvaluationFinished)) == (WARM_START_S, [])
 
@@ -163,7 +185,9 @@ def test_an_evaluation_that_is_out_of_time_is_compared_with_none(tmp_path: Path,
     assert (len(stage.of(WarmStartFinished)), stage.of(WarmStartEvaluated)) == (1, [])
 
 
-def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(tmp_path: Path, file: str) -> None:
+def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(
+    tmp_path: Path, file: str
+) -> None:
     stage = Stage(tmp_path / "run", episodes=8)
     stage.script = {2: [WarmStart(sft_data=file, episodes=10**9), CancelEvaluation()]}
     stage.session.run()
@@ -171,14 +195,18 @@ def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(tmp_path:
     assert stage.of(WarmStartEvaluated) == []
 
 
-def test_a_roll_back_takes_a_warm_start_back_until_a_batch_after_it_went_well(tmp_path: Path, file: str) -> None:
+def test_a_roll_back_takes_a_warm_start_back_until_a_batch_after_it_went_well(
+    tmp_path: Path, file: str
+) -> None:
     stage = Stage(tmp_path / "run", episodes=40)
     stage.script = {6: [WarmStart(sft_data=file), RollBack()]}
     stage.session.run()
     (back,) = stage.of(RolledBack)
     assert back.update == 1
     at = stage.events.index(back)
-    assert next(event.update for event in stage.events[at:] if isinstance(event, UpdateFinished)) == 2
+    assert (
+        next(event.update for event in stage.events[at:] if isinstance(event, UpdateFinished)) == 2
+    )
     assert stage.of(RunFinished)[0].episodes == 40
 
     later = Stage(tmp_path / "later", episodes=40)
@@ -190,7 +218,9 @@ def test_a_roll_back_takes_a_warm_start_back_until_a_batch_after_it_went_well(tm
     assert kept[kept.index(before) + 1] == before + 1, "the one that was written right after it"
 
 
-def test_a_warm_start_without_room_for_a_way_back_is_made_with_a_warning(tmp_path: Path, file: str) -> None:
+def test_a_warm_start_without_room_for_a_way_back_is_made_with_a_warning(
+    tmp_path: Path, file: str
+) -> None:
     full = RunStoreError("No checkpoint was written in 'run': No space left on device.")
     stage = Stage(tmp_path / "run", episodes=8, faults={"keep_with_reference": full})
     stage.script = {2: [WarmStart(sft_data=file)]}
@@ -204,7 +234,9 @@ def test_a_run_that_was_killed_while_it_was_taught_at_its_start_is_taught_when_i
     tmp_path: Path, file: str
 ) -> None:
     settings: dict[str, Any] = {"sft_warm_start": True, "sft_data": file}
-    first = Stage(tmp_path / "run", episodes=4, faults={"warm_start": RuntimeError("killed")}, **settings)
+    first = Stage(
+        tmp_path / "run", episodes=4, faults={"warm_start": RuntimeError("killed")}, **settings
+    )
     first.session.run()
     again = Stage(tmp_path / "run", episodes=8, resume=True, **settings)
     again.builders.saved.extend(first.builders.saved[:1])
@@ -216,21 +248,29 @@ def test_a_run_that_was_killed_while_it_was_taught_at_its_start_is_taught_when_i
 def test_progress_is_reported_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
-    assert [(event.step, event.steps, event.loss) for event in stage.of(WarmStartProgressed)] == [(4, 4, 0.25)]
+    assert [(event.step, event.steps, event.loss) for event in stage.of(WarmStartProgressed)] == [
+        (4, 4, 0.25)
+    ]
 
 
-def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(tmp_path: Path, file: str) -> None:
+def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(
+    tmp_path: Path, file: str
+) -> None:
     demo_files.append(Path(file), call(3, rewards=[0.5]))
     stage = Stage(tmp_path / "run", episodes=4)
     stage.script = {1: [WarmStart(sft_data=file)]}
     assert stage.session.run() == "stopped"
     (warning,) = stage.of(WarningRaised)
-    assert warning.message.startswith(f"No warm start: {file}, line 4: The return is given as 1, but the rewards add")
+    assert warning.message.startswith(
+        f"No warm start: {file}, line 4: The return is given as 1, but the rewards add"
+    )
     assert stage.of(WarmStartFinished) == []
 
 
 def test_a_run_that_is_to_begin_with_a_faulty_file_does_not_begin(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=str(tmp_path / "none.jsonl"), episodes=4)
+    stage = Stage(
+        tmp_path / "run", sft_warm_start=True, sft_data=str(tmp_path / "none.jsonl"), episodes=4
+    )
     assert stage.session.run() == "failed"
     assert stage.of(SessionFailed)[0].message.startswith("There is no file of demonstrations")
     assert stage.steps == 0
@@ -240,14 +280,21 @@ def test_demonstrations_under_another_prompt_are_warned_of(tmp_path: Path, file:
     demo_files.append(Path(file), call(3, prompt="Call it."))
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
-    assert stage.of(WarningRaised)[-1].message.startswith("1 of 4 demonstrations were recorded under another system")
+    assert stage.of(WarningRaised)[-1].message.startswith(
+        "1 of 4 demonstrations were recorded under another system"
+    )
 
 
 def test_what_is_trained_on_is_reported_before_it_is(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
     (read,) = stage.of(DemonstrationsRead)
-    assert (read.path, read.episodes, read.turns, read.actions) == (file, 3, 3, {"heads": 0, "tails": 3})
+    assert (read.path, read.episodes, read.turns, read.actions) == (
+        file,
+        3,
+        3,
+        {"heads": 0, "tails": 3},
+    )
     # Their replies are a bare 1, where the agent's canonical reply is an object.
     assert (read.prompts, read.under_present_prompt, read.free_replies) == (1, 3, 3)
     few, one_sided, free = (event.message for event in stage.of(WarningRaised))
@@ -259,13 +306,17 @@ def test_what_is_trained_on_is_reported_before_it_is(tmp_path: Path, file: str) 
 
 def test_episodes_of_another_environment_are_refused(file: str) -> None:
     demo_files.append(Path(file), call(3, env_id="Dice-v0"))
-    with pytest.raises(DemoFileError, match=r"line 4: the episode is of Dice-v0, and CoinAgent plays Coin-v0"):
+    with pytest.raises(
+        DemoFileError, match=r"line 4: the episode is of Dice-v0, and CoinAgent plays Coin-v0"
+    ):
         training_data(CoinAgent(), file)
 
 
 def test_replies_that_the_agent_reads_otherwise_are_refused(file: str) -> None:
     demo_files.append(Path(file), call(3, actions=[0]))
-    with pytest.raises(DemoFileError, match="line 4: Turn 1: the reply says 1, but the action was 0; nothing was"):
+    with pytest.raises(
+        DemoFileError, match="line 4: Turn 1: the reply says 1, but the action was 0; nothing was"
+    ):
         training_data(CoinAgent(), file)
 
 
@@ -278,7 +329,10 @@ def test_a_built_in_agent_has_the_file_that_ships_and_others_have_none() -> None
 
 def test_the_screens_get_how_far_it_is_and_what_came_out() -> None:
     config = RunConfig(agent="coin", run_dir="r")
-    state = reduce(initial_state(config), PhaseChanged(phase="warm_starting", detail="reading the demonstrations"))
+    state = reduce(
+        initial_state(config),
+        PhaseChanged(phase="warm_starting", detail="reading the demonstrations"),
+    )
     state = reduce(state, WarmStartProgressed(step=12, steps=96, loss=0.0341))
     assert (state.phase, state.detail) == ("warm_starting", "step 12 of 96, loss 0.034")
     finished = WarmStartFinished(
@@ -287,4 +341,7 @@ def test_the_screens_get_how_far_it_is_and_what_came_out() -> None:
     )  # fmt: skip
     state = reduce(state, finished)
     assert state.marks[-1].label == "warm start"
-    assert warm_start_text(finished) == "500 demonstrations, trained in 96 steps and 40 s; loss 0.170 → 0.020"
+    assert (
+        warm_start_text(finished)
+        == "500 demonstrations, trained in 96 steps and 40 s; loss 0.170 → 0.020"
+    )

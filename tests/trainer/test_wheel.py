@@ -14,7 +14,18 @@ from llamagym_tui.demos import edits, export
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import EnvError
-from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Pause, Resume, SetPace, Step, Stop, TakeWheel, Watch
+from llamagym_tui.protocol.commands import (
+    Act,
+    AnyCommand,
+    LetGo,
+    Pause,
+    Resume,
+    SetPace,
+    Step,
+    Stop,
+    TakeWheel,
+    Watch,
+)
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     EpisodeCorrected,
@@ -144,7 +155,9 @@ def test_what_a_person_did_is_reported_before_a_run_fails(tmp_path: Path) -> Non
 
 
 def show_an_ended_episode(rollout: Any) -> None:
-    rollout.spectator.observe(0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated"))
+    rollout.spectator.observe(
+        0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated")
+    )
     rollout.spectator.watch_next("best")
 
 
@@ -159,7 +172,9 @@ def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
 # What a screen knows
 
 
-def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> None:
+def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> (
+    None
+):
     wheel = Wheel().requesting(TakeWheel())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
     assert wheel.requesting(TakeWheel()) is wheel
@@ -172,7 +187,9 @@ def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_o
     wheel = wheel.after(TURN)
     assert (wheel.awaited, wheel.acted, wheel.taken) == (None, None, TAKEN)
     next_turn = wheel.after(msgspec.structs.replace(AWAITED, turn=AWAITED.turn + 1))
-    assert next_turn.requesting(ACTED) is next_turn, "a second press that comes after the next turn has begun"
+    assert next_turn.requesting(ACTED) is next_turn, (
+        "a second press that comes after the next turn has begun"
+    )
 
 
 def test_what_is_refused_can_be_tried_again() -> None:
@@ -213,10 +230,14 @@ def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -
 # What is recorded
 
 
-def turn(number: int, reply: str, replaced: str | None = None, reward: float = 0.0, **fields: Any) -> TurnFinished:
+def turn(
+    number: int, reply: str, replaced: str | None = None, reward: float = 0.0, **fields: Any
+) -> TurnFinished:
     how = "json" if replaced is None else "human"
     seen = {"action": 1, "action_name": "hit", "how": how} | fields
-    return TurnFinished(episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **seen)
+    return TurnFinished(
+        episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **seen
+    )
 
 
 def corrected(*turns: TurnFinished) -> EpisodeCorrected:
@@ -224,7 +245,9 @@ def corrected(*turns: TurnFinished) -> EpisodeCorrected:
     total = sum(turn.reward for turn in turns)
     finished = EpisodeFinished(episode=3, episode_return=total, length=len(turns), end="terminated")
     observations = [f"Your total: {12 + at}." for at in range(len(turns))]
-    return EpisodeCorrected(started=started, observations=observations, turns=list(turns), finished=finished)
+    return EpisodeCorrected(
+        started=started, observations=observations, turns=list(turns), finished=finished
+    )
 
 
 HIT, STICK = '{"action": 1}', '{"action": 0}'
@@ -236,7 +259,9 @@ def demo_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoRecord
     return DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
 
 
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorrected) -> tuple[Path, Demonstration]:
+def recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorrected
+) -> tuple[Path, Demonstration]:
     kept = demo_recorder(tmp_path, monkeypatch)
     assert kept.add(event, "bundled")
     kept.writer.save()
@@ -244,22 +269,33 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorr
     return kept.writer.path, demo
 
 
-def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(tmp_path, monkeypatch) -> None:
+def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(
+    tmp_path, monkeypatch
+) -> None:
     path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
-    assert (demo.source, demo.model, demo.actions, demo.rewards) == ("correction", "bundled", [1, 0], [0.0, 1.0])
+    assert (demo.source, demo.model, demo.actions, demo.rewards) == (
+        "correction",
+        "bundled",
+        [1, 0],
+        [0.0, 1.0],
+    )
     assert demo.corrected == {1: HIT}
     assert b'"replaced_replies":{"1":"{\\"action\\": 1}"}' in path.read_bytes()
     assert demo_files.check(path, BlackjackAgent()) == []
 
 
-def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_pairs(tmp_path, monkeypatch) -> None:
+def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_pairs(
+    tmp_path, monkeypatch
+) -> None:
     path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert [message.get("weight") for message in demo.lesson] == [None, None, 0, None, None]
     assert all("weight" not in message for message in demo.messages)
     assert export.to_lines(path, tmp_path / "pairs.jsonl", "pairs") == 1
 
 
-def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
+def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(
+    tmp_path, monkeypatch
+) -> None:
     event = corrected(turn(0, "Hm.", how="failed", action=0), turn(1, STICK, replaced="Hm."))
     path, demo = recorded(tmp_path, monkeypatch, event)
     assert demo.actions == [0, 0]
@@ -272,7 +308,9 @@ def test_a_corrected_episode_is_recorded_once_though_it_was_watched_and_a_rule_k
     kept = demo_recorder(tmp_path, monkeypatch)
     kept.keep_at_least = 0.0
     seen = [TWO_TURNS.started]
-    for number, (text, played) in enumerate(zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)):
+    for number, (text, played) in enumerate(
+        zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)
+    ):
         seen += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
     added = [kept.add(event, "bundled") for event in (*seen, TWO_TURNS.finished, TWO_TURNS)]
     assert added == [False] * (len(seen) + 1) + [True]

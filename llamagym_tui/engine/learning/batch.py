@@ -107,11 +107,19 @@ class PackedRows:
 
     def credited(self, credit: Credit) -> tuple[Units, Tensor]:
         """What values and advantages belong to, turns or decisions, and (D,) index in the batch of each decision's."""
-        return (self.turns, self.decision_turns) if credit == "turn" else (self.decisions, self.decisions.indices)
+        return (
+            (self.turns, self.decision_turns)
+            if credit == "turn"
+            else (self.decisions, self.decisions.indices)
+        )
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
-        tokens = encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids
+        tokens = (
+            encoded.logits_at(self.place_rows, self.place_columns),
+            self.token_places,
+            self.token_ids,
+        )
         if self.choices is None:
             return token_decisions(*tokens, self.branch_tokens, self.branch_children, temperature)
         return reply_decisions(*tokens, self.choices, temperature)
@@ -150,7 +158,9 @@ def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
     for row in ordered:
         ids = row.segment.ids
         pairs = enumerate(zip(before, ids, strict=False))
-        shared = next((at for at, (one, other) in pairs if one != other), min(len(before), len(ids)))
+        shared = next(
+            (at for at, (one, other) in pairs if one != other), min(len(before), len(ids))
+        )
         work.append(work[-1] + len(ids) - shared + _scored_tokens(row.segment))
         before = ids
     ends = [bisect_left(work, work[-1] * part / count) for part in range(count)]
@@ -175,7 +185,9 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def forwards(rows: Iterable[Row], limits: ForwardLimits, device: torch.device) -> Iterator[PackedRows]:
+def forwards(
+    rows: Iterable[Row], limits: ForwardLimits, device: torch.device
+) -> Iterator[PackedRows]:
     """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
 
     Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing. One tree
@@ -187,12 +199,16 @@ def forwards(rows: Iterable[Row], limits: ForwardLimits, device: torch.device) -
         if trained:
             by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
     for (prefix, is_chosen), alike in by_kind.items():
-        trees = pack_into_trees(alike, limits.scored, columns=limits.tokens if limits.flat else None)
+        trees = pack_into_trees(
+            alike, limits.scored, columns=limits.tokens if limits.flat else None
+        )
         for packed in group_by_size(trees, limits):
             yield collate(prefix, packed, device, is_chosen=is_chosen)
 
 
-def pack_into_trees(rows: Iterable[Row], scored: float = math.inf, *, columns: int | None = None) -> list[PackedTree]:
+def pack_into_trees(
+    rows: Iterable[Row], scored: float = math.inf, *, columns: int | None = None
+) -> list[PackedTree]:
     """Rows of one prefix on trees of at most `scored` scored tokens and of `columns` (one row may have more).
 
     Without `columns`, only rows that are cheaper so are on one tree.
@@ -214,17 +230,24 @@ def pack_into_trees(rows: Iterable[Row], scored: float = math.inf, *, columns: i
         last = packed[-1]
         last.scored += more
         last.rows.append(row)
-        last.paths.append(last.paths[-1] if is_known else [last.tree.insert(sequence) for sequence in sequences])
+        last.paths.append(
+            last.paths[-1] if is_known else [last.tree.insert(sequence) for sequence in sequences]
+        )
         before = sequences
     return packed
 
 
-def group_by_size(packed: Iterable[PackedTree], limits: ForwardLimits) -> Iterator[list[PackedTree]]:
+def group_by_size(
+    packed: Iterable[PackedTree], limits: ForwardLimits
+) -> Iterator[list[PackedTree]]:
     """Trees of similar size, or of few columns in all, up to the limits of one forward; one tree may have more."""
     group: list[PackedTree] = []
     for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and (
-            (len(group[0].tree) > SLACK * len(each.tree) + 4 and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD)
+            (
+                len(group[0].tree) > SLACK * len(each.tree) + 4
+                and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD
+            )
             or len(group[0].tree) * (len(group) + 1) > limits.tokens
             or sum(other.scored for other in group) + each.scored > limits.scored
         ):
@@ -260,17 +283,26 @@ def collate(
                 batch_turn = row.first_turn + number
                 turns.append((index, paths[0][turn.start - 1], batch_turn))
                 if turn.choice is None:
-                    branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
+                    branches += [
+                        (len(tokens) + branch.at, branch.children) for branch in turn.branches
+                    ]
                     old_logprobs += turn.logprobs
                     for at in range(turn.start, turn.end):
                         place = places.setdefault((index, paths[0][at - 1]), len(places))
                         tokens.append((place, row.segment.ids[at]))
-                        decisions.append((decision + at - turn.start, batch_turn, index, paths[0][at - 1]))
+                        decisions.append(
+                            (decision + at - turn.start, batch_turn, index, paths[0][at - 1])
+                        )
                     continue
                 for candidate, reply in enumerate(turn.choice.replies):
                     path = next(alternatives)
                     for at, token in enumerate(reply):
-                        tokens.append((places.setdefault((index, path[turn.start + at - 1]), len(places)), token))
+                        tokens.append(
+                            (
+                                places.setdefault((index, path[turn.start + at - 1]), len(places)),
+                                token,
+                            )
+                        )
                         token_replies.append((len(choices), candidate))
                 decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
                 old_logprobs.append(turn.choice.logprob)
@@ -294,7 +326,9 @@ def collate(
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         weights=torch.tensor(weights, dtype=torch.float32, device=device),
         branch_tokens=column(branches, 0),
-        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
+        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(
+            len(padded), widest
+        ),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,
     )
 

@@ -34,7 +34,11 @@ STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
 MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
-WORDS = {folders.LATEST: "latest checkpoint", folders.PREVIOUS: "one before it", folders.GOOD: "last good one"}
+WORDS = {
+    folders.LATEST: "latest checkpoint",
+    folders.PREVIOUS: "one before it",
+    folders.GOOD: "last good one",
+}
 
 C = TypeVar("C")
 log = logging.getLogger(__name__)
@@ -69,8 +73,14 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    weights, moments = ppo.shards.gather() if ppo.shards else (None, ppo.optimizer.state_dict()["state"])
-    named = ((f"{index}.{name}", value) for index, each in moments.items() for name, value in each.items())
+    weights, moments = (
+        ppo.shards.gather() if ppo.shards else (None, ppo.optimizer.state_dict()["state"])
+    )
+    named = (
+        (f"{index}.{name}", value)
+        for index, each in moments.items()
+        for name, value in each.items()
+    )
     tensors = {name: value.contiguous() for name, value in named}
     with _reported(run_dir), folders.written(run_dir, folders.LATEST) as draft:
         policy.model.save_pretrained(draft, weights)
@@ -122,14 +132,18 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
         if faults and (run_dir / folders.LATEST).is_dir():
             with contextlib.suppress(OSError):
                 folders.set_aside(run_dir / folders.LATEST)
-        note = f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
+        note = (
+            f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
+        )
         return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
     reason, advice = "; ".join(faults), "start again in another --run-dir"
     for place in (run_dir / name for name in WORDS if (run_dir / name).is_dir()):
         with contextlib.suppress(Unfit), _understood(place):
             require_regular(place)
             _read_weights(place, policy)
-            advice = f"the weights in {str(place)!r} are whole: begin another run with them by --model"
+            advice = (
+                f"the weights in {str(place)!r} are whole: begin another run with them by --model"
+            )
             break
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
 
@@ -164,10 +178,14 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     try:
         saved = _read(place, policy, ppo, Any)
     except Unfit as error:
-        raise RunStoreError(f"The checkpoint in {str(place)!r} cannot be used ({error}); train on.") from error
+        raise RunStoreError(
+            f"The checkpoint in {str(place)!r} cannot be used ({error}); train on."
+        ) from error
     if ppo.reference is not None and (place / folders.START).is_dir():
         if ppo.shards:
-            raise RunStoreError("A roll back to before a warm start needs whole weights: resume with shard=false.")
+            raise RunStoreError(
+                "A roll back to before a warm start needs whole weights: resume with shard=false."
+            )
         start = _read_start(place / folders.START, policy)
         with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
             link_folder(place / folders.START, draft)
@@ -233,11 +251,15 @@ def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
         weights, head = _read_weights(place, policy)
         _require_fit(optimizer, ppo)
         state = msgspec.convert(state, PPOState)
-        return Saved(weights, head, optimizer, generator, state, version, msgspec.convert(counters, kind))
+        return Saved(
+            weights, head, optimizer, generator, state, version, msgspec.convert(counters, kind)
+        )
 
 
 def _require_fit(optimizer: dict[int, dict[str, Tensor]], ppo: PPO) -> None:
-    trained = dict(enumerate(weight for group in ppo.optimizer.param_groups for weight in group["params"]))
+    trained = dict(
+        enumerate(weight for group in ppo.optimizer.param_groups for weight in group["params"])
+    )
     for index, moments in optimizer.items():
         for name, value in moments.items():
             if index not in trained or (name != "step" and value.shape != trained[index].shape):
@@ -256,8 +278,13 @@ def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[
         tied = set(model.causal_lm.all_tied_weights_keys)
     head = load_file(place / VALUE_HEAD_FILE)
     missing = own.keys() - weights.keys() - tied
-    unlike = [name for name, value in weights.items() if name not in own or value.shape != own[name].shape]
-    shapes = [{name: value.shape for name, value in each.items()} for each in (head, model.v_head.state_dict())]
+    unlike = [
+        name for name, value in weights.items() if name not in own or value.shape != own[name].shape
+    ]
+    shapes = [
+        {name: value.shape for name, value in each.items()}
+        for each in (head, model.v_head.state_dict())
+    ]
     if missing or unlike or shapes[0] != shapes[1]:
         raise Unfit("its weights are not those of this model and adapter")
     return weights, head
@@ -280,7 +307,9 @@ def _put(saved: Saved, policy: Policy, ppo: PPO) -> None:
         ppo.shards.put(saved.weights, saved.optimizer)
     else:
         _put_weights(saved.weights, saved.head, policy)
-        groups = ppo.optimizer.state_dict()["param_groups"]  # rates are those of this learner's settings
+        groups = ppo.optimizer.state_dict()[
+            "param_groups"
+        ]  # rates are those of this learner's settings
         ppo.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
     ppo.restore(saved.ppo)
 
@@ -288,7 +317,10 @@ def _put(saved: Saved, policy: Policy, ppo: PPO) -> None:
 def _set_generator(policy: Policy, state: Tensor) -> None:
     try:
         policy.generator.set_state(state)
-    except (RuntimeError, TypeError):  # of another kind of device: a stream that this run has not used yet
+    except (
+        RuntimeError,
+        TypeError,
+    ):  # of another kind of device: a stream that this run has not used yet
         policy.generator.manual_seed(policy.generator.initial_seed() + policy.version + 1)
 
 
@@ -316,5 +348,9 @@ def _reported(run_dir: Path) -> Iterator[None]:
     except Exception as error:
         # Each library has its own error for a full disk.
         is_full = "No space left" in str(error) or "StorageFull" in str(error)
-        reason = "No space left on device" if is_full else getattr(error, "strerror", None) or type(error).__name__
+        reason = (
+            "No space left on device"
+            if is_full
+            else getattr(error, "strerror", None) or type(error).__name__
+        )
         raise RunStoreError(f"No checkpoint was written in {str(run_dir)!r}: {reason}.") from error

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llamagym_tui.user_files import discard, discard_drafts, draft_folder, link_folder, regular_file, sync_folder
+from llamagym_tui.user_files import (
+    discard,
+    discard_drafts,
+    draft_folder,
+    link_folder,
+    regular_file,
+    sync_folder,
+)
 
 LATEST, PREVIOUS = "model", "model.old"
 GOOD, START = "good", "start"

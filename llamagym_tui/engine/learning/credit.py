@@ -30,7 +30,11 @@ class Steps(NamedTuple):
 
 
 def credited_steps(
-    turns: Sequence[Turn], lengths: Sequence[int], rewards: Tensor, penalties: Tensor, values: Tensor
+    turns: Sequence[Turn],
+    lengths: Sequence[int],
+    rewards: Tensor,
+    penalties: Tensor,
+    values: Tensor,
 ) -> Steps:
     """Each turn as a step, or each of its decisions; the reward of a turn lands on its last one.
 
@@ -44,7 +48,10 @@ def credited_steps(
         values: (T,) before each step.
     """
     each = torch.tensor(lengths, dtype=torch.int64)
-    lasts, moves = each.cumsum(0) - 1, torch.tensor([turn.steps for turn in turns], dtype=torch.int64)
+    lasts, moves = (
+        each.cumsum(0) - 1,
+        torch.tensor([turn.steps for turn in turns], dtype=torch.int64),
+    )
     return Steps(
         torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
         values,
@@ -57,4 +64,6 @@ def credited_steps(
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
     """(K,) sums of (D,) values over the decisions of each turn."""
     lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
-    return torch.zeros(len(turns)).index_add_(0, torch.arange(len(turns)).repeat_interleave(lengths), values)
+    return torch.zeros(len(turns)).index_add_(
+        0, torch.arange(len(turns)).repeat_interleave(lengths), values
+    )

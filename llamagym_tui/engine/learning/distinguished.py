@@ -29,7 +29,9 @@ class Distinguished(NamedTuple):
 
 
 @torch.no_grad()
-def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: ForwardLimits) -> Distinguished | None:
+def distinguished(
+    policy: Policy, trajectories: Sequence[Trajectory], limits: ForwardLimits
+) -> Distinguished | None:
     """How many observations the policy distinguishes, as its value head reads them; None: there are too few."""
     sample = _sample(policy.chat, batch_rows(trajectories))
     if len(sample) < FEWEST:
@@ -38,7 +40,12 @@ def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: Fo
     backbone, states = policy.model.backbone, []
     for part in forwards(rows.values(), limits, backbone.device):
         wanted = [at for at, turn in enumerate(part.turns.indices.tolist()) if turn in turns]
-        states.append(part.encode(backbone).hidden[part.turns.rows[wanted], part.turns.columns[wanted]].float().cpu())
+        states.append(
+            part.encode(backbone)
+            .hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
+            .float()
+            .cpu()
+        )
     return Distinguished(len(turns), count_apart(torch.cat(states)))
 
 
@@ -68,7 +75,9 @@ def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int
     end = 0
     for turn in segment.turns:
         ids = segment.ids[end : turn.start]
-        template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0]) if end else ()
+        template = (
+            chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0]) if end else ()
+        )
         same = list(takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False)))
         yield tuple(ids[len(same) :])
         end = turn.end

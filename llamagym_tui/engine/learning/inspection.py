@@ -54,7 +54,11 @@ class UsedBatch:
             for at, turn in enumerate(other.turns):
                 length = len(turn.decision_logprobs)
                 if other is trajectory and at == number:
-                    units = [turns] * length if self.credit == "turn" else range(decisions, decisions + length)
+                    units = (
+                        [turns] * length
+                        if self.credit == "turn"
+                        else range(decisions, decisions + length)
+                    )
                     used = (self.targets.values, self.targets.returns, self.targets.advantages)
                     return [Earned(*(float(figures[unit]) for figures in used)) for unit in units]
                 turns, decisions = turns + 1, decisions + length
@@ -73,7 +77,9 @@ def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
     return min(max(ratio, 1 - clip_range), 1 + clip_range) * advantage < ratio * advantage
 
 
-def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tensor, Tensor]]) -> dict[str, Any] | None:
+def moved_most(
+    chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tensor, Tensor]]
+) -> dict[str, Any] | None:
     """The fields of a `MovedEpisode` event, by `UpdateSums.log_ratios`; None: nothing was moved, or not by a number."""
     turns = [turn for trajectory in used.trajectories for turn in trajectory.turns]
     lengths = [len(turn.decision_logprobs) for turn in turns]
@@ -88,12 +94,19 @@ def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tens
     if not math.isfinite(sum(sums)) or not sum(sums):
         return None
     most = max(range(len(sums)), key=sums.__getitem__)
-    trajectory, number = used.trajectories[most], max(range(len(by_turn[most])), key=by_turn[most].__getitem__)
+    trajectory, number = (
+        used.trajectories[most],
+        max(range(len(by_turn[most])), key=by_turn[most].__getitem__),
+    )
     first = sum(len(each.turns) for each in used.trajectories[:most]) + number
     turn, old = turns[first], sum(turns[first].decision_logprobs)
-    pairs = [(segment, ids) for segment in trajectory.segments for ids in observation_ids(chat, segment)]
+    pairs = [
+        (segment, ids) for segment in trajectory.segments for ids in observation_ids(chat, segment)
+    ]
     segment, ids = pairs[number]
-    after_it = sum(takewhile(bool, map(eq, reversed(ids), reversed(chat.continuation("", ended=True)))))
+    after_it = sum(
+        takewhile(bool, map(eq, reversed(ids), reversed(chat.continuation("", ended=True))))
+    )
     return {
         "episode": trajectory.episode,
         "episode_return": trajectory.episode_return,

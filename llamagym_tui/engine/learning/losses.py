@@ -22,7 +22,9 @@ class PolicyLoss(NamedTuple):
     """() largest |ratio - 1|."""
 
 
-def clipped_policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_range: float) -> PolicyLoss:
+def clipped_policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_range: float
+) -> PolicyLoss:
     """PPO's clipped surrogate, summed over tokens.
 
     Args:
@@ -35,7 +37,9 @@ def clipped_policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tens
     log_ratio = logprobs - old_logprobs
     ratio = log_ratio.exp()
     # L = -min(r A, clip(r, 1 - eps, 1 + eps) A)
-    surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    surrogate = torch.minimum(
+        ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages
+    )
     loss = -surrogate.sum()
     with torch.no_grad():
         deviation = (ratio - 1).abs()
@@ -61,7 +65,12 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 
 
 def value_loss(
-    values: Tensor, returns: Tensor, weights: Tensor, *, old_values: Tensor | None = None, clip: float | None = None
+    values: Tensor,
+    returns: Tensor,
+    weights: Tensor,
+    *,
+    old_values: Tensor | None = None,
+    clip: float | None = None,
 ) -> Tensor:
     """() half the squared error, weighted and summed; (U,) each.
 

@@ -47,11 +47,22 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     size = max(defaults.batch_size, min(several, LARGEST_BATCH)) if long else defaults.batch_size
     in_steps = f", of {steps:,.3g} steps" if steps != turns else ""
     up_to = f", up to {longest:,}" if gamma != 1 else ""
-    credited = "what comes long after an action says little about it" if long else "each turn is credited whole"
+    credited = (
+        "what comes long after an action says little about it"
+        if long
+        else "each turn is credited whole"
+    )
     scale = "running reward scale" if is_scaled else "reward scale 1"
-    ends = "updates may come in the middle of episodes" if long else "updates wait for the end of episodes"
+    ends = (
+        "updates may come in the middle of episodes"
+        if long
+        else "updates wait for the end of episodes"
+    )
     found: list[tuple[Value, str]] = [
-        (gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{up_to}{in_steps}"),
+        (
+            gamma,
+            f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{up_to}{in_steps}",
+        ),
         (lam, f"lambda {lam:g}: {credited}"),
         (
             None if is_scaled else defaults.reward_scale,

@@ -19,13 +19,25 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches, parts_of
+from llamagym_tui.engine.learning.batch import (
+    PackedRows,
+    Row,
+    batch_rows,
+    forwards,
+    minibatches,
+    parts_of,
+)
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns, turn_bonuses
-from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
+from llamagym_tui.engine.learning.schedules import (
+    adapted_entropy_coef,
+    adapted_kl_coef,
+    along_line,
+    learning_rate,
+)
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.memory import return_freed_memory
@@ -59,13 +71,17 @@ class PPOState(Struct, frozen=True, kw_only=True):
 
 
 class PPO:
-    def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
+    ) -> None:
         """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
         self.policy, self.config, self.ranks = policy, config, ranks
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
         shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
-        self._limits = forward_limits(shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean)
+        self._limits = forward_limits(
+            shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean
+        )
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Of the discounted returns in all episodes that the policy played alone."""
@@ -80,7 +96,10 @@ class PPO:
         self._rng = random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
-        groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
+        groups = [
+            {"params": self._trunk, "lr": config.lr},
+            {"params": self._head, "lr": config.value_lr},
+        ]
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
         self.shards = backbone.shards
         if self.shards:
@@ -107,14 +126,18 @@ class PPO:
         #    here, before the first step, and stays fixed over all epochs.
         rows = batch_rows(trajectories)
         own = [trajectory for trajectory in trajectories if trajectory.is_own]
-        returns = [each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)]
+        returns = [
+            each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)
+        ]
         self.return_moments = self.return_moments.with_returns(returns)
         counts, coef = self.observation_counts, self.config.exploration_coef
         bonuses = turn_bonuses(self.policy.chat, trajectories, counts, coef=coef) if coef else None
         targets = self.targets(trajectories, rows, bonuses)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
-        for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
+        for group, rate in zip(
+            self.optimizer.param_groups, (lr, self.config.value_lr), strict=True
+        ):
             group["lr"] = rate
         sums = UpdateSums()
         epochs = 0.0
@@ -129,7 +152,9 @@ class PPO:
             )
             epochs += made
             target_kl = self.config.target_kl
-            if made < 1 or (target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl):
+            if made < 1 or (
+                target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl
+            ):
                 break
         return_freed_memory()
         sums = sums.of_all(self.ranks)
@@ -153,7 +178,9 @@ class PPO:
         config, temperature = self.config, self.policy.generation.temperature
         used = UsedBatch(trajectories, targets, config.credit, config.clip_range, temperature)
         self.used.append(used)
-        self.ranks.waits = self.ranks.gather((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
+        self.ranks.waits = self.ranks.gather(
+            (self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9)
+        )
         self.moved = None if was_warming_up else moved_most(self.policy.chat, used, sums.log_ratios)
         return stats
 
@@ -173,7 +200,9 @@ class PPO:
             trajectories,
             self.config,
             reference_logprobs=reference,
-            decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
+            decision_values=self._decision_values(turns, rows)
+            if self.config.credit == "token"
+            else None,
             bootstraps=self.policy.bootstrap_values(trajectories),
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
@@ -213,7 +242,11 @@ class PPO:
 
     @property
     def reward_scale(self) -> float:
-        return self.return_moments.scale if self.config.reward_scale is None else self.config.reward_scale
+        return (
+            self.return_moments.scale
+            if self.config.reward_scale is None
+            else self.config.reward_scale
+        )
 
     @property
     def is_warming_up(self) -> bool:
@@ -248,7 +281,12 @@ class PPO:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
         reference = [then for _, then in self.reference.start] if self.reference else []
         weights = self._head if self.shards else [*self._trunk, *self._head, *reference]
-        learner = weights, None if self.shards else self.optimizer.state_dict(), self.state, self.policy.version
+        learner = (
+            weights,
+            None if self.shards else self.optimizer.state_dict(),
+            self.state,
+            self.policy.version,
+        )
         of_first, moments, state, version = self.ranks.first(learner)
         if self.ranks.rank:
             for weight, other in zip(weights, of_first, strict=True):
@@ -267,7 +305,9 @@ class PPO:
         if (target := config.kl_target) is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=config.kl_gain)
+            self._adapted_kl_coef = adapted_kl_coef(
+                self.kl_coef, kl, target=target, gain=config.kl_gain
+            )
         if (target := config.entropy_target) is None:
             self._adapted_entropy_coef = None
         elif not self.is_warming_up:
@@ -294,22 +334,34 @@ class PPO:
                 return at / len(parts)
             together = parts[at : at + self.config.gradient_accumulation_steps]
             # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
-            turns = sum(turn.is_trained for part in together for row in part for turn in row.segment.turns)
+            turns = sum(
+                turn.is_trained for part in together for row in part for turn in row.segment.turns
+            )
             self.optimizer.zero_grad(set_to_none=True)
             for minibatch in together:
                 progress()
                 own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
-                self._add_gradients(own, partial(self._loss, targets=targets, is_first=is_first), turns, sums)
+                self._add_gradients(
+                    own, partial(self._loss, targets=targets, is_first=is_first), turns, sums
+                )
             if turns:
                 self._step(sums)
         return 1.0
 
-    def _add_gradients(self, rows: Sequence[Row], loss: Callable[..., Tensor], turns: int, sums: UpdateSums) -> None:
+    def _add_gradients(
+        self, rows: Sequence[Row], loss: Callable[..., Tensor], turns: int, sums: UpdateSums
+    ) -> None:
         """Add those of a loss over a number of turns, and its figures; parts of the rows are computed side by side."""
-        threads, weights = self.policy.threads, self._head if self.is_warming_up else [*self._trunk, *self._head]
+        threads, weights = (
+            self.policy.threads,
+            self._head if self.is_warming_up else [*self._trunk, *self._head],
+        )
 
         def computed(some: Sequence[Row]) -> tuple[UpdateSums, list[Tensor]]:
-            own, gradients = UpdateSums(), [torch.zeros_like(weight) for weight in weights if threads > 1]
+            own, gradients = (
+                UpdateSums(),
+                [torch.zeros_like(weight) for weight in weights if threads > 1],
+            )
             for part in forwards(some, self.limits, self.policy.model.backbone.device):
                 mean = loss(part, sums=own) / turns
                 if threads == 1:
@@ -319,23 +371,33 @@ class PPO:
                 torch._foreach_add_(gradients, more)
             return own, gradients
 
-        for own, gradients in on_threads(computed, parts_of(rows, threads)):  # in one order: the same bits again
+        for own, gradients in on_threads(
+            computed, parts_of(rows, threads)
+        ):  # in one order: the same bits again
             sums.include(own)
             for weight, gradient in zip(weights, gradients, strict=False):
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
 
-    def _loss(self, part: PackedRows, *, targets: Targets, sums: UpdateSums, is_first: bool) -> Tensor:
+    def _loss(
+        self, part: PackedRows, *, targets: Targets, sums: UpdateSums, is_first: bool
+    ) -> Tensor:
         """() sum over turns of policy, value, entropy and KL loss."""
         config, model = self.config, self.policy.model
-        with torch.set_grad_enabled(not (self.shards and self.is_warming_up)):  # then none goes back into the trunk
+        with torch.set_grad_enabled(
+            not (self.shards and self.is_warming_up)
+        ):  # then none goes back into the trunk
             encoded = part.encode(model.backbone)
             scored = part.score(encoded, self.policy.generation.temperature)
-        sums.log_ratios.append((part.decisions.indices, (scored.logprobs - part.old_logprobs).detach()))
+        sums.log_ratios.append(
+            (part.decisions.indices, (scored.logprobs - part.old_logprobs).detach())
+        )
         credited, of_decisions = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
         advantages = targets.advantages[of_decisions] * part.weights
-        policy = clipped_policy_loss(scored.logprobs, part.old_logprobs, advantages, config.clip_range)
+        policy = clipped_policy_loss(
+            scored.logprobs, part.old_logprobs, advantages, config.clip_range
+        )
         hidden = encoded.hidden[credited.rows, credited.columns]
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
         # `value_coef`, and none while the critic warms up.
@@ -352,14 +414,18 @@ class PPO:
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions.indices])
+                kl = reference_kl(
+                    scored.logprobs, targets.reference_logprobs[part.decisions.indices]
+                )
                 loss = loss + self.kl_coef * kl.sum()
         sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
 
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
-        trunk_here = [] if self.is_warming_up or self.shards else self._trunk  # shards have those of all already
+        trunk_here = (
+            [] if self.is_warming_up or self.shards else self._trunk
+        )  # shards have those of all already
         self.ranks.add_gradients([*trunk_here, *self._head])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)

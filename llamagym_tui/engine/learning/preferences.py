@@ -46,17 +46,26 @@ def prefer(
         return OwnIds(
             model=model,
             # Of an adapter TRL makes the copy itself, as another adapter.
-            ref_model=None if policy.model.is_adapted else copy.deepcopy(model).requires_grad_(False),
+            ref_model=None
+            if policy.model.is_adapted
+            else copy.deepcopy(model).requires_grad_(False),
             processing_class=policy.chat.tokenizer,
             train_dataset=Dataset.from_list(rows),
             callbacks=callbacks,
-            args=arguments(DPOConfig, policy, settings, folder, seed, rows=len(rows), beta=settings.beta),
+            args=arguments(
+                DPOConfig, policy, settings, folder, seed, rows=len(rows), beta=settings.beta
+            ),
         )
 
     tokens = sum(len(row["chosen_ids"]) for row in rows)
     try:
         return trained(
-            policy, trainer, demonstrations=len(rows), tokens=tokens, progress=progress, should_stop=should_stop
+            policy,
+            trainer,
+            demonstrations=len(rows),
+            tokens=tokens,
+            progress=progress,
+            should_stop=should_stop,
         )
     finally:
         if policy.model.is_adapted and "ref" in model.peft_config:

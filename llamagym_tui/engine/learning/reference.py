@@ -18,7 +18,9 @@ from llamagym_tui.engine.threads import on_threads
 class Reference:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        trained = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
+        trained = [
+            weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad
+        ]
         self.start = [(weight, weight.detach().clone()) for weight in trained]
         """The policy's weights, and their values at the start. Those of an adapter are not zero after a warm
         start, so a disabled adapter would be another policy than the one that PPO began from."""
@@ -31,7 +33,9 @@ class Reference:
         @torch.no_grad()
         def score(some: Sequence[Row]) -> None:
             for part in forwards(some, limits, backbone.device):
-                logprobs[part.decisions.indices] = part.score(part.encode(backbone), temperature).logprobs
+                logprobs[part.decisions.indices] = part.score(
+                    part.encode(backbone), temperature
+                ).logprobs
 
         with self.in_place():
             on_threads(score, parts_of(rows, self.policy.threads))

@@ -83,7 +83,11 @@ def turn_bonuses(
     Source: arXiv:1611.04717, algorithm 1, where a turn has the bonus of its own observation.
     """
     seen = [
-        [crc32(repr(ids).encode()) % COUNTS for segment in each.segments for ids in observation_ids(chat, segment)]
+        [
+            crc32(repr(ids).encode()) % COUNTS
+            for segment in each.segments
+            for ids in observation_ids(chat, segment)
+        ]
         for each in trajectories
     ]
     counts.update(key for keys in seen for key in keys)

@@ -43,7 +43,11 @@ def probabilities_of_actions(
 
 @torch.no_grad()
 def reply_logprobs(
-    policy: Policy, prompts: Sequence[Opening], replies: Sequence[Sequence[int]], *, temperature: float | None = None
+    policy: Policy,
+    prompts: Sequence[Opening],
+    replies: Sequence[Sequence[int]],
+    *,
+    temperature: float | None = None,
 ) -> Tensor:
     """(B, A) log-probability of each of A replies, end included, on each of B prompts.
 
@@ -55,10 +59,14 @@ def reply_logprobs(
     divisor = policy.generation.temperature if temperature is None else temperature
     choice = Choice(0, 0.0, tuple(map(tuple, replies)), (1.0,) * len(replies))
     rows = []
-    for number, (prefix, rest) in enumerate(prompts):  # as if one of the replies had been chosen there
+    for number, (prefix, rest) in enumerate(
+        prompts
+    ):  # as if one of the replies had been chosen there
         turn = Turn(len(rest), len(rest) + 1, logprobs=(0.0,), value=0.0, reward=0.0, choice=choice)
         rows.append(Row(Segment(prefix, list(rest), [turn]), number))
     sums = torch.zeros(len(prompts), len(replies), device=backbone.device)
     for part in forwards(rows, ForwardLimits(MOST_COLUMNS, flat=backbone.is_lean), backbone.device):
-        sums[part.turns.indices] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
+        sums[part.turns.indices] = part.reply_logprobs(
+            part.encode(backbone), divisor, backbone.vocabulary
+        )
     return sums

@@ -60,10 +60,15 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
     found = []
     for segment in episode.finish("terminated").segments:
         labels = [
-            token if is_trained else NOT_TRAINED for token, is_trained in zip(segment.ids, segment.mask, strict=True)
+            token if is_trained else NOT_TRAINED
+            for token, is_trained in zip(segment.ids, segment.mask, strict=True)
         ]
         if any(segment.mask):
-            found.append(Example([*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + labels))
+            found.append(
+                Example(
+                    [*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + labels
+                )
+            )
     return found
 
 
@@ -134,7 +139,9 @@ def trained(
     import huggingface_hub.constants
     from transformers import PrinterCallback
 
-    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL sends a report about its use and this machine
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = (
+        True  # or TRL sends a report about its use and this machine
+    )
     began, callback = time.perf_counter(), _callback(progress, should_stop)
     with _restored(policy), tempfile.TemporaryDirectory() as folder:
         trainer = make(folder, [callback])
@@ -157,12 +164,23 @@ def trained(
 
 
 def arguments(
-    kind: Any, policy: Policy, settings: SFTSettings, folder: str, seed: int, *, rows: int, **more: Any
+    kind: Any,
+    policy: Policy,
+    settings: SFTSettings,
+    folder: str,
+    seed: int,
+    *,
+    rows: int,
+    **more: Any,
 ) -> Any:
     """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing."""
-    epochs = max(settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size)))
+    epochs = max(
+        settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size))
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # `gradient_checkpointing` has a new name that TRL lacks
+        warnings.simplefilter(
+            "ignore", FutureWarning
+        )  # `gradient_checkpointing` has a new name that TRL lacks
         return kind(
             output_dir=folder,
             num_train_epochs=epochs,
@@ -194,7 +212,9 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
         def __init__(self) -> None:
             self.losses: list[float] = []
 
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any) -> None:
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any
+        ) -> None:
             if "loss" in logs:
                 self.losses.append(logs["loss"])
                 progress(state.global_step, state.max_steps, logs["loss"])
@@ -209,10 +229,19 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
 def _restored(policy: Policy) -> Iterator[None]:
     """Undo what the trainer changes apart from weights: attributes, configuration, padding, random states, mode."""
     tokenizer, lm = policy.chat.tokenizer, policy.model.causal_lm
-    owners = [policy.model.pretrained_model, lm, lm.config, *([lm.generation_config] if lm.generation_config else [])]
+    owners = [
+        policy.model.pretrained_model,
+        lm,
+        lm.config,
+        *([lm.generation_config] if lm.generation_config else []),
+    ]
     attributes = [dict(vars(owner)) for owner in owners]
     kinds = [(weight, weight.dtype) for weight in policy.model.parameters() if weight.requires_grad]
-    pad_token, python_state, numpy_state = tokenizer.pad_token, random.getstate(), np.random.get_state()
+    pad_token, python_state, numpy_state = (
+        tokenizer.pad_token,
+        random.getstate(),
+        np.random.get_state(),
+    )
     with torch.random.fork_rng():
         try:
             yield
@@ -221,7 +250,9 @@ def _restored(policy: Policy) -> Iterator[None]:
                 vars(owner).clear()  # TRL's own `forward` among them
                 vars(owner).update(kept)
             for weight, kind in kinds:
-                weight.data = weight.data.to(kind)  # TRL puts an adapter on coarse weights into bfloat16
+                weight.data = weight.data.to(
+                    kind
+                )  # TRL puts an adapter on coarse weights into bfloat16
             tokenizer.pad_token = pad_token
             random.setstate(python_state)
             np.random.set_state(numpy_state)

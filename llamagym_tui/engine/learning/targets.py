@@ -68,14 +68,24 @@ def batch_targets(
         rewards = rewards + bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
     if decision_values is None:
-        counts, penalties, values = [1] * len(turns), kl_ref, torch.tensor([turn.value for turn in turns])
+        counts, penalties, values = (
+            [1] * len(turns),
+            kl_ref,
+            torch.tensor([turn.value for turn in turns]),
+        )
     else:
-        counts, penalties, values = [len(turn.decision_logprobs) for turn in turns], kl, decision_values
+        counts, penalties, values = (
+            [len(turn.decision_logprobs) for turn in turns],
+            kl,
+            decision_values,
+        )
     steps, each = credited_steps(turns, counts, rewards, charged * penalties, values), iter(counts)
     lengths = [sum(islice(each, len(trajectory.turns))) for trajectory in trajectories]
     # 3. Advantages, episode by episode. They are whitened over the batch and not over the minibatch, so that an
     #    advantage does not depend on what it happens to be drawn with.
-    found = batch_advantages(*steps[:3], lengths, bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained)
+    found = batch_advantages(
+        *steps[:3], lengths, bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained
+    )
     used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
     return Targets(
         advantages=used.to(device),

@@ -52,13 +52,17 @@ class UpdateSums:
 
     def include(self, part: "UpdateSums") -> None:
         """Add those of another part of the batch."""
-        first_ratio = torch.maximum(torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio))
+        first_ratio = torch.maximum(
+            torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio)
+        )
         for name in UpdateSums.__slots__:
             setattr(self, name, getattr(self, name) + getattr(part, name))
         self.first_ratio = first_ratio  # unlike that of max(), it keeps a NaN
 
     @torch.no_grad()
-    def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:
+    def add(
+        self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool
+    ) -> None:
         """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
         self.policy_loss += policy.loss
         self.value_loss += critic
@@ -74,12 +78,16 @@ class UpdateSums:
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
 
 
-def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: UpdateSums, **known: Any) -> UpdateStats:
+def update_stats(
+    trajectories: Sequence[Trajectory], targets: Targets, sums: UpdateSums, **known: Any
+) -> UpdateStats:
     """Figures of an update but for those of its rollout; `known` are those that the learner has itself."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
-    weights = [weight for turn in turns for weight in turn.weights or [1.0] * (turn.end - turn.start)]
+    weights = [
+        weight for turn in turns for weight in turn.weights or [1.0] * (turn.end - turn.start)
+    ]
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return UpdateStats(

@@ -26,7 +26,10 @@ def prefix_cache(recorded: Cache, rows: int) -> Cache:
     """A recorded prefix that stands before what one forward adds to each of its rows."""
     cache = Cache(layers=[DynamicLayer() for _ in recorded.layers])
     for layer, source in zip(cache.layers, recorded.layers, strict=True):
-        layer.keys, layer.values = source.keys.expand(rows, -1, -1, -1), source.values.expand(rows, -1, -1, -1)
+        layer.keys, layer.values = (
+            source.keys.expand(rows, -1, -1, -1),
+            source.values.expand(rows, -1, -1, -1),
+        )
         layer.is_initialized = True
     return cache
 
@@ -53,7 +56,9 @@ class _RaggedLayer(DynamicLayer):
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
@@ -75,7 +80,9 @@ class RaggedCache(Cache):
     def rows_of(self, conversations: Sequence[int]) -> list[int]:
         return [self._row_of[each] for each in conversations]
 
-    def bring_first(self, conversations: Sequence[int], filled: Sequence[int], device: torch.device) -> list[int]:
+    def bring_first(
+        self, conversations: Sequence[int], filled: Sequence[int], device: torch.device
+    ) -> list[int]:
         """Let B conversations have the first B rows; they, in the order of their rows.
 
         `filled` has for each conversation there is, not of these alone, how many columns may be in use.
@@ -111,7 +118,9 @@ class RaggedCache(Cache):
     @property
     def buffers(self) -> list[Tensor]:
         """Keys and values (rows, H, capacity, D) of every layer that has some."""
-        return [each for layer in self.layers for each in (layer.keys, layer.values) if each is not None]
+        return [
+            each for layer in self.layers for each in (layer.keys, layer.values) if each is not None
+        ]
 
     def copy(self, rows: Tensor, columns: Tensor, to_columns: Tensor) -> None:
         """Copy (N,) columns of rows to as many others of the same rows."""

@@ -63,13 +63,18 @@ class Encoded:
 
     def rows(self) -> list[Encoded]:
         """Each row by itself, without its dimension."""
-        return [Encoded(self._head, *row) for row in zip(*(each.unbind() for each in self._all), strict=True)]
+        return [
+            Encoded(self._head, *row)
+            for row in zip(*(each.unbind() for each in self._all), strict=True)
+        ]
 
     @staticmethod
     def stacked(rows: Sequence[Encoded]) -> Encoded:
         """What `rows` took apart, in as many columns as the widest has."""
         every = zip(*(row._all for row in rows), strict=True)
-        return Encoded(rows[0]._head, *(pad_sequence(list(each), batch_first=True) for each in every))
+        return Encoded(
+            rows[0]._head, *(pad_sequence(list(each), batch_first=True) for each in every)
+        )
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
@@ -79,7 +84,9 @@ class Encoded:
 
 
 class Backbone:
-    def __init__(self, causal_lm: Any, precision: Precision = "fp32", *, shares: bool = True) -> None:
+    def __init__(
+        self, causal_lm: Any, precision: Precision = "fp32", *, shares: bool = True
+    ) -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place).
 
         It `shares` keys and values among conversations, or else computes each of them whole.
@@ -112,10 +119,14 @@ class Backbone:
         Raises:
             ModelLoadError: its forwards are not of one kind, it has no list of layers, or gloo cannot reach it.
         """
-        from llamagym_tui.engine.model.shards import Shards  # torch.distributed's part for that is slow to import
+        from llamagym_tui.engine.model.shards import (
+            Shards,
+        )  # torch.distributed's part for that is slow to import
 
         if not (self.shares and hasattr(self.decoder, "layers") and self.device.type == "cpu"):
-            raise ModelLoadError("Shards need a Llama-like model on a processor: add --device cpu, or leave out shard.")
+            raise ModelLoadError(
+                "Shards need a Llama-like model on a processor: add --device cpu, or leave out shard."
+            )
         self.is_split = self.flat_is_exact = False
         self.shards = Shards(self.lm, ranks)
 
@@ -137,7 +148,9 @@ class Backbone:
     def dtype(self) -> torch.dtype:
         return self.head.weight.dtype  # type: ignore[return-value]
 
-    def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
+    def encode(
+        self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None
+    ) -> Encoded:
         """One forward of (B, T) ids at their positions; what is new is added to the cache."""
         uses = {self._cache_name: cache, "use_cache": cache is not None}
         return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
@@ -166,9 +179,13 @@ class Backbone:
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""
-        return self.encode_trees(prefix, tree_rows([TokenTree.of(row) for row in rows], self.device))
+        return self.encode_trees(
+            prefix, tree_rows([TokenTree.of(row) for row in rows], self.device)
+        )
 
-    def encode_trees(self, prefix: Sequence[int], trees: TreeRows, read: Tensor | None = None) -> Encoded:
+    def encode_trees(
+        self, prefix: Sequence[int], trees: TreeRows, read: Tensor | None = None
+    ) -> Encoded:
         """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end.
 
         Of (R, C) columns that are `read`, others may be missing.
@@ -176,7 +193,9 @@ class Backbone:
         if self.is_lean and read is not None:
             return self.encode_flat(prefix, trees, read)
         if not self.shares:
-            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(slice(None), slice(1, None))
+            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(
+                slice(None), slice(1, None)
+            )
         if self.shards and prefix:  # in one forward, so that the other ranks know of one backward
             whole = tree_rows([tree.after(prefix) for tree in trees.trees], self.device)
             return self.encode_trees((), whole).picked(slice(None), slice(len(prefix), None))
@@ -192,10 +211,14 @@ class Backbone:
         flat = flat_tree(prefix, trees.trees, *read.numpy().nonzero())
         with self.products.at(self.precision):
             states = read_states(self.decoder, flat)
-        hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put((flat.rows, flat.columns), states)
+        hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put(
+            (flat.rows, flat.columns), states
+        )
         return Encoded(self.head, hidden)
 
-    def encode_apart(self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+    def encode_apart(
+        self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> Encoded:
         """B trees behind contexts of their own, every path computed whole; columns: the context's last token, nodes."""
         rows: dict[tuple[int, ...], int] = {}
         width = 1 + max(map(len, trees))
@@ -210,12 +233,18 @@ class Backbone:
             index = {rows[ids]: at for at, ids in enumerate(group)}
             here = sorted({place for found in places for place in found if place[0] in index})
             order |= {place: len(order) + at for at, place in enumerate(here)}
-            at, columns = torch.tensor([(index[row], column) for row, column in here], device=self.device).T
+            at, columns = torch.tensor(
+                [(index[row], column) for row, column in here], device=self.device
+            ).T
             parts.append(self._picked_apart(group, at, columns))
-        indices = torch.tensor([[order[place] for place in found] for found in places], device=self.device)
+        indices = torch.tensor(
+            [[order[place] for place in found] for found in places], device=self.device
+        )
         return Encoded.joined(parts, indices)
 
-    def _picked_apart(self, rows: Sequence[tuple[int, ...]], at: Tensor, columns: Tensor) -> Encoded:
+    def _picked_apart(
+        self, rows: Sequence[tuple[int, ...]], at: Tensor, columns: Tensor
+    ) -> Encoded:
         """Some positions of whole rows; what their gradient needs is computed again when it goes back."""
 
         def picked() -> Encoded:
@@ -272,7 +301,9 @@ class Backbone:
             apart = self.head(self.decoder(input_ids=ids, use_cache=False).last_hidden_state)
         except Exception:  # what some call their decoder is another part of them
             return False
-        return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
+        return own.shape == apart.shape and torch.allclose(
+            own.float(), apart.float(), rtol=1e-4, atol=1e-4
+        )
 
 
 def _sliding_window(config: Any) -> tuple[int | None, frozenset[str]]:

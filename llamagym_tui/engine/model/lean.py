@@ -29,7 +29,9 @@ the gaps between what its gradient needs: without that, some 1.5 times as much a
 def is_llama_like(config: Any) -> bool:
     """Whether a model is of the family, without a sliding window."""
     sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-    return config.model_type in FAMILY and not sliding and not getattr(config, "sliding_window", None)
+    return (
+        config.model_type in FAMILY and not sliding and not getattr(config, "sliding_window", None)
+    )
 
 
 def read_states(decoder: Any, flat: FlatTree) -> Tensor:
@@ -48,16 +50,25 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
     normed, hidden = last.input_layernorm(hidden), hidden.index_select(0, flat.read)
     asking = normed.index_select(0, flat.read)
-    hidden = hidden + _attended(last.self_attn, asking, normed, rotation[flat.read], rotation, flat.last)
+    hidden = hidden + _attended(
+        last.self_attn, asking, normed, rotation[flat.read], rotation, flat.last
+    )
     return decoder.norm(hidden + last.mlp(last.post_attention_layernorm(hidden)))
 
 
 def _attended(
-    attention: Any, asking: Tensor, normed: Tensor, rotation: Tensor, of_keys: Tensor, queries: Queries
+    attention: Any,
+    asking: Tensor,
+    normed: Tensor,
+    rotation: Tensor,
+    of_keys: Tensor,
+    queries: Queries,
 ) -> Tensor:
     """What attention adds to the queries' hidden states."""
     query, key, value = _projected(attention, asking, normed)
-    mixed = _mixed(_rotated(query, rotation), _rotated(key, of_keys), value, queries, attention.scaling)
+    mixed = _mixed(
+        _rotated(query, rotation), _rotated(key, of_keys), value, queries, attention.scaling
+    )
     return attention.o_proj(mixed.flatten(-2))
 
 
@@ -65,7 +76,11 @@ def _projected(attention: Any, asking: Tensor, normed: Tensor) -> tuple[Tensor, 
     """Queries (Q, H, D), and keys and values (N, K, D)."""
     query, key, value = (
         project(states).unflatten(-1, (-1, attention.head_dim))
-        for project, states in ((attention.q_proj, asking), (attention.k_proj, normed), (attention.v_proj, normed))
+        for project, states in (
+            (attention.q_proj, asking),
+            (attention.k_proj, normed),
+            (attention.v_proj, normed),
+        )
     )
     if hasattr(attention, "q_norm"):
         query, key = attention.q_norm(query), attention.k_norm(key)
@@ -84,15 +99,23 @@ def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: f
     found = []
     for blocks in queries.blocks:
         count, size = blocks.queries.shape
-        asking = query.index_select(0, blocks.queries.flatten()).view(count, size, shared, heads // shared, -1)
+        asking = query.index_select(0, blocks.queries.flatten()).view(
+            count, size, shared, heads // shared, -1
+        )
         keys, values = (
-            each.index_select(0, blocks.keys.flatten()).view(count, -1, *each.shape[1:]).transpose(1, 2)
+            each.index_select(0, blocks.keys.flatten())
+            .view(count, -1, *each.shape[1:])
+            .transpose(1, 2)
             for each in (key, value)
         )
         rows = asking.permute(0, 2, 3, 1, 4).flatten(2, 3)
         mask = blocks.mask.repeat(1, 1, heads // shared, 1)
         mixed = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
-        found.append(mixed.unflatten(2, (-1, size)).permute(0, 3, 1, 2, 4).reshape(-1, heads, query.shape[-1]))
+        found.append(
+            mixed.unflatten(2, (-1, size))
+            .permute(0, 3, 1, 2, 4)
+            .reshape(-1, heads, query.shape[-1])
+        )
     return torch.cat(found).index_select(0, queries.order)
 
 
@@ -116,7 +139,10 @@ def next_states(decoder: Any, ids: Tensor, cache: RaggedCache, prefix: Cache) ->
         first = prefix.layers[index]
         scores = [_of_all(grouped, first.keys[0].mT), grouped @ keys[:, :, begin:].mT + mask]
         shares = torch.cat(scores, dim=-1).softmax(-1)
-        mixed = _of_all(shares[..., :begin], first.values[0]) + shares[..., begin:] @ values[:, :, begin:]
+        mixed = (
+            _of_all(shares[..., :begin], first.values[0])
+            + shares[..., begin:] @ values[:, :, begin:]
+        )
         hidden = hidden + attention.o_proj(mixed.flatten(1))
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
     return decoder.norm(hidden)[:, None]
@@ -125,4 +151,6 @@ def next_states(decoder: Any, ids: Tensor, cache: RaggedCache, prefix: Cache) ->
 def _of_all(grouped: Tensor, shared: Tensor) -> Tensor:
     """(B, K, G, M): grouped (B, K, G, N) times what all B rows share, (K, N, M), as one product for each of K."""
     rows, _, group, _ = grouped.shape
-    return (grouped.transpose(0, 1).flatten(1, 2) @ shared).unflatten(1, (rows, group)).transpose(0, 1)
+    return (
+        (grouped.transpose(0, 1).flatten(1, 2) @ shared).unflatten(1, (rows, group)).transpose(0, 1)
+    )

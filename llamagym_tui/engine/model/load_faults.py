@@ -40,7 +40,9 @@ def require_reachable(name: str) -> None:
 def require_causal_lm(name: str, config: Any) -> None:
     """Raises ModelLoadError for what transformers would load with an LM head of random weights, or half of it."""
     kinds = config.architectures or []
-    has_head = any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration"))
+    has_head = any(
+        part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration")
+    )
     if getattr(config, "is_encoder_decoder", False) or (kinds and not has_head):
         kind = ", ".join(kinds) or type(config).__name__
         raise ModelLoadError(
@@ -76,7 +78,9 @@ def sentence(name: str, path: Path | None, error: Exception) -> str:
     if "safetensors" in text:
         return f"{model} has no safetensors, and nothing else is read: choose another, {INSTEAD}."
     if "not a valid model identifier" in text or "repository not found" in text:
-        return f"There is no model {name!r} on the hub, or it is private: check its name, {INSTEAD}."
+        return (
+            f"There is no model {name!r} on the hub, or it is private: check its name, {INSTEAD}."
+        )
     return f"{model} does not load ({_in_one_line(error)}): check its name, {INSTEAD}."
 
 

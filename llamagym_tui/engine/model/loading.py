@@ -47,7 +47,11 @@ def bundled_model_path() -> Path:
 
 def resolve_device(device: Device | str) -> str:
     """The torch device of a setting; raises ModelLoadError if it is not there."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     if device == "auto":
         return next(name for name in ("cuda", "mps", "cpu") if there[name])
     if not there.get(str(device).split(":")[0], False):
@@ -93,7 +97,9 @@ def load_model_and_tokenizer(
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         arguments = entry.template_arguments if template_arguments is None else template_arguments
         bind_template_arguments(tokenizer, arguments)
-        with torch.random.fork_rng(devices=[]):  # a new head and adapter follow the seed, not what was drawn since
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # a new head and adapter follow the seed, not what was drawn since
             torch.default_generator.manual_seed(torch.initial_seed())
             model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
             parameters = model.causal_lm.num_parameters()
@@ -129,17 +135,23 @@ def local_path(name: str) -> Path | None:
             try:
                 require_regular(folder)
             except OSError as error:
-                raise ModelLoadError(f"The model in {name!r} is not loaded: {error.strerror}.") from error
+                raise ModelLoadError(
+                    f"The model in {name!r} is not loaded: {error.strerror}."
+                ) from error
             return folder
     for folder in folders:
         if pickled := load_faults.only_pickled(folder):
             raise pickled
     if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
-        raise ModelLoadError(f"No model in {name!r}: a folder with config.json and safetensors is needed.")
+        raise ModelLoadError(
+            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+        )
     return None
 
 
-def is_fully_trained(entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int) -> bool:
+def is_fully_trained(
+    entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int
+) -> bool:
     """Whether all weights of so many parameters are trained, and not an adapter."""
     if full is not None:
         return full

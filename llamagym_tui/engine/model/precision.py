@@ -29,9 +29,15 @@ class Products:
 
     def __init__(self, lm: nn.Module, head: Tensor) -> None:
         """The products of the `head` stay exact, and so do those with weights that are not fp32."""
-        linears = (module for module in lm.modules() if isinstance(module, nn.Linear) and module.weight is not head)
+        linears = (
+            module
+            for module in lm.modules()
+            if isinstance(module, nn.Linear) and module.weight is not head
+        )
         self._linears = [
-            each for each in linears if each.weight.dtype == torch.float32 and min(each.weight.shape) >= NARROWEST
+            each
+            for each in linears
+            if each.weight.dtype == torch.float32 and min(each.weight.shape) >= NARROWEST
         ]
         self._rounded: Any = WeakIdKeyDictionary()
         """By weight: where it lay and which version it was when it was rounded, and what came of it."""

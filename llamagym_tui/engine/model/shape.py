@@ -44,7 +44,11 @@ class ModelShape:
     def adapter(self, lora: LoraConfig) -> int:
         """Weights of a low-rank adapter: rank x (inputs + outputs) of each matrix that gets one."""
         targets = lora.target_modules
-        return sum(lora.r * (inputs + outputs) for name, inputs, outputs in self.linears if _is_target(name, targets))
+        return sum(
+            lora.r * (inputs + outputs)
+            for name, inputs, outputs in self.linears
+            if _is_target(name, targets)
+        )
 
 
 def shape_of(config: Any) -> ModelShape:
@@ -69,7 +73,10 @@ def _width(config: Any, *names: str) -> int:
     for name in names:
         values = [getattr(layer, name, None) for layer in layers]
         if numbers := [
-            number for value in values for number in (value if isinstance(value, list) else [value]) if number
+            number
+            for value in values
+            for number in (value if isinstance(value, list) else [value])
+            if number
         ]:
             return max(numbers)
     return 0
@@ -105,13 +112,17 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     """
     base = base_of(Path(source))
     source, local = (base, Path(base).is_dir()) if base else (source, local)
-    return AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False), base is not None
+    return AutoConfig.from_pretrained(
+        source, local_files_only=local, trust_remote_code=False
+    ), base is not None
 
 
 def base_of(folder: Path) -> str | None:
     """The model that an adapter's folder is on, a folder or hub id; None: it holds no adapter."""
     adapter = folder / "adapter_config.json"
-    return json.loads(file_content(adapter))["base_model_name_or_path"] if adapter.is_file() else None
+    return (
+        json.loads(file_content(adapter))["base_model_name_or_path"] if adapter.is_file() else None
+    )
 
 
 def _is_target(name: str, targets: str | Sequence[str]) -> bool:

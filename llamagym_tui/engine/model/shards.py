@@ -34,9 +34,15 @@ class Shards:
             fully_shard(layer, mesh=mesh, reshard_after_forward=True)
         for module in lm.modules():
             if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(1.0)  # a loss is divided by the turns of all ranks already
-                module.set_force_sum_reduction_for_comms(enable=True)  # gloo has no product with a factor
-        warnings.filterwarnings("ignore", "FSDP2-wrapped module")  # what it returns is indexed, never changed
+                module.set_gradient_divide_factor(
+                    1.0
+                )  # a loss is divided by the turns of all ranks already
+                module.set_force_sum_reduction_for_comms(
+                    enable=True
+                )  # gloo has no product with a factor
+        warnings.filterwarnings(
+            "ignore", "FSDP2-wrapped module"
+        )  # what it returns is indexed, never changed
         ranks.meet = self.meet
 
     def meet(self, work: int = WAITS) -> None:
@@ -70,7 +76,9 @@ class Shards:
         try:
             self.meet(GATHER)
         except RankLost as error:
-            raise RunStoreError("A checkpoint needs the parts of all ranks, and one has ended.") from error
+            raise RunStoreError(
+                "A checkpoint needs the parts of all ranks, and one has ended."
+            ) from error
         return self._gathered()
 
     def put(self, weights: Weights, moments: Moments) -> None:
@@ -81,10 +89,21 @@ class Shards:
     @torch.no_grad()
     def _gathered(self) -> tuple[Weights, Moments]:
         trained = self._model.pretrained_model
-        names = {name for name, each in trained.named_parameters() if each.requires_grad or not self._model.is_adapted}
-        weights = {name: self._for_first(each) for name, each in trained.state_dict().items() if name in names}
+        names = {
+            name
+            for name, each in trained.named_parameters()
+            if each.requires_grad or not self._model.is_adapted
+        }
+        weights = {
+            name: self._for_first(each)
+            for name, each in trained.state_dict().items()
+            if name in names
+        }
         moments = self._optimizer.state_dict()["state"].items()
-        return weights, {index: {name: self._for_first(each) for name, each in kept.items()} for index, kept in moments}
+        return weights, {
+            index: {name: self._for_first(each) for name, each in kept.items()}
+            for index, kept in moments
+        }
 
     def _for_first(self, tensor: Tensor) -> Tensor:
         """A tensor whole, on rank 0; the others take part, and have their own."""
@@ -99,12 +118,17 @@ class Shards:
             own[name].copy_(self.part(weights.get(name), own[name]))
         trained = [weight for group in self._optimizer.param_groups for weight in group["params"]]
         state = Moments()
-        for index, names in self._ranks.first([(index, list(kept)) for index, kept in moments.items()]):
+        for index, names in self._ranks.first(
+            [(index, list(kept)) for index, kept in moments.items()]
+        ):
             kept, like = moments.get(index, {}), trained[index]
             state[index] = {
-                name: self.part(kept.get(name), torch.empty(()) if name == "step" else like) for name in names
+                name: self.part(kept.get(name), torch.empty(()) if name == "step" else like)
+                for name in names
             }
-        groups = self._optimizer.state_dict()["param_groups"]  # rates are those of this learner's settings
+        groups = self._optimizer.state_dict()[
+            "param_groups"
+        ]  # rates are those of this learner's settings
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def whole(self, tensor: Tensor) -> Tensor:
@@ -118,4 +142,6 @@ class Shards:
         if not isinstance(like, DTensor):
             self._ranks.take(of_first)
             return of_first
-        return distribute_tensor(of_first.contiguous(), like.device_mesh, like.placements, src_data_rank=0)
+        return distribute_tensor(
+            of_first.contiguous(), like.device_mesh, like.placements, src_data_rank=0
+        )

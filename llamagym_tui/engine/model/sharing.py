@@ -43,7 +43,10 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
     ids, is_enough = _trial(backbone)
     expected = _expected(backbone, ids, tolerance)
     if not is_enough:
-        return backbone, f"trying out keys and values takes too long beyond its window of {_window(lm.config)} tokens"
+        return (
+            backbone,
+            f"trying out keys and values takes too long beyond its window of {_window(lm.config)} tokens",
+        )
     try:
         backbone.shares = True
         difference = _difference(backbone, ids, expected)
@@ -51,7 +54,9 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
             backbone.flat_is_exact = is_exact and _flat_is_exact(backbone, ids)
             if backbone.flat_is_exact and _difference(backbone, ids, expected) > tolerance:
                 backbone.flat_is_exact = False
-                log.warning("Every forward takes the path of any model: the lean one reads shared keys wrongly")
+                log.warning(
+                    "Every forward takes the path of any model: the lean one reads shared keys wrongly"
+                )
             return backbone, None
         reason = f"with shared keys and values its log-probabilities would be off by up to {difference:.2g} nats"
     except Exception as error:
@@ -62,9 +67,16 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
 
 def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
     """Whether a model is computed flat where little is read of trees; of its family, one that is not is logged."""
-    if backbone.device.type != "cpu" or not backbone.is_split or not is_llama_like(backbone.lm.config):
+    if (
+        backbone.device.type != "cpu"
+        or not backbone.is_split
+        or not is_llama_like(backbone.lm.config)
+    ):
         return False
-    precision, backbone.precision = backbone.precision, "fp32"  # products that round would hide a difference
+    precision, backbone.precision = (
+        backbone.precision,
+        "fp32",
+    )  # products that round would hide a difference
     try:
         difference = _flat_difference(backbone, ids)
     except Exception:
@@ -73,7 +85,10 @@ def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
     finally:
         backbone.precision = precision
     if difference > FLAT_TOLERANCE:
-        log.warning("Updates take the path of any model: the lean one would be off by %.2g of its gradient", difference)
+        log.warning(
+            "Updates take the path of any model: the lean one would be off by %.2g of its gradient",
+            difference,
+        )
     return difference <= FLAT_TOLERANCE
 
 
@@ -85,11 +100,20 @@ def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
     for each in (rest, rest[::-1], stem[::-1]):
         tree.insert([*stem, *each])
     paths = tree.paths()
-    of_row = {column: (row, len(prefix) + at) for row, path in enumerate(paths) for at, column in enumerate(path)}
-    trees, columns = tree_rows([tree], backbone.device), torch.tensor(range(len(stem) - 1, len(tree), 2))
+    of_row = {
+        column: (row, len(prefix) + at)
+        for row, path in enumerate(paths)
+        for at, column in enumerate(path)
+    }
+    trees, columns = (
+        tree_rows([tree], backbone.device),
+        torch.tensor(range(len(stem) - 1, len(tree), 2)),
+    )
     read = torch.zeros_like(trees.ids, dtype=torch.bool).index_fill(1, columns, value=True)
     flat = backbone.encode_flat(prefix, trees, read)
-    whole = backbone.encode_whole([[*prefix, *(tree.ids[column] for column in path)] for path in paths])
+    whole = backbone.encode_whole(
+        [[*prefix, *(tree.ids[column] for column in path)] for path in paths]
+    )
     rows, positions = torch.tensor([of_row[column] for column in columns.tolist()]).T
     weights = [weight for weight in backbone.lm.parameters() if weight.requires_grad]
     ours = _with_gradients(flat, torch.zeros_like(columns), columns, weights)
@@ -101,19 +125,34 @@ def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
     )
 
 
-def _with_gradients(encoded: Encoded, rows: Tensor, columns: Tensor, weights: list[Tensor]) -> list[Tensor]:
+def _with_gradients(
+    encoded: Encoded, rows: Tensor, columns: Tensor, weights: list[Tensor]
+) -> list[Tensor]:
     """Log-probabilities at N places, and the gradients of a loss that reads them and the hidden states there."""
-    logprobs, hidden = encoded.logits_at(rows, columns).log_softmax(-1), encoded.hidden[rows, columns]
+    logprobs, hidden = (
+        encoded.logits_at(rows, columns).log_softmax(-1),
+        encoded.hidden[rows, columns],
+    )
     if not weights:
         return [logprobs]
     loss = logprobs[:, : len(logprobs)].diagonal().mean() + (hidden * hidden.roll(1, -1)).mean()
-    return [logprobs.detach(), *torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)]
+    return [
+        logprobs.detach(),
+        *torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True),
+    ]
 
 
 def _window(config: Any) -> int:
     """The largest number of tokens after which some layer may look no further back; 0: none is named."""
     named = vars(config.get_text_config()).items()
-    return max((size for name, size in named if ("window" in name or "chunk" in name) and type(size) is int), default=0)
+    return max(
+        (
+            size
+            for name, size in named
+            if ("window" in name or "chunk" in name) and type(size) is int
+        ),
+        default=0,
+    )
 
 
 def _trial(backbone: Backbone) -> tuple[list[int], bool]:
@@ -121,12 +160,16 @@ def _trial(backbone: Backbone) -> tuple[list[int], bool]:
     config = backbone.lm.config.get_text_config()
     weights = sum(weight.numel() for weight in backbone.lm.parameters())
     affordable = int(WORK.get(backbone.device.type, WORK_OF_ACCELERATORS) / weights)
-    longest = max(getattr(config, "max_position_embeddings", None) or 0, 0) or 2**30  # some have -1 for no limit
+    longest = (
+        max(getattr(config, "max_position_embeddings", None) or 0, 0) or 2**30
+    )  # some have -1 for no limit
     window = _window(config) if _window(config) < longest else 0
     wanted = min(max(FEWEST, window + BEYOND), longest)
     length = min(wanted, max(FEWEST, affordable), longest)
     is_known = window == (getattr(config, "sliding_window", None) or 0)
-    return [(7 * at * at + 3 * at + 1) % backbone.vocabulary for at in range(length)], length == wanted or is_known
+    return [
+        (7 * at * at + 3 * at + 1) % backbone.vocabulary for at in range(length)
+    ], length == wanted or is_known
 
 
 @torch.no_grad()
@@ -147,7 +190,9 @@ def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Te
     if not whole.isfinite().all():
         raise ValueError("its predictions are not finite numbers, so its weights are broken")
     if float((whole[: len(early)] - part).abs().max()) > tolerance:
-        raise ValueError("what it predicts depends on the tokens that come after, so it cannot write text on")
+        raise ValueError(
+            "what it predicts depends on the tokens that come after, so it cannot write text on"
+        )
     return dict(zip(places, whole[len(early) :], strict=True))
 
 
@@ -159,17 +204,24 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
     forked = TokenTree.of([first, third])
     _, own = forked.insert([first, second])
     encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
-    differences = [_logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])]
+    differences = [
+        _logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])
+    ]
     cache, recorded = RaggedCache(2, shared.layers), shared.record(prefix)
     begin = shared.record(ids[:half]) if shared.is_lean else None
     for row in range(2):
         cache.fill(row, recorded, end)
     for step in range(2):
-        at = [half + step, end + step]  # one row goes on in the middle of the prefix, over what it holds there
+        at = [
+            half + step,
+            end + step,
+        ]  # one row goes on in the middle of the prefix, over what it holds there
         columns = torch.tensor(at, device=device)[:, None]
         new = torch.tensor([ids[place] for place in at], device=device)
         encoded = shared.encode_next(new, columns, end + step + 1, cache, begin)
-        differences.append(_logprobs(encoded, [0, 1], [0, 0]) - torch.stack([expected[place] for place in at]))
+        differences.append(
+            _logprobs(encoded, [0, 1], [0, 0]) - torch.stack([expected[place] for place in at])
+        )
     return float(torch.cat(differences).abs().max().nan_to_num(float("inf")))
 
 

@@ -54,7 +54,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
         super().__init__()
         self.pretrained_model = pretrained_model
-        self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
+        self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(
+            pretrained_model.device
+        )
         self.precision: Precision = "fp32"
         """Of the engine's forwards; set before `backbone` is first used."""
         self._backbone: Backbone | None = None
@@ -114,9 +116,14 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """
         Path(path).mkdir(parents=True, exist_ok=True)
         self.pretrained_model.save_pretrained(path, state_dict=weights)
-        save_file({k: v.contiguous() for k, v in self.v_head.state_dict().items()}, Path(path) / VALUE_HEAD_FILE)
+        save_file(
+            {k: v.contiguous() for k, v in self.v_head.state_dict().items()},
+            Path(path) / VALUE_HEAD_FILE,
+        )
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> ValueHeadOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> ValueHeadOutput:
         """Logits and values of whole rows: (B, T) ids to (B, T, V) and (B, T)."""
         output = self.pretrained_model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **kwargs
@@ -148,7 +155,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def __getattr__(self, name: str) -> Any:
         # torch comes here when a property raises an AttributeError, and would report that there is no such property.
         own = inspect.getattr_static(type(self), name, None)
-        return own.fget(self) if isinstance(own, property) and own.fget else super().__getattr__(name)
+        return (
+            own.fget(self) if isinstance(own, property) and own.fget else super().__getattr__(name)
+        )
 
 
 def _adapted_from(path: Path, **kwargs: Any) -> Any:
@@ -182,6 +191,10 @@ def with_adapter(lm: Any, lora: Any) -> Any:
     if not isinstance(lora, LoraConfig):
         return peft.get_peft_model(lm, lora)
     adapter = peft.LoraConfig(
-        r=lora.r, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=lora.target_modules, task_type="CAUSAL_LM"
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=0.0,
+        target_modules=lora.target_modules,
+        task_type="CAUSAL_LM",
     )
     return peft.get_peft_model(lm, adapter)

@@ -42,9 +42,13 @@ class _Scored(torch.autograd.Function):
     """(N,) log-probabilities of tokens, and (S,) entropies; the logits' memory holds these, then their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
         pieces = logits.split(max(1, AT_ONCE // logits.shape[-1]))
-        entropies = torch.cat([entropy(each.copy_(each.div_(temperature).log_softmax(-1))) for each in pieces])
+        entropies = torch.cat(
+            [entropy(each.copy_(each.div_(temperature).log_softmax(-1))) for each in pieces]
+        )
         ctx.save_for_backward(logits, places, ids)
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropies)
@@ -60,7 +64,12 @@ class _Scored(torch.autograd.Function):
 
 
 def token_decisions(
-    logits: Tensor, places: Tensor, ids: Tensor, branch_tokens: Tensor, branch_children: Tensor, temperature: float
+    logits: Tensor,
+    places: Tensor,
+    ids: Tensor,
+    branch_tokens: Tensor,
+    branch_children: Tensor,
+    temperature: float,
 ) -> Decisions:
     """Each sampled token as a decision.
 
@@ -76,11 +85,17 @@ def token_decisions(
     every = torch.cat([ids, branch_children.clamp(min=0).flatten()])
     logprobs, entropies = _Scored.apply(logits, torch.cat([places, parting]), every, temperature)
     # The bonus is on that of branches: entropy over the vocabulary would reward replies that name no action.
-    of_children = logprobs[len(ids) :].view(branch_children.shape).masked_fill(branch_children < 0, float("-inf"))
+    of_children = (
+        logprobs[len(ids) :]
+        .view(branch_children.shape)
+        .masked_fill(branch_children < 0, float("-inf"))
+    )
     return Decisions(logprobs[: len(ids)], entropies[places], entropy(of_children.log_softmax(-1)))
 
 
-def reply_decisions(logits: Tensor, places: Tensor, ids: Tensor, choices: Choices, temperature: float) -> Decisions:
+def reply_decisions(
+    logits: Tensor, places: Tensor, ids: Tensor, choices: Choices, temperature: float
+) -> Decisions:
     """Each turn as a choice among replies; `temperature` divides the scores, and the logits are overwritten."""
     logprobs, _ = _Scored.apply(logits, places, ids, 1.0)
     shares = score_logprobs(reply_sums(logprobs, choices), choices.divisors, temperature)
@@ -104,7 +119,9 @@ def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor
         temperature: divides the scores.
     Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
     """
-    return (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
+    return (
+        (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
+    )
 
 
 def collated_choices(
@@ -112,7 +129,9 @@ def collated_choices(
 ) -> Choices:
     """Choices of K turns as tensors; `token_replies` are turn and reply of each of N tokens."""
     widest = max(len(choice.divisors) for choice in choices)
-    divisors = [[*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices]
+    divisors = [
+        [*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices
+    ]
     return Choices(
         torch.tensor([turn * widest + reply for turn, reply in token_replies], device=device),
         torch.tensor(divisors, device=device),
@@ -122,4 +141,6 @@ def collated_choices(
 
 def entropy(logprobs: Tensor) -> Tensor:
     """(N,) nats of N distributions given as (N, V) log-probabilities, which may be -inf."""
-    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)  # with the lowest number, gradients would overflow
+    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(
+        -1
+    )  # with the lowest number, gradients would overflow

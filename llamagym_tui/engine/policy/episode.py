@@ -107,7 +107,9 @@ class Episode:
 
     def require_fit(self, observation: str, actions: Actions = None) -> None:
         """Raises PromptTooLongError if the model cannot read it even without earlier turns; adds nothing."""
-        self.policy.require_fit(self._next(observation, actions).tokens, self.policy.trie_of(actions))
+        self.policy.require_fit(
+            self._next(observation, actions).tokens, self.policy.trie_of(actions)
+        )
 
     def left_out(self, observation: str, actions: Actions = None) -> int:
         """How many of the turns that `history` keeps are left out before an observation, as the model reads no more."""
@@ -123,7 +125,9 @@ class Episode:
         `value` is V at the prompt's last token. No sampler has seen the ids, so the next prompt must be `whole_prompt`.
         """
         ids = list(self.policy.chat.reply_ids(text))
-        return self._add_turn(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
+        return self._add_turn(
+            Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False
+        )
 
     def _add_turn(self, reply: Reply, *, is_trained: bool) -> str:
         segment = self.segments[-1]
@@ -156,7 +160,9 @@ class Episode:
         """Credit a reward to the last turn; more than one add up. `steps`: of the environment, for its action."""
         turns = self.segments[-1].turns
         last, failed = turns[-1], turns[-1].parse_failed or parse_failed
-        turns[-1] = replace(last, reward=last.reward + reward, parse_failed=failed, steps=max(last.steps, steps))
+        turns[-1] = replace(
+            last, reward=last.reward + reward, parse_failed=failed, steps=max(last.steps, steps)
+        )
 
     def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
         """The trajectory; a truncated one needs the true final observation for its bootstrap."""
@@ -173,17 +179,23 @@ class Episode:
                 final = Segment(last.prefix, last.ids[: last.turns[-1].start])
         earlier = [turn for segment in self.segments[: self.cut_at] for turn in segment.turns]
         new = self.segments[self.cut_at :]
-        return Trajectory(new, end, final, *self._versions, shortened=self._shortened, earlier=earlier)
+        return Trajectory(
+            new, end, final, *self._versions, shortened=self._shortened, earlier=earlier
+        )
 
     @property
     def can_be_cut(self) -> bool:
         """Whether there are turns since the last cut, none is under way, and prompts have no earlier ones."""
-        return self.history == 0 and len(self.segments) > self.cut_at and bool(self.segments[-1].turns)
+        return (
+            self.history == 0 and len(self.segments) > self.cut_at and bool(self.segments[-1].turns)
+        )
 
     @property
     def own_turns(self) -> int:
         """Turns since the last cut that the policy chose."""
-        return sum(turn.is_trained for segment in self.segments[self.cut_at :] for turn in segment.turns)
+        return sum(
+            turn.is_trained for segment in self.segments[self.cut_at :] for turn in segment.turns
+        )
 
     def cut(self, observation: str) -> Trajectory:
         """What was played since the last cut, as truncated before this observation; the episode goes on."""
@@ -206,7 +218,9 @@ class Episode:
         if self._prepared is None or self._prepared[:3] != key:
             # A prompt only grows, so what did not fit before does not fit now.
             made = self._beginning_with(first := max(self._first, self._earliest), observation)
-            while first < self.turns and not self.policy.fits(made.tokens, self.policy.trie_of(actions)):
+            while first < self.turns and not self.policy.fits(
+                made.tokens, self.policy.trie_of(actions)
+            ):
                 first += 1
                 made = self._beginning_with(first, observation)
             self._prepared = (*key, made)

@@ -47,11 +47,17 @@ class KnownTokens:
         for buffer, pool in zip(cache.buffers, self._pools, strict=True):
             buffer[rows, :, columns] = pool[nodes]
 
-    def add(self, cache: RaggedCache, read: Sequence[tuple[int, tuple[int, ...], Sequence[int], TokenTree]]) -> None:
+    def add(
+        self,
+        cache: RaggedCache,
+        read: Sequence[tuple[int, tuple[int, ...], Sequence[int], TokenTree]],
+    ) -> None:
         """Remember what rows of a cache have, if there is room; of each: row, prefix, ids after it, tree behind."""
         if not self._pools:
             size = sum(buffer[0, :, 0].nbytes for buffer in cache.buffers)
-            self._pools = [buffer.new_empty(HELD // size, *buffer.shape[1::2]) for buffer in cache.buffers]
+            self._pools = [
+                buffer.new_empty(HELD // size, *buffer.shape[1::2]) for buffer in cache.buffers
+            ]
         room, more = len(self._pools[0]), sum(len(ids) + len(tree) for _, _, ids, tree in read)
         if len(self._nodes) + more > room:
             self.clear()
@@ -112,7 +118,10 @@ class PromptMemory:
         for index, key in enumerate(keys):
             if key not in found:
                 new.setdefault(key, index)
-        counts = [sum(not isinstance(key, int) and len(key[0]) > 0 for key in each) for each in (keys, new)]
+        counts = [
+            sum(not isinstance(key, int) and len(key[0]) > 0 for key in each)
+            for each in (keys, new)
+        ]
         self._looked_up += counts[0]
         self._met += counts[0] - counts[1]
         if new:

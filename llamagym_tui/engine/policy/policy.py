@@ -70,9 +70,13 @@ class Policy:
     def require_playable(self, generation: GenerationConfig) -> None:
         """Raises ConfigError if no reply can be chosen as these settings have it."""
         if generation.policy == "score" and not self.can_choose:
-            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+            raise ConfigError(
+                "The score policy chooses among replies, but this agent names no discrete actions."
+            )
         if generation.policy == "score" and generation.server is not None:
-            raise ConfigError("A server samples replies, and the score policy chooses them: leave one of them out.")
+            raise ConfigError(
+                "A server samples replies, and the score policy chooses them: leave one of them out."
+            )
 
     def trie_of(self, actions: tuple[str, ...] | None) -> ActionTrie:
         """The admissible replies of a turn, by the names of its actions; None: it has none of its own."""
@@ -98,7 +102,10 @@ class Policy:
     def is_finite(self) -> bool:
         """Whether every trained weight is a finite number; of shards, those of this rank."""
         trained = (each for each in self.model.parameters() if each.requires_grad)
-        return all(bool((each.to_local() if hasattr(each, "to_local") else each).isfinite().all()) for each in trained)
+        return all(
+            bool((each.to_local() if hasattr(each, "to_local") else each).isfinite().all())
+            for each in trained
+        )
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""
@@ -135,4 +142,6 @@ class Policy:
                 lasts = torch.tensor([len(rest) - 1 for rest in part], device=encoded.hidden.device)
                 found = self.model.v_head(encoded.hidden[at, lasts]).tolist()
                 values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
-        return [0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals]
+        return [
+            0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals
+        ]

@@ -96,7 +96,9 @@ class Sampler:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
         self.memory = PromptMemory()  # its counts, too: a resumed run has none
         backbone = self.policy.model.backbone
-        self._slots = Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
+        self._slots = (
+            Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
+        )
 
     def reply(
         self,
@@ -121,23 +123,38 @@ class Sampler:
             tries = tries or [self.policy.trie] * len(slots)
             trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
             ahead, computed = self._ahead(slots, prompts, trees)
-            replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
+            replies = [
+                Reply(value=value)
+                for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()
+            ]
             if is_chosen:
                 paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
             else:
                 paths, astray = self._walk(ahead, replies, greedy, on_token)
-            self._slots.keep([slots[i] for i in computed], [trees[i] for i in computed], [paths[i] for i in computed])
+            self._slots.keep(
+                [slots[i] for i in computed],
+                [trees[i] for i in computed],
+                [paths[i] for i in computed],
+            )
             for index in set(range(len(slots))).difference(computed):
-                self._begun[slots[index]].ids.extend([*prompts[index], *replies[index].ids[: len(paths[index])]])
+                self._begun[slots[index]].ids.extend(
+                    [*prompts[index], *replies[index].ids[: len(paths[index])]]
+                )
             while astray:
-                among, before = [slots[index] for index in astray], [len(replies[index].ids) for index in astray]
+                among, before = (
+                    [slots[index] for index in astray],
+                    [len(replies[index].ids) for index in astray],
+                )
                 logits = self._appended(among, [replies[index].ids[-1] for index in astray])
-                ahead_of_host = self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
+                ahead_of_host = (
+                    self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
+                )
                 following = ahead_of_host.following(among) if ahead_of_host else None
                 live = self.extend(logits, replies, astray, greedy, on_token, following=following)
                 if ahead_of_host:
                     ahead_of_host.grow(
-                        among, [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)]
+                        among,
+                        [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)],
                     )
                 astray = live
             return replies
@@ -157,9 +174,13 @@ class Sampler:
             begun = self._begun.get(slot)
             return slot if begun is None else (tree, begun.prefix, (*begun.ids, *prompt))
 
-        return Ahead(self.memory.rows(list(map(key, slots, prompts, trees)), compute), trees), computed
+        return Ahead(
+            self.memory.rows(list(map(key, slots, prompts, trees)), compute), trees
+        ), computed
 
-    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+    def _prefilled(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> Encoded:
         whole = list(prompts)
         for at, slot in enumerate(slots):
             if begun := self._begun.pop(slot, None):
@@ -183,7 +204,9 @@ class Sampler:
     def _looks_ahead(self) -> bool:
         gain, rests = self.lookahead
         if gain < LEAST_GAIN:
-            self.lookahead = Lookahead(gain, rests + 1) if rests < TRY_AGAIN else Lookahead(LEAST_GAIN)
+            self.lookahead = (
+                Lookahead(gain, rests + 1) if rests < TRY_AGAIN else Lookahead(LEAST_GAIN)
+            )
         return gain >= LEAST_GAIN
 
     def _walk(
@@ -195,7 +218,9 @@ class Sampler:
         device = ahead.encoded.hidden.device
 
         def goes_on(index: int) -> bool:
-            child = ahead.trees[index].child(paths[index][-1] if paths[index] else ROOT, replies[index].ids[-1])
+            child = ahead.trees[index].child(
+                paths[index][-1] if paths[index] else ROOT, replies[index].ids[-1]
+            )
             (astray if child is None else paths[index]).append(index if child is None else child)
             return child is not None
 
@@ -207,7 +232,9 @@ class Sampler:
             live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
-            self.lookahead = Lookahead(gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests)
+            self.lookahead = Lookahead(
+                gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests
+            )
         return paths, sorted(astray)
 
     def _choose(
@@ -229,7 +256,9 @@ class Sampler:
             shares = self._shares(token_logprobs, trie, divisors)
             chosen = shares.argmax(-1) if greedy else self._drawn(shares)
             starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
-            found = zip(rows, chosen.tolist(), token_logprobs.tolist(), shares.tolist(), strict=True)
+            found = zip(
+                rows, chosen.tolist(), token_logprobs.tolist(), shares.tolist(), strict=True
+            )
             for row, which, logprobs, share in found:
                 reply = replies[row]
                 reply.ids = list(trie.replies[which])
@@ -247,8 +276,14 @@ class Sampler:
         device = ahead.encoded.hidden.device
         before = [node for path in trie.paths for node in (ROOT, *path)]
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
-        behind, nodes = torch.tensor(before, device=device) + 1, torch.arange(len(trie.tree) + 1, device=device)
-        found, size = [], max(1, LOGITS_AT_ONCE // (len(nodes) * self.policy.model.backbone.vocabulary))
+        behind, nodes = (
+            torch.tensor(before, device=device) + 1,
+            torch.arange(len(trie.tree) + 1, device=device),
+        )
+        found, size = (
+            [],
+            max(1, LOGITS_AT_ONCE // (len(nodes) * self.policy.model.backbone.vocabulary)),
+        )
         for part in torch.tensor(among, device=device).split(size):
             rows, columns = torch.broadcast_tensors(part[:, None], nodes)
             logits = ahead.encoded.logits_at(rows.reshape(-1), columns.reshape(-1))
@@ -256,12 +291,20 @@ class Sampler:
             found.append(logprobs[:, behind, tokens])
         return torch.cat(found)
 
-    def _shares(self, token_logprobs: Tensor, trie: ActionTrie, divisors: Sequence[float]) -> Tensor:
+    def _shares(
+        self, token_logprobs: Tensor, trie: ActionTrie, divisors: Sequence[float]
+    ) -> Tensor:
         """(B, A) log-probability of choosing each admissible reply."""
         device = token_logprobs.device
-        owners = torch.tensor([reply for reply, ids in enumerate(trie.replies) for _ in ids], device=device)
-        sums = token_logprobs.new_zeros(len(token_logprobs), len(trie.replies)).index_add(1, owners, token_logprobs)
-        return score_logprobs(sums, torch.tensor(divisors, device=device), self.policy.generation.temperature)
+        owners = torch.tensor(
+            [reply for reply, ids in enumerate(trie.replies) for _ in ids], device=device
+        )
+        sums = token_logprobs.new_zeros(len(token_logprobs), len(trie.replies)).index_add(
+            1, owners, token_logprobs
+        )
+        return score_logprobs(
+            sums, torch.tensor(divisors, device=device), self.policy.generation.temperature
+        )
 
     def extend(
         self,
@@ -280,10 +323,14 @@ class Sampler:
         """
         drawn = [self.sample(logits, greedy)]
         if following is not None:
-            most = self.policy.generation.max_new_tokens - max(len(replies[index].ids) for index in live)
+            most = self.policy.generation.max_new_tokens - max(
+                len(replies[index].ids) for index in live
+            )
             for _ in range(1, min(self._together, most)):
                 drawn.append(self.sample(following(drawn[-1][0]), greedy))
-        read = torch.stack([torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]).tolist()
+        read = torch.stack(
+            [torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]
+        ).tolist()
         going = set(live)
         for tokens, logprobs in read:
             for index, token, logprob in zip(live, map(int, tokens), logprobs, strict=True):
@@ -293,7 +340,11 @@ class Sampler:
                     reply.logprobs.append(logprob)
                     reply.ended = token in self.policy.chat.end_ids
                     on_token(index, token)
-                    if reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens or not goes_on(index):
+                    if (
+                        reply.ended
+                        or len(reply.ids) >= self.policy.generation.max_new_tokens
+                        or not goes_on(index)
+                    ):
                         going.remove(index)
         return sorted(going)
 
@@ -307,16 +358,23 @@ class Sampler:
         # By the distribution function, with one random number a row: `torch.multinomial` draws one for each of the n.
         wide = torch.float32 if logprobs.device.type == "mps" else torch.float64
         function = logprobs.exp().to(wide).cumsum(-1)
-        draws = torch.rand(len(logprobs), 1, dtype=wide, device=logprobs.device, generator=self.policy.generator)
+        draws = torch.rand(
+            len(logprobs), 1, dtype=wide, device=logprobs.device, generator=self.policy.generator
+        )
         found = torch.searchsorted(function, draws * function[:, -1:], right=True)
         return found.squeeze(-1).clamp(max=logprobs.shape[-1] - 1)
 
 
-def _along(ahead: Ahead, live: Sequence[int], at: Tensor, nodes: Tensor) -> Callable[[Tensor], Tensor]:
+def _along(
+    ahead: Ahead, live: Sequence[int], at: Tensor, nodes: Tensor
+) -> Callable[[Tensor], Tensor]:
     """Goes from N nodes of trees, in rows `at`, by (N,) tokens to the nodes that these are, from call to call; logits
     (N, V) after them. What they are after a token that leaves its tree has no meaning."""
     trees, most = [ahead.trees[index] for index in live], max(map(len, ahead.trees))
-    padded = [[[*values, *[-2] * (most - len(tree))] for values in (tree.parents, tree.ids)] for tree in trees]
+    padded = [
+        [[*values, *[-2] * (most - len(tree))] for values in (tree.parents, tree.ids)]
+        for tree in trees
+    ]
     parents, ids = torch.tensor(padded, dtype=torch.long, device=at.device).unbind(1)
     every = torch.arange(most, device=at.device)
 

@@ -53,7 +53,9 @@ class Served(Struct, frozen=True):
 
 
 def sampler_of(policy: Policy, slots: int) -> Sampler:
-    kind = {None: Sampler, CONTINUOUS: ContinuousSampler}.get(policy.generation.server, ServedSampler)
+    kind = {None: Sampler, CONTINUOUS: ContinuousSampler}.get(
+        policy.generation.server, ServedSampler
+    )
     return kind(policy, slots)
 
 
@@ -92,12 +94,17 @@ class ServedSampler(Sampler):
         served = self._served([self._whole[slot] for slot in slots], greedy=greedy)
         counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in served]
         if len(served) != len(slots) or not all(ids == logprobs > 0 for ids, logprobs in counts):
-            raise self._unreadable(f"{len(served):,} replies to {len(slots):,} prompts, or not of each token")
+            raise self._unreadable(
+                f"{len(served):,} replies to {len(slots):,} prompts, or not of each token"
+            )
         trees = [TokenTree.of(choice.token_ids[:-1]) for choice in served]
         encoded = self._prefilled(slots, prompts, trees)
         # The last id of a reply is not fed: the next prompt begins with it.
         self._slots.keep(slots, trees, [list(range(len(tree))) for tree in trees])
-        own, values = iter(self._scored(encoded, served)), self.policy.model.v_head(encoded.hidden[:, 0]).tolist()
+        own, values = (
+            iter(self._scored(encoded, served)),
+            self.policy.model.v_head(encoded.hidden[:, 0]).tolist(),
+        )
         replies: list[Reply] = []
         for slot, choice, value in zip(slots, served, values, strict=True):
             ids = choice.token_ids
@@ -106,16 +113,27 @@ class ServedSampler(Sampler):
                 on_token(len(replies), token)
             logprobs = list(islice(own, len(ids)))
             weights = importance_weights(logprobs, choice.logprobs.token_logprobs)
-            replies.append(Reply(ids, logprobs, value, ids[-1] in self.policy.chat.end_ids, weights=weights))
+            replies.append(
+                Reply(ids, logprobs, value, ids[-1] in self.policy.chat.end_ids, weights=weights)
+            )
         return replies
 
     def _scored(self, encoded: Encoded, served: Sequence[Served]) -> list[float]:
         """Log-probability of each token of the replies, one reply after the other."""
-        of_tokens = [(row, at, token) for row, each in enumerate(served) for at, token in enumerate(each.token_ids)]
-        size, scored = max(1, LOGITS_AT_ONCE // self.policy.model.backbone.vocabulary), list[float]()
+        of_tokens = [
+            (row, at, token)
+            for row, each in enumerate(served)
+            for at, token in enumerate(each.token_ids)
+        ]
+        size, scored = (
+            max(1, LOGITS_AT_ONCE // self.policy.model.backbone.vocabulary),
+            list[float](),
+        )
         for part in torch.tensor(of_tokens, device=encoded.hidden.device).split(size):
             rows, columns, ids = part.T
-            logprobs = (encoded.logits_at(rows, columns) / self.policy.generation.temperature).log_softmax(-1)
+            logprobs = (
+                encoded.logits_at(rows, columns) / self.policy.generation.temperature
+            ).log_softmax(-1)
             scored += logprobs.gather(1, ids[:, None]).squeeze(-1).tolist()
         return scored
 
@@ -162,14 +180,18 @@ class ServedSampler(Sampler):
     def _post(self, path: str, content: dict[str, Any]) -> bytes:
         server = str(self.policy.generation.server).rstrip("/")
         key = os.environ.get("OPENAI_API_KEY")
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Content-Type": "application/json"} | (
+            {"Authorization": f"Bearer {key}"} if key else {}
+        )
         try:
             request = Request(f"{server}/{path}", msgspec.json.encode(content), headers)
             with urlopen(request, timeout=TIMEOUT_S) as answer:
                 return bytes(answer.read())
         except HTTPError as error:
             words = error.read(300).decode(errors="replace").strip()
-            raise GeneratorError(f"The server at {server} refuses {path} ({error.code}): {words}") from error
+            raise GeneratorError(
+                f"The server at {server} refuses {path} ({error.code}): {words}"
+            ) from error
         except (OSError, ValueError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
             raise GeneratorError(
@@ -180,11 +202,19 @@ class ServedSampler(Sampler):
 class ContinuousSampler(ServedSampler):
     def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> Sequence[Served]:
         generation, ends = self.policy.generation, list(self.policy.chat.end_ids)
-        draws = {"temperature": generation.temperature, "top_k": 0, "top_p": 1.0} if not greedy else {}
-        most = {"max_new_tokens": generation.max_new_tokens, "eos_token_id": ends, "pad_token_id": ends[0]}
+        draws = (
+            {"temperature": generation.temperature, "top_k": 0, "top_p": 1.0} if not greedy else {}
+        )
+        most = {
+            "max_new_tokens": generation.max_new_tokens,
+            "eos_token_id": ends,
+            "pad_token_id": ends[0],
+        }
         config = GenerationConfig(do_sample=not greedy, **most, **draws)
         # By itself it takes most of the memory that is free: as much as these conversations need will do.
-        batching = ContinuousBatchingConfig(return_logprobs=True, max_batch_tokens=min(8192, sum(map(len, prompts))))
+        batching = ContinuousBatchingConfig(
+            return_logprobs=True, max_batch_tokens=min(8192, sum(map(len, prompts)))
+        )
         lengths = [len(ids) + generation.max_new_tokens for ids in prompts]
         batching.num_blocks = sum(math.ceil(length / batching.page_size) + 1 for length in lengths)
         model = self.policy.model.backbone.lm
@@ -192,8 +222,13 @@ class ContinuousSampler(ServedSampler):
             found = model.generate_batch(prompts, config, batching)
         outputs = list(found.values())
         if faults := [output.error for output in outputs if output.error]:
-            raise GeneratorError(f"generate_batch failed ({faults[0]}): lower --envs, or leave generation.server out.")
-        return [Served(at, each.generated_tokens, Logprobs(each.logprobs)) for at, each in enumerate(outputs)]
+            raise GeneratorError(
+                f"generate_batch failed ({faults[0]}): lower --envs, or leave generation.server out."
+            )
+        return [
+            Served(at, each.generated_tokens, Logprobs(each.logprobs))
+            for at, each in enumerate(outputs)
+        ]
 
 
 def importance_weights(learner: Sequence[float], server: Sequence[float]) -> list[float]:

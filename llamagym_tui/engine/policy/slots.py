@@ -54,7 +54,9 @@ class Slots:
                 self._recorded[prefix] = self.backbone.record(prefix)
             self._cache.fill(slot, self._recorded[prefix], len(prefix))
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> Encoded:
         """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.
 
         Args:
@@ -65,7 +67,10 @@ class Slots:
             B rows of 1 + M columns: the prompt's last token, then the nodes of its tree.
         """
         self._settle(slots)
-        rests = [prompt[known:] for prompt, known in zip(prompts, self._take_known(slots, prompts), strict=True)]
+        rests = [
+            prompt[known:]
+            for prompt, known in zip(prompts, self._take_known(slots, prompts), strict=True)
+        ]
         nodes, index_of = max(map(len, trees)), {slot: index for index, slot in enumerate(slots)}
         most = max(map(len, rests)) + nodes
         parts: list[Encoded] = []
@@ -75,15 +80,21 @@ class Slots:
             indices = [index_of[slot] for slot in among]
             own, behind = [rests[index] for index in indices], [trees[index] for index in indices]
             parts.append(self._forward(among, own, behind, nodes))
-            begun = [(row, index) for row, index in enumerate(indices) if slots[index] in self._fresh]
-            read = [(row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun]
+            begun = [
+                (row, index) for row, index in enumerate(indices) if slots[index] in self._fresh
+            ]
+            read = [
+                (row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun
+            ]
             self._known.add(self._cache, read)
             order += indices
         self.grow(slots, list(map(len, rests)))
         self._fresh.difference_update(slots)
         return Encoded.joined(parts, self._indices(order).argsort())
 
-    def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
+    def keep(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]
+    ) -> None:
         """Let each slot go on after the path that its reply took on the tree."""
         for slot, path in zip(slots, paths, strict=True):
             if path:
@@ -127,7 +138,9 @@ class Slots:
     def _columns(self, slots: Sequence[int], width: int) -> tuple[Tensor, int]:
         """(B, T) columns of new ids behind slots, and how many columns there are with them."""
         lengths = [self._lengths[slot] for slot in slots]
-        return self._indices(lengths)[:, None] + torch.arange(width, device=self.backbone.device), max(lengths) + width
+        return self._indices(lengths)[:, None] + torch.arange(
+            width, device=self.backbone.device
+        ), max(lengths) + width
 
     def _bring_first(self, slots: Sequence[int], more: int) -> list[int]:
         filled = [length + more for length in self._lengths]
@@ -161,7 +174,11 @@ class Slots:
         return counts
 
     def _forward(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree], nodes: int
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        trees: Sequence[TokenTree],
+        nodes: int,
     ) -> Encoded:
         """One forward of prompts in the first rows, each followed by its tree in `nodes` columns; lengths are left."""
         width = max(map(len, prompts)) + nodes
@@ -194,18 +211,24 @@ class Slots:
             return columns, self.backbone.causal_mask(columns, cached)
         device = columns.device
         row = torch.arange(len(columns), device=device)[:, None]
-        node = sizes[:, None] + torch.arange(nodes, device=device)  # (B, M) index of each node among the ids
+        node = sizes[:, None] + torch.arange(
+            nodes, device=device
+        )  # (B, M) index of each node among the ids
         column = columns[row, node]
         begins = column[:, :1]
         positions, sees_to = columns.clone(), columns.clone()
         distinct = list({id(tree): tree for tree in trees}.values())  # mostly one
-        which = self._indices([distinct.index(tree) for tree in trees] if len(distinct) > 1 else [0])
+        which = self._indices(
+            [distinct.index(tree) for tree in trees] if len(distinct) > 1 else [0]
+        )
         depths = self._indices([[*tree.depths, *[0] * (nodes - len(tree))] for tree in distinct])
         positions[row, node] = begins + depths[which]
         sees_to[row, node] = begins - 1
         every = torch.arange(cached, device=device).expand(len(columns), -1)
         visible = every[:, None, :] <= sees_to[:, :, None]
-        ancestors = torch.from_numpy(np.stack([tree.visible(nodes) for tree in distinct])).to(device)
+        ancestors = torch.from_numpy(np.stack([tree.visible(nodes) for tree in distinct])).to(
+            device
+        )
         visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors[which]
         where = every.clone()
         where[row, column] = positions[row, node]
@@ -217,7 +240,11 @@ def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]])
     groups: list[list[int]] = []
     order = sorted(indices, key=lambda index: -len(prompts[index]))
     for done, index in enumerate(order):
-        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > FORWARD_COST:
+        if (
+            not groups
+            or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done)
+            > FORWARD_COST
+        ):
             groups.append([])
         groups[-1].append(index)
     return [sorted(group) for group in groups]
@@ -236,11 +263,15 @@ class PlainSlots:
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._ids[slot] = list(prefix)
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+    def prefill(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> Encoded:
         for slot, prompt in zip(slots, prompts, strict=True):
             self._ids[slot] += prompt
         return self.backbone.encode_apart([self._ids[slot] for slot in slots], trees)
 
-    def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
+    def keep(
+        self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]
+    ) -> None:
         for slot, tree, path in zip(slots, trees, paths, strict=True):
             self._ids[slot] += [tree.ids[node] for node in path]

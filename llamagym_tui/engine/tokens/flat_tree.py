@@ -56,7 +56,9 @@ class FlatTree(NamedTuple):
     """(M,)."""
 
 
-def flat_tree(prefix: Sequence[int], trees: Sequence[TokenTree], rows: np.ndarray, columns: np.ndarray) -> FlatTree:
+def flat_tree(
+    prefix: Sequence[int], trees: Sequence[TokenTree], rows: np.ndarray, columns: np.ndarray
+) -> FlatTree:
     """Trees behind a prefix that they share.
 
     Args:
@@ -77,9 +79,13 @@ def flat_tree(prefix: Sequence[int], trees: Sequence[TokenTree], rows: np.ndarra
     parents[at] = [at[parent] if parent != ROOT else ROOT for parent in above]
     read = at[starts[rows] + columns]
     order = np.argsort(read)
-    every, last = (_queries(each, ends, positions, parents) for each in (np.arange(len(at)), read[order]))
+    every, last = (
+        _queries(each, ends, positions, parents) for each in (np.arange(len(at)), read[order])
+    )
     found = (torch.from_numpy(each[order]) for each in (read, rows, columns))
-    return FlatTree(torch.from_numpy(ids), torch.from_numpy(positions), every, next(found), last, *found)
+    return FlatTree(
+        torch.from_numpy(ids), torch.from_numpy(positions), every, next(found), last, *found
+    )
 
 
 def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -106,12 +112,16 @@ def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return at, ends
 
 
-def _queries(queries: np.ndarray, ends: np.ndarray, positions: np.ndarray, parents: np.ndarray) -> Queries:
+def _queries(
+    queries: np.ndarray, ends: np.ndarray, positions: np.ndarray, parents: np.ndarray
+) -> Queries:
     """Queries, which ascend, in blocks: their keys are the ancestors of the first, and all from it to the last."""
     # About what costs least: each key is gathered for a block, and tokens between its queries are keys, too.
     work = GATHERED * len(queries) / len(positions) * positions[queries].mean()
     size = max(1, round(float(np.sqrt(work)) / FEWEST)) * FEWEST
-    members = np.minimum(np.arange(0, len(queries), size)[:, None] + np.arange(size), len(queries) - 1)
+    members = np.minimum(
+        np.arange(0, len(queries), size)[:, None] + np.arange(size), len(queries) - 1
+    )
     firsts, lasts = queries[members[:, 0]], queries[members[:, -1]]
     above, widths = positions[firsts], positions[firsts] + lasts - firsts + 1
     ancestors = np.full((len(firsts), widths.max()), len(positions))
@@ -123,7 +133,9 @@ def _queries(queries: np.ndarray, ends: np.ndarray, positions: np.ndarray, paren
     by_width, seen = np.argsort(-widths, kind="stable"), 0
     while len(by_width):
         width = widths[by_width[0]]
-        here, by_width = np.split(by_width, [int((widths[by_width] * SLACK + FEWEST >= width).sum())])
+        here, by_width = np.split(
+            by_width, [int((widths[by_width] * SLACK + FEWEST >= width).sum())]
+        )
         column = np.arange(width)
         later = firsts[here, None] + column - above[here, None]
         keys = np.where(column < above[here, None], ancestors[here, :width], later)

@@ -20,7 +20,10 @@ _INVISIBLE = "\u200b"
 class LiteralText:
     def __init__(self, tokenizer: Any) -> None:
         added = tokenizer.added_tokens_decoder.values()
-        texts = {*(str(token) for token in added if token.special), *map(str, tokenizer.all_special_tokens)}
+        texts = {
+            *(str(token) for token in added if token.special),
+            *map(str, tokenizer.all_special_tokens),
+        }
         spellings = sorted((text for text in texts if text), key=lambda text: (-len(text), text))
         nonce = secrets.token_hex(8)
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -34,7 +37,9 @@ class LiteralText:
     def hide(self, text: str) -> str:
         """The text with a placeholder for every spelling of a special token."""
         if self._backend is None:
-            return self._spelling.sub(lambda found: f"{found[0][0]}{_INVISIBLE}{found[0][1:]}", text)
+            return self._spelling.sub(
+                lambda found: f"{found[0][0]}{_INVISIBLE}{found[0][1:]}", text
+            )
         return self._spelling.sub(lambda found: self._placeholders[found[0]], text)
 
     def hides(self, rendered: str) -> bool:
@@ -54,9 +59,13 @@ class LiteralText:
         state = json.loads(self._backend.to_str())  # type: ignore[union-attr]
         model = state["model"]
         if isinstance(model["vocab"], dict):
-            model["vocab"] = {self._aliases.get(text, text): token for text, token in model["vocab"].items()}
+            model["vocab"] = {
+                self._aliases.get(text, text): token for text, token in model["vocab"].items()
+            }
         else:
-            model["vocab"] = [[self._aliases.get(text, text), score] for text, score in model["vocab"]]
+            model["vocab"] = [
+                [self._aliases.get(text, text), score] for text, score in model["vocab"]
+            ]
         if model.get("unk_token"):
             model["unk_token"] = self._aliases.get(model["unk_token"], model["unk_token"])
         for token in state["added_tokens"]:

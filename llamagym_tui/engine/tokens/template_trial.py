@@ -27,19 +27,34 @@ FAULTS = {3: "its text is too long", 4: "it takes too much memory", 5: "it calls
 def template_fault(tokenizer: Any) -> str | None:
     """Why a tokenizer's chat template is not to be rendered; None: it ends."""
     templates = tokenizer.chat_template
-    own = files("llamagym_tui.bundled_model").joinpath("chat_template.jinja").read_text(encoding="utf-8")
+    own = (
+        files("llamagym_tui.bundled_model")
+        .joinpath("chat_template.jinja")
+        .read_text(encoding="utf-8")
+    )
     if not templates or templates == own:
         return None
     texts = list(templates.values()) if isinstance(templates, Mapping) else [templates]
-    return _tried(json.dumps([texts, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}]))
+    return _tried(
+        json.dumps(
+            [texts, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}]
+        )
+    )
 
 
 @functools.lru_cache(maxsize=32)
 def _tried(request: str) -> str | None:
-    command = [sys.executable, "-P", "-m", __name__]  # all that this process imports from is in `sys.path`
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        __name__,
+    ]  # all that this process imports from is in `sys.path`
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
     try:
-        done = subprocess.run(command, input=request.encode(), env=environment, capture_output=True, timeout=START_S)
+        done = subprocess.run(
+            command, input=request.encode(), env=environment, capture_output=True, timeout=START_S
+        )
     except subprocess.TimeoutExpired:
         return "it does not end"
     return "it does not end" if done.returncode < 0 else FAULTS.get(done.returncode)
@@ -57,10 +72,18 @@ def _render(templates: list[str], special: dict[str, str]) -> int:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         signal.setitimer(signal.ITIMER_PROF, RENDER_S)  # it kills, whatever is computed
     turns = [{"role": role, "content": "one two"} for role in ("user", "assistant") * 4]
-    chats = ([{"role": "system", "content": "a"}, *turns[:1]], turns[:1], turns[:2], turns[:7], turns)
+    chats = (
+        [{"role": "system", "content": "a"}, *turns[:1]],
+        turns[:1],
+        turns[:2],
+        turns[:7],
+        turns,
+    )
     for template, chat, prompt in product(templates, chats, (True, False)):
         try:
-            found, _ = render_jinja_template([chat], None, None, template, False, False, prompt, **special)
+            found, _ = render_jinja_template(
+                [chat], None, None, template, False, False, prompt, **special
+            )
         except (RecursionError, MemoryError) as error:
             return 4 if isinstance(error, MemoryError) else 5
         except Exception:

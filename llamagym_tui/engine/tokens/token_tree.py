@@ -87,7 +87,9 @@ class TokenTree:
         size, new, length = len(self), self.columns_for(ids), len(ids)
         if most is not None:
             return size + new <= most
-        return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (PRODUCT_COST + length)
+        return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (
+            PRODUCT_COST + length
+        )
 
     def paths(self) -> list[list[int]]:
         """Columns from the root to each leaf; of an empty tree, one path without any."""
@@ -130,9 +132,13 @@ def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
     width = max(map(len, trees))
 
     def padded(columns: Sequence[Sequence[int]]) -> Tensor:
-        return torch.tensor([[*column, *[0] * (width - len(column))] for column in columns], device=device)
+        return torch.tensor(
+            [[*column, *[0] * (width - len(column))] for column in columns], device=device
+        )
 
-    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), trees)
+    return TreeRows(
+        padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), trees
+    )
 
 
 def of_similar_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
@@ -182,7 +188,9 @@ class ActionTrie:
         """The branching places that a reply passes while it stays on the trie."""
         return tuple(
             Branch(at, children)
-            for at, (token, children) in enumerate(zip(reply, self.continuations(reply), strict=False))
+            for at, (token, children) in enumerate(
+                zip(reply, self.continuations(reply), strict=False)
+            )
             if token in children and len(children) > 1
         )
 

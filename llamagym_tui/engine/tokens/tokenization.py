@@ -59,7 +59,9 @@ class ChatTokenizer:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
-        self._text = lru_cache(REMEMBERED)(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)))
+        self._text = lru_cache(REMEMBERED)(
+            lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True))
+        )
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
@@ -121,8 +123,13 @@ class ChatTokenizer:
         if not self.takes_system and conversation and conversation[0]["role"] == "system":
             first, second, *rest = conversation
             conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
-        literal = [{**message, "content": self._literal.hide(message["content"])} for message in conversation]
-        return self.tokenizer.apply_chat_template(literal, tokenize=False, add_generation_prompt=prompt)
+        literal = [
+            {**message, "content": self._literal.hide(message["content"])}
+            for message in conversation
+        ]
+        return self.tokenizer.apply_chat_template(
+            literal, tokenize=False, add_generation_prompt=prompt
+        )
 
     def _takes_system(self) -> bool:
         self.takes_system = True
@@ -137,7 +144,10 @@ class ChatTokenizer:
         after = self._ids(text.split(_MARK, 2)[2])
         # Some tokenizers mark the template's end as special without naming it among their special tokens.
         added = self.tokenizer.added_tokens_decoder
-        special = {*self.tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+        special = {
+            *self.tokenizer.all_special_ids,
+            *(i for i, token in added.items() if token.special),
+        }
         ends = [i for i in after[:1] if i in special]
         if self.tokenizer.eos_token_id is not None and self.tokenizer.eos_token_id not in ends:
             ends.append(self.tokenizer.eos_token_id)
@@ -153,7 +163,9 @@ class ChatTokenizer:
 
 
 def _unusable(fault: str) -> ModelLoadError:
-    return ModelLoadError(f"The model's chat template cannot be used ({fault}): take another model or template.")
+    return ModelLoadError(
+        f"The model's chat template cannot be used ({fault}): take another model or template."
+    )
 
 
 def _continues(prompt: str, reply: str, later: str) -> bool:

@@ -52,13 +52,21 @@ class ActionProbes:
         actions = tuple(question.messages[-1].get("actions", ())) or None
         names, why_not = self._names(actions), ""
         try:
-            shares = self._shares(prompt_after(self._policy, question.messages), actions) if names else []
+            shares = (
+                self._shares(prompt_after(self._policy, question.messages), actions)
+                if names
+                else []
+            )
         except PromptTooLongError as error:
             names, shares, why_not = [], [], f"{error}"
-        except Exception as error:  # a person may play on for longer than the model can read; the run does not
+        except (
+            Exception
+        ) as error:  # a person may play on for longer than the model can read; the run does not
             log.exception("no action probabilities for a conversation")
             names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
-        return ConversationWeighed(ticket=question.ticket, names=names, shares=shares, why_not=why_not)
+        return ConversationWeighed(
+            ticket=question.ticket, names=names, shares=shares, why_not=why_not
+        )
 
     def _names(self, actions: tuple[str, ...] | None) -> list[str]:
         return self._agent_names if actions is None else list(actions)

@@ -19,7 +19,13 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.protocol.events import Stage, TurnInspected
-from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.protocol.inspected import (
+    Alternative,
+    ContextToken,
+    Decision,
+    InspectedToken,
+    ScoredReply,
+)
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 MOST_ALTERNATIVES = 8
@@ -62,25 +68,40 @@ class ReplyInspector:
             return self._inspected(episode, place, stage, used[0] if used else None)
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
-            return TurnInspected(episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}.")
+            return TurnInspected(
+                episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}."
+            )
 
     def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
-        return next((pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None)
+        return next(
+            (pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None
+        )
 
     @torch.no_grad()
-    def _inspected(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
+    def _inspected(
+        self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None
+    ) -> TurnInspected:
         trajectory, number, segment, turn = place
         temperature = used.temperature if used else self._policy.generation.temperature
         clip_range = used.clip_range if used else self._ppo.config.clip_range
-        earned = used.earned(trajectory, number - len(trajectory.earlier)) if used and turn.is_trained else []
+        earned = (
+            used.earned(trajectory, number - len(trajectory.earlier))
+            if used and turn.is_trained
+            else []
+        )
         credit = used.credit if used else self._ppo.config.credit
         model = self._policy.model
         encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
         values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
         if credit == "turn":
             values = values[:1] * len(values)  # the one before its first token
-        choice, replies, divisor, of_tokens = None, list[ScoredReply](), temperature, list[float | None](values)
+        choice, replies, divisor, of_tokens = (
+            None,
+            list[ScoredReply](),
+            temperature,
+            list[float | None](values),
+        )
         if turn.choice is not None:  # the reply was chosen whole: its tokens are no decisions
             prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
             sums = reply_logprobs(self._policy, [prompt], turn.choice.replies, temperature=1.0)[0]
@@ -136,18 +157,29 @@ class ReplyInspector:
                 decision = _decision(old, new, values[at], used, clip_range)
                 others = self._alternatives(logprobs, token, admissible[at])
                 text = self._text(token)
-                found.append(InspectedToken(token=token, text=text, decision=decision, alternatives=others))
+                found.append(
+                    InspectedToken(token=token, text=text, decision=decision, alternatives=others)
+                )
         return found
 
-    def _alternatives(self, logprobs: Tensor, own: int, admissible: tuple[int, ...]) -> list[Alternative]:
+    def _alternatives(
+        self, logprobs: Tensor, own: int, admissible: tuple[int, ...]
+    ) -> list[Alternative]:
         top = logprobs.topk(min(MOST_ALTERNATIVES, len(logprobs))).indices.tolist()
         shares = {token: float(logprobs[token].exp()) for token in {own, *top, *admissible}}
         return [
-            Alternative(token=token, text=self._text(token), probability=share, admissible=token in admissible)
+            Alternative(
+                token=token,
+                text=self._text(token),
+                probability=share,
+                admissible=token in admissible,
+            )
             for token, share in sorted(shares.items(), key=lambda each: (-each[1], each[0]))
         ]
 
-    def _replies(self, choice: Choice, scores: list[float], logprobs: list[float]) -> list[ScoredReply]:
+    def _replies(
+        self, choice: Choice, scores: list[float], logprobs: list[float]
+    ) -> list[ScoredReply]:
         kept = sorted(range(len(logprobs)), key=lambda reply: -logprobs[reply])[:MOST_REPLIES]
         if choice.chosen not in kept:
             kept[-1] = choice.chosen
@@ -167,7 +199,9 @@ class ReplyInspector:
         return self._context(ids[-BEFORE:], trained[-BEFORE:])
 
     def _after(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        end = min([turn.end + AFTER, *[other.start for other in segment.turns if other.start >= turn.end]])
+        end = min(
+            [turn.end + AFTER, *[other.start for other in segment.turns if other.start >= turn.end]]
+        )
         return self._context(segment.ids[turn.end : end], segment.mask[turn.end : end])
 
     def _context(self, ids: list[int], trained: list[bool]) -> list[ContextToken]:
@@ -206,7 +240,9 @@ def _decision(
 ) -> Decision:
     """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
     ratio = None if old is None or value_now is None else _ratio(new - old)
-    clipped = None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
+    clipped = (
+        None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
+    )
     figures: Any = earned._asdict() if earned else dict.fromkeys(Earned._fields)
     return Decision(old=old, new=new, ratio=ratio, clipped=clipped, value_now=value_now, **figures)
 

@@ -12,7 +12,12 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched, PromptWeighed
+from llamagym_tui.protocol.events import (
+    PolicyMapLaidOut,
+    PolicyMapped,
+    PolicyMapWatched,
+    PromptWeighed,
+)
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
@@ -33,7 +38,9 @@ log = logging.getLogger(__name__)
 class PolicyMapper:
     """Action probabilities in the states of the agent's map."""
 
-    def __init__(self, agent: AgentBase, policy: Policy, emit: Sink, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, agent: AgentBase, policy: Policy, emit: Sink, clock: Callable[[], float]
+    ) -> None:
         self._agent, self._policy, self._emit, self._clock = agent, policy, emit, clock
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
@@ -51,11 +58,21 @@ class PolicyMapper:
                 return
             laid_out = lay_out(self._agent, policy_map)
             if not self._policy.trie:
-                laid_out = PolicyMapLaidOut(why_not="This agent names no discrete actions, so none can be mapped.")
+                laid_out = PolicyMapLaidOut(
+                    why_not="This agent names no discrete actions, so none can be mapped."
+                )
         except Exception as error:  # a user's own code
-            why_not = f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            why_not = (
+                f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            )
             laid_out = PolicyMapLaidOut(why_not=why_not)
-        self._states = [cell.words for panel in laid_out.panels for row in panel.cells for cell in row if cell.is_state]
+        self._states = [
+            cell.words
+            for panel in laid_out.panels
+            for row in panel.cells
+            for cell in row
+            if cell.is_state
+        ]
         self._emit(laid_out)
 
     def watch(self, *, on: bool) -> None:
@@ -97,10 +114,14 @@ class PolicyMapper:
             return
         try:
             shares = self._shares(system_prompt, should_stop)
-        except Exception as error:  # its states are not the run's: memory may be short for them alone
+        except (
+            Exception
+        ) as error:  # its states are not the run's: memory may be short for them alone
             log.exception("the policy map is given up")
             self._states = []
-            self._emit(PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}."))
+            self._emit(
+                PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}.")
+            )
             return
         if shares is None:
             return
@@ -112,9 +133,13 @@ class PolicyMapper:
         if self._ended_at is None:
             return True
         rested_s = self._clock() - self._ended_at
-        return rested_s >= max(REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s)
+        return rested_s >= max(
+            REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s
+        )
 
-    def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]] | None:
+    def _shares(
+        self, system_prompt: str, should_stop: Callable[[], bool]
+    ) -> list[list[float]] | None:
         """`probabilities` of all states, piece by piece; None if that takes too long for now."""
         began_at = self._clock()
         shares: list[list[float]] = []
@@ -138,17 +163,26 @@ class PolicyMapper:
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no policy map under a prompt")
             return []
-        return [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)] if shares else []
+        return (
+            [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)]
+            if shares
+            else []
+        )
 
     def weigh(self, present: str, other: str) -> None:
         """Emit how far another prompt moves the actions, by states from all over the map; nothing without a map."""
         states = self._states[:: -(-len(self._states) // AT_ONCE) or 1]
         try:
             before, after = (self.probabilities(prompt, states) for prompt in (present, other))
-        except Exception:  # a prompt may be too long for the model, which is said where it is applied
+        except (
+            Exception
+        ):  # a prompt may be too long for the model, which is said where it is applied
             log.exception("a prompt is not weighed")
             return
-        moves = [sum(abs(x - y) for x, y in zip(*rows, strict=True)) / 2 for rows in zip(before, after, strict=True)]
+        moves = [
+            sum(abs(x - y) for x, y in zip(*rows, strict=True)) / 2
+            for rows in zip(before, after, strict=True)
+        ]
         if moves:
             self._emit(PromptWeighed(system_prompt=other, moved=sum(moves) / len(moves)))
 
@@ -170,7 +204,9 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     panels = [_panel(agent, panel, policy_map.best, len(names)) for panel in policy_map.panels]
     words = [cell.words for panel in panels for row in panel.cells for cell in row if cell.is_state]
     if not 1 <= len(words) <= MOST_STATES or sum(map(len, words)) > MOST_CHARACTERS:
-        raise ValueError(f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most")
+        raise ValueError(
+            f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most"
+        )
     is_optimal = policy_map.best is not None or "optimal" in agent.baselines
     return PolicyMapLaidOut(
         panels=panels,
@@ -183,10 +219,14 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     )
 
 
-def _panel(agent: AgentBase, panel: Panel, best: Callable[[Any], Any] | None, actions: int) -> MapPanel:
+def _panel(
+    agent: AgentBase, panel: Panel, best: Callable[[Any], Any] | None, actions: int
+) -> MapPanel:
     cells = [[_cell(agent, state, best, actions) for state in row] for row in panel.states]
     if len(cells) != len(panel.rows) or any(len(row) != len(panel.columns) for row in cells):
-        raise ValueError(f"panel {panel.title!r} needs {len(panel.rows)} rows of {len(panel.columns)} states")
+        raise ValueError(
+            f"panel {panel.title!r} needs {len(panel.rows)} rows of {len(panel.columns)} states"
+        )
     return MapPanel(
         title=str(panel.title),
         row_name=str(panel.row_name),

@@ -47,20 +47,28 @@ def agent_env_of(
 class EnvProcess:
     """What an `EnvSlot` needs of an environment, from one in another process; begins to be made at once."""
 
-    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], like: gymnasium.Env[Any, Any]) -> None:
+    def __init__(
+        self, make: Callable[[], gymnasium.Env[Any, Any]], like: gymnasium.Env[Any, Any]
+    ) -> None:
         """`make` can be pickled, and makes an environment with the spaces of `like`.
 
         Raises:
             EnvError: the system allows no more processes.
         """
-        self.action_space, self.spec, self.render_mode = like.action_space, like.spec, like.render_mode
+        self.action_space, self.spec, self.render_mode = (
+            like.action_space,
+            like.spec,
+            like.render_mode,
+        )
         self.unwrapped = like.unwrapped  # closed, and as it was made
         self._is_sent = False
         """Whether a result is on its way."""
         self._unsent: EpisodeFault | None = None
         """Why a call could not be sent."""
         kind = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        context: Any = multiprocessing.get_context(kind)  # a fork of the trainer would have its locks, not its threads
+        context: Any = multiprocessing.get_context(
+            kind
+        )  # a fork of the trainer would have its locks, not its threads
         context.set_forkserver_preload(["gymnasium", __name__])
         try:
             self._connection, theirs = context.Pipe()
@@ -68,7 +76,9 @@ class EnvProcess:
             self._process = context.Process(target=_serve, args=(theirs, make), daemon=False)
             self._process.start()
         except OSError as error:
-            raise EnvError(f"No process can be started for an environment: {error}; {OFF}.") from error
+            raise EnvError(
+                f"No process can be started for an environment: {error}; {OFF}."
+            ) from error
         theirs.close()
         atexit.register(self._process.kill)  # multiprocessing would wait for it
 
@@ -80,7 +90,9 @@ class EnvProcess:
         except OSError:
             self._unsent = self._death()
         except Exception as error:  # of pickling, whatever it comes upon
-            self._unsent = EpisodeFault(f"its action cannot be sent to another process ({OFF})", error)
+            self._unsent = EpisodeFault(
+                f"its action cannot be sent to another process ({OFF})", error
+            )
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What a function of the environment returns there, called now if it was not sent before.
@@ -98,7 +110,9 @@ class EnvProcess:
         except (EOFError, OSError) as error:
             raise self._death() from error
         except Exception as error:  # of unpickling
-            raise EpisodeFault(f"its observation or info cannot be read here ({OFF})", error) from error
+            raise EpisodeFault(
+                f"its observation or info cannot be read here ({OFF})", error
+            ) from error
         if isinstance(result, EpisodeFault):
             raise result
         return result
@@ -116,12 +130,20 @@ class EnvProcess:
     def _death(self) -> EpisodeFault:
         self._process.join(END_S)
         code = self._process.exitcode or 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = (
+            f"was ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit code {code}"
+        )
         return EpisodeFault(f"the process of the environment {how}")
 
 
 def _serve(connection: Connection, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the trainer's matter; what this process starts does not inherit it
+    for name in (
+        "SIGINT",
+        "SIGTERM",
+        "SIGHUP",
+    ):  # the trainer's matter; what this process starts does not inherit it
         signal.signal(getattr(signal, name, signal.SIGINT), lambda number, frame: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     env = _result(make)
@@ -159,7 +181,9 @@ def _end_with_parent() -> None:
 class ParallelMaker:
     """Makes a rollout's environments, as `EnvMaker` does or each in a process of its own; the first one is measured."""
 
-    def __init__(self, here: EnvMaker, there: Callable[..., gymnasium.Env[Any, Any]], when: ParallelEnvs) -> None:
+    def __init__(
+        self, here: EnvMaker, there: Callable[..., gymnasium.Env[Any, Any]], when: ParallelEnvs
+    ) -> None:
         """`there` can be pickled, and makes an environment with more keyword arguments, in a mapping."""
         self._here, self._there, self._when = here, there, when
         self._like: gymnasium.Env[Any, Any] | None = None
@@ -185,7 +209,9 @@ def _allow_files() -> None:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if 0 < soft < FILES:  # no limit is -1, or very large
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard) if hard > 0 else FILES, hard))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (min(FILES, hard) if hard > 0 else FILES, hard)
+            )
 
 
 def _measured_step(env: gymnasium.Env[Any, Any]) -> float:

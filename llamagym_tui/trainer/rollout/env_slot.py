@@ -19,7 +19,14 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.env_process import EnvProcess
-from llamagym_tui.trainer.rollout.environments import LARGEST_RETURN, Outcome, close, in_words, stepped, was_reset
+from llamagym_tui.trainer.rollout.environments import (
+    LARGEST_RETURN,
+    Outcome,
+    close,
+    in_words,
+    stepped,
+    was_reset,
+)
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
@@ -110,12 +117,18 @@ class EnvSlot:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What a function of the environment returns, where that is."""
-        return self.env.call(function, *args) if isinstance(self.env, EnvProcess) else function(self.env, *args)
+        return (
+            self.env.call(function, *args)
+            if isinstance(self.env, EnvProcess)
+            else function(self.env, *args)
+        )
 
     def prepare(self, number: int) -> None:
         """Let the next `begin` find its environment reset, or on the way to it, if that has a process of its own."""
         if isinstance(self.env, EnvProcess) and not self.is_broken:
-            self.env.send(was_reset, self.shared.agent.env_id, episode_seed(self.shared.seed, number))
+            self.env.send(
+                was_reset, self.shared.agent.env_id, episode_seed(self.shared.seed, number)
+            )
 
     def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
         """Begin an episode.
@@ -134,7 +147,9 @@ class EnvSlot:
                 self.env, self.is_broken = self.shared.make_env(), False
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        observation, info = self._call(was_reset, agent.env_id, episode_seed(self.shared.seed, number))
+        observation, info = self._call(
+            was_reset, agent.env_id, episode_seed(self.shared.seed, number)
+        )
         self.observation, self.admissible = in_words(agent, policy, observation, info)
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
@@ -145,9 +160,16 @@ class EnvSlot:
                 "take a model with a longer context."
             ) from error
         self.episode = episode
-        self.actions = [0] * len(agent.action_names) if len(agent.action_names) <= MOST_COUNTED else []
+        self.actions = (
+            [0] * len(agent.action_names) if len(agent.action_names) <= MOST_COUNTED else []
+        )
         self._show(
-            events.EpisodeStarted(episode=number, system_prompt=system_prompt, prompt_version=prompt_version, mode=mode)
+            events.EpisodeStarted(
+                episode=number,
+                system_prompt=system_prompt,
+                prompt_version=prompt_version,
+                mode=mode,
+            )
         )
         self._show_state(observation, info)
         self._show_observation()
@@ -244,7 +266,9 @@ class EnvSlot:
             return ""
         own = getattr(self.env.spec, "max_episode_steps", None)
         limit = f"; its own limit is {own:,}" if own else ""
-        return f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
+        return (
+            f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
+        )
 
     @property
     def can_be_cut(self) -> bool:
@@ -287,7 +311,10 @@ class EnvSlot:
         history = self.history if self.episode is not None and self.is_corrected else []
         self.is_corrected = False
         # A turn that its environment has failed in has no event.
-        if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
+        if any(
+            isinstance(event, events.TurnFinished) and event.replaced is not None
+            for event in history
+        ):
             return episode_corrected([*history, self._finished("truncated")])
         return None
 
@@ -304,7 +331,9 @@ class EnvSlot:
         self.shared.spectator.observe(self.index, event)
 
     def _show_state(self, observation: Any, info: Info) -> None:
-        self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation, info))
+        self.shared.spectator.observe_state(
+            Undrawn(self.index, self.number, self.length, observation, info)
+        )
 
     def _show_observation(self) -> None:
         policy, agent = self.shared.policy, self.shared.agent

@@ -47,7 +47,9 @@ def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback:
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         is_refused, steps = observed.is_refused(info), observed.action_steps(info)
-        return Outcome(observation, float(reward), bool(terminated), bool(truncated), info, is_refused, steps)
+        return Outcome(
+            observation, float(reward), bool(terminated), bool(truncated), info, is_refused, steps
+        )
     except RAISED as error:
         source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
         if not _is_in(env.action_space, action):
@@ -62,7 +64,9 @@ def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
         return False
 
 
-def in_words(agent: AgentBase, policy: Policy, observation: Any, info: observed.Info) -> observed.Observed:
+def in_words(
+    agent: AgentBase, policy: Policy, observation: Any, info: observed.Info
+) -> observed.Observed:
     """A state as the agent words it, the replies that name its actions known to the policy."""
     text = observation_text(agent, observation, info)
     try:

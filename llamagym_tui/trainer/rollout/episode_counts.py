@@ -38,7 +38,10 @@ class EndedEpisode:
 
 def evaluated(ended: Sequence[EndedEpisode], **more: Any) -> EvaluationFinished:
     """The figures of an evaluation by its episodes; `more` are other fields of the event."""
-    mean, turns = mean_return([each.episode_return for each in ended]), sum(each.length for each in ended)
+    mean, turns = (
+        mean_return([each.episode_return for each in ended]),
+        sum(each.length for each in ended),
+    )
     return EvaluationFinished(
         episodes=len(ended),
         mean_return=mean.mean if mean else 0.0,
@@ -116,7 +119,10 @@ class EpisodeCounter:
             return []
         self._reported_at = self._clock()
         rate = self._rate(self._reported + sum(map(len, waiting.values())))
-        return [self._event(kind, episodes, env_steps, dropped, rate) for kind, episodes in waiting.items()]
+        return [
+            self._event(kind, episodes, env_steps, dropped, rate)
+            for kind, episodes in waiting.items()
+        ]
 
     def _event(
         self, kind: Kind, episodes: list[EndedEpisode], env_steps: int, dropped: int, rate: float
@@ -128,7 +134,9 @@ class EpisodeCounter:
             returns=[episode.episode_return for episode in own],
             lengths=[episode.length for episode in own],
             parse_failures=sum(episode.parse_failures for episode in own),
-            actions=[sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)],
+            actions=[
+                sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)
+            ],
             mode=mode,
             prompt_version=prompt_version,
             episodes=self._reported,

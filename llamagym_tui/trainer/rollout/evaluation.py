@@ -73,4 +73,9 @@ def evaluate(
                 episodes = rollout.episode_limit = rollout.episodes + rollout.live
     if rollout.live:
         return None
-    return evaluated(ended, greedy=greedy, elapsed_s=time.perf_counter() - began, dropped=rollout.failures.dropped)
+    return evaluated(
+        ended,
+        greedy=greedy,
+        elapsed_s=time.perf_counter() - began,
+        dropped=rollout.failures.dropped,
+    )

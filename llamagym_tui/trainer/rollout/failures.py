@@ -22,7 +22,11 @@ class EpisodeFault(LlamaGymError):
     def __init__(self, what: str, error: BaseException | None = None) -> None:
         """`what` happened, without an end; and the error that other people's code raised, if that is it."""
         super().__init__(f"{what}: {described(error, or_library=True)}" if error else what)
-        self.kind = f"{type(error).__name__}{user_place(error, or_library=True)}" if error else type(self).__name__
+        self.kind = (
+            f"{type(error).__name__}{user_place(error, or_library=True)}"
+            if error
+            else type(self).__name__
+        )
         """Two faults of one kind have one cause."""
 
 
@@ -53,7 +57,9 @@ class Failures:
         if times == 1:
             self._warn(f"An episode was dropped. {sentence}")
         elif set(str(times)[1:]) == {"0"} and str(times)[0] == "1":
-            self._warn(f"{times:,} episodes were dropped by the same fault, the last one just now. {sentence}")
+            self._warn(
+                f"{times:,} episodes were dropped by the same fault, the last one just now. {sentence}"
+            )
 
     def _in_a_row(self, number: int) -> int:
         """Dropped episodes whose numbers follow one another up to this one and on from it."""

@@ -53,7 +53,15 @@ class LedRollout(Rollout):
         super().resize(self.ranks.part(n_envs))
         self.n_envs = n_envs
 
-    def follow(self, *, is_anew: bool, n_envs: int, started: int, room: int | None, settings: dict[str, Any]) -> None:
+    def follow(
+        self,
+        *,
+        is_anew: bool,
+        n_envs: int,
+        started: int,
+        room: int | None,
+        settings: dict[str, Any],
+    ) -> None:
         """Go by what rank 0 goes by; where it is `is_anew`, take its weights and drop what is under way.
 
         `started` is the number of its next episode; `room` have all ranks together for further ones. None: no limit.
@@ -71,7 +79,9 @@ class LedRollout(Rollout):
             part = self.policy if name in OF_POLICY else self
             if getattr(part, name) != value:  # to set a mode drops episodes
                 setattr(part, name, value)
-        self.episode_limit = None if room is None else self.episodes + self.live + self.ranks.part(room)
+        self.episode_limit = (
+            None if room is None else self.episodes + self.live + self.ranks.part(room)
+        )
 
     def play(self) -> Played:
         """One step of this rank, unless its share of the batch is full."""
@@ -121,15 +131,28 @@ class LedRollout(Rollout):
     def restore(self, state: Any) -> int:
         """Go on with the episodes after those of a state; the batch that was under way begins anew."""
         self._started = msgspec.convert(state, SavedRollout).started
-        self._emit(WarningRaised(message="The batch that was under way on several ranks begins anew."))
+        self._emit(
+            WarningRaised(message="The batch that was under way on several ranks begins anew.")
+        )
         return 0
 
     def _lead(self, *, updates: bool) -> None:
         """Have all ranks go by what holds now, then update or play a step."""
         limit = self._limit_of_all
-        room = None if limit is None else max(0, limit - self.episodes - self.live - self._live_elsewhere)
-        plan: dict[str, Any] = {"is_anew": self._is_anew, "n_envs": self.n_envs, "started": self._started, "room": room}
-        plan["settings"] = {each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS}
+        room = (
+            None
+            if limit is None
+            else max(0, limit - self.episodes - self.live - self._live_elsewhere)
+        )
+        plan: dict[str, Any] = {
+            "is_anew": self._is_anew,
+            "n_envs": self.n_envs,
+            "started": self._started,
+            "room": room,
+        }
+        plan["settings"] = {
+            each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS
+        }
         self._is_anew = False
         self.ranks.first((updates, plan), patient=True)
         self.follow(**plan)

@@ -29,7 +29,10 @@ def enough_for(baselines: Mapping[str, float]) -> float:
 
 def difference(a: Episodes, b: Episodes) -> MeanReturn:
     """By how much B earns more, pair by pair."""
-    return mean_return([y.episode_return - x.episode_return for x, y in zip(a, b, strict=True)]) or NONE
+    return (
+        mean_return([y.episode_return - x.episode_return for x, y in zip(a, b, strict=True)])
+        or NONE
+    )
 
 
 def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
@@ -46,7 +49,9 @@ def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
             if not play(side, wanted, seed, ended):
                 return None
             sides.append({episode.number: episode for episode in ended})
-        for number in sorted(sides[0].keys() & sides[1].keys()):  # an episode that failed has no pair
+        for number in sorted(
+            sides[0].keys() & sides[1].keys()
+        ):  # an episode that failed has no pair
             for pair, episodes in zip(pairs, sides, strict=True):
                 pair.append(episodes[number])
         found = difference(*pairs)
@@ -58,7 +63,12 @@ def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
 
 
 def compared(
-    pairs: Pairs, played_by: Sequence[dict[str, Any]], *, elapsed_s: float, greedy: bool, **more: Any
+    pairs: Pairs,
+    played_by: Sequence[dict[str, Any]],
+    *,
+    elapsed_s: float,
+    greedy: bool,
+    **more: Any,
 ) -> PromptsCompared:
     """Pairs as an event: for A and for B what it was `played_by`, for both `more` of the event's fields."""
     by, sides = difference(*pairs), []
@@ -67,6 +77,15 @@ def compared(
         sides.append(evaluated(side, greedy=greedy, elapsed_s=elapsed_s, **of))
         if side and all(each.actions for each in side):
             turns = sum(each.length for each in side)
-            shares.append([sum(counts) / turns for counts in zip(*(each.actions for each in side), strict=True)])
-    more |= {"difference": by.mean, "difference_stderr": by.stderr, "shares": shares if len(shares) == 2 else []}
+            shares.append(
+                [
+                    sum(counts) / turns
+                    for counts in zip(*(each.actions for each in side), strict=True)
+                ]
+            )
+    more |= {
+        "difference": by.mean,
+        "difference_stderr": by.stderr,
+        "shares": shares if len(shares) == 2 else [],
+    }
     return PromptsCompared(a=sides[0], b=sides[1], pairs=by.episodes, **more)

@@ -28,7 +28,14 @@ from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
-from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
+from llamagym_tui.trainer.rollout.env_slot import (
+    AnyEnv,
+    EnvSlot,
+    Move,
+    PendingPrompt,
+    Shared,
+    named_action,
+)
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
@@ -83,7 +90,9 @@ class Rollout:
 
         self.failures = Failures(max_failures, warn)
         notices, make_env = Notices(agent, warn), make_env or EnvMaker(agent)
-        self.shared = Shared(agent, policy, self.spectator, notices, make_env, max_turns=max_turns or 0, seed=seed)
+        self.shared = Shared(
+            agent, policy, self.spectator, notices, make_env, max_turns=max_turns or 0, seed=seed
+        )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
@@ -150,7 +159,9 @@ class Rollout:
         text, marks = drawn(self.agent, slot.env if slot else None, state.observation, state.info)
         if not text:
             return None
-        return events.StateDrawn(episode=state.episode, turn=state.turn, text=text, marks=list(marks))
+        return events.StateDrawn(
+            episode=state.episode, turn=state.turn, text=text, marks=list(marks)
+        )
 
     def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
         """Go on counting where an earlier session ended."""
@@ -166,7 +177,11 @@ class Rollout:
         """Whether a training batch is full and its episodes have ended or, whatever inference mode left, can be cut."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
-        awaited = [slot for slot in self.slots if slot.episode is not None and (slot.mode == "train" or not cuttable)]
+        awaited = [
+            slot
+            for slot in self.slots
+            if slot.episode is not None and (slot.mode == "train" or not cuttable)
+        ]
         return turns >= self.ranks.part(self.batch_turns) and len(cuttable) == len(awaited)
 
     @property
@@ -175,7 +190,9 @@ class Rollout:
 
     def take_batch(self) -> list[Trajectory]:
         """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""
-        self._batch.add([part for part in [slot.cut() for slot in self._cuttable] if part.own_turns])
+        self._batch.add(
+            [part for part in [slot.cut() for slot in self._cuttable] if part.own_turns]
+        )
         self.spectator.next_batch()
         return self._batch.take()
 
@@ -187,7 +204,9 @@ class Rollout:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
         for slot in self.slots:
             if slot.episode is not None and slot.number == episode:
-                return slot.episode.finish("truncated"), "under_way" if slot.mode == "train" else "inference"
+                return slot.episode.finish(
+                    "truncated"
+                ), "under_way" if slot.mode == "train" else "inference"
         return self._batch.recall(episode)
 
     def restart(self) -> None:
@@ -233,7 +252,10 @@ class Rollout:
         lost = 0
         if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
             lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
-            self._batch.typical_length, self._sampler.lookahead = saved.typical_length, Lookahead(*saved.lookahead)
+            self._batch.typical_length, self._sampler.lookahead = (
+                saved.typical_length,
+                Lookahead(*saved.lookahead),
+            )
             self._batch.add(saved.trajectories)
         self._started, self._emit = saved.started, emit
         self.forget_caches()
@@ -279,7 +301,13 @@ class Rollout:
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
-        starting = list(zip(count(self._started, self.ranks.size), idle[: self._may_start(len(idle))], strict=False))
+        starting = list(
+            zip(
+                count(self._started, self.ranks.size),
+                idle[: self._may_start(len(idle))],
+                strict=False,
+            )
+        )
         self._started += len(starting) * self.ranks.size
         for number, slot in starting:
             slot.prepare(number)
@@ -305,14 +333,20 @@ class Rollout:
             return []
         replies, self._replies = self._replies, None
         moves = [self._move(self.slots[index], reply) for index, reply in replies.items()]
-        ended = [self._turn(self.slots[index], move) for index, move in zip(replies, moves, strict=True)]
+        ended = [
+            self._turn(self.slots[index], move) for index, move in zip(replies, moves, strict=True)
+        ]
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
         return [episode for episode in ended if episode is not None]
 
     @property
     def awaits_person(self) -> bool:
         """Whether a step waits until the person at the wheel has chosen."""
-        return self._replies is not None and self.wheel.env in self._replies and self.wheel.reply is None
+        return (
+            self._replies is not None
+            and self.wheel.env in self._replies
+            and self.wheel.reply is None
+        )
 
     def take_wheel(self) -> None:
         """Let a person act in the watched environment from its next turn on, which is the one that waits, if one does.
@@ -323,9 +357,13 @@ class Rollout:
         """
         env = self.spectator.env
         if env is None:
-            raise UsageError("What is watched was played already; ] goes back to the play, where w takes the wheel.")
+            raise UsageError(
+                "What is watched was played already; ] goes back to the play, where w takes the wheel."
+            )
         by_turn = names_by_turn(self.agent)
-        self.wheel.take(env, () if by_turn else choices(self.agent, self.slots[env].env.action_space))
+        self.wheel.take(
+            env, () if by_turn else choices(self.agent, self.slots[env].env.action_space)
+        )
         if self._replies is not None and self.awaits_person:
             self._await_person(self.slots[env], self._replies[env])
 
@@ -352,7 +390,9 @@ class Rollout:
             idle = min(idle, max(0, self.episode_limit - self.episodes - self.live))
         if self._mode == "inference" or (self.cuts_episodes and self.policy.history == 0):
             return idle
-        training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
+        training = [
+            slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"
+        ]
         return self._batch.missing(self.ranks.part(self.batch_turns), training, idle)
 
     def _sample_replies(self) -> dict[int, Reply] | None:
@@ -365,8 +405,13 @@ class Rollout:
         for index, prompt in zip(live, prompts, strict=True):
             if prompt.restart is not None:
                 self._sampler.restart(index, prompt.restart)
-        ids, tries = [prompt.ids for prompt in prompts], [self.slots[index].under_way.trie for index in live]
-        replies = self._sampler.reply(live, ids, tries, greedy=self.greedy, on_token=self._streaming(live))
+        ids, tries = (
+            [prompt.ids for prompt in prompts],
+            [self.slots[index].under_way.trie for index in live],
+        )
+        replies = self._sampler.reply(
+            live, ids, tries, greedy=self.greedy, on_token=self._streaming(live)
+        )
         self.last_reply = self.policy.chat.text(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
@@ -384,7 +429,9 @@ class Rollout:
             return
         self.wheel.choices = offered
         own = [] if slot.admissible is None else list(offered)
-        event = events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own)
+        event = events.ActionAwaited(
+            episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own
+        )
         self._emit(event)
 
     def pending_prompt(self) -> PendingPrompt | None:
@@ -405,7 +452,9 @@ class Rollout:
 
         def on_token(index: int, token: int) -> None:
             if index == at and (text := stream(token)):
-                self._emit(events.TokensStreamed(episode=watched.number, turn=watched.length, text=text))
+                self._emit(
+                    events.TokensStreamed(episode=watched.number, turn=watched.length, text=text)
+                )
 
         return on_token
 

@@ -38,7 +38,14 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
         for segment in self.segments:
             for turn in segment.turns:
                 ids = segment.ids[turn.start : turn.end]
-                yield Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice, turn.weights)
+                yield Reply(
+                    ids,
+                    list(turn.logprobs),
+                    turn.value,
+                    ids[-1] in end_ids,
+                    turn.choice,
+                    turn.weights,
+                )
 
 
 class SavedRollout(Struct, frozen=True, kw_only=True):
@@ -55,7 +62,9 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
 
 def saved_episode(slot: EnvSlot) -> SavedEpisode:
     episode = slot.under_way
-    observations = [message["content"] for message in episode.conversation if message["role"] == "user"]
+    observations = [
+        message["content"] for message in episode.conversation if message["role"] == "user"
+    ]
     if len(observations) == sum(message["role"] == "assistant" for message in episode.conversation):
         observations.append(slot.observation)  # no reply to it is under way
     turns = [event for event in slot.history if isinstance(event, TurnFinished)]

@@ -8,7 +8,13 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.game.observed import Info
-from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, Event, TurnFinished, WatchChanged
+from llamagym_tui.protocol.events import (
+    EpisodeFinished,
+    EpisodeStarted,
+    Event,
+    TurnFinished,
+    WatchChanged,
+)
 
 
 class Undrawn(NamedTuple):

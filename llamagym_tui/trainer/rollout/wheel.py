@@ -42,7 +42,9 @@ class Wheel:
             ActionParseError: with this sentence the reply would not be read as the action.
         """
         if action not in {choice.action for choice in self.choices}:
-            raise UsageError(f"There is no action {action} in {self._agent.env_id}; choose one of those shown.")
+            raise UsageError(
+                f"There is no action {action} in {self._agent.env_id}; choose one of those shown."
+            )
         self.reply = worded(self._agent, action, reasoning)
 
     def take_reply(self) -> str:
@@ -55,7 +57,9 @@ def episode_corrected(history: Sequence[events.Event]) -> events.EpisodeCorrecte
     """An episode in which a person acted, from its events, first to last; an observation without a reply is left
     out."""
     started, finished = history[0], history[-1]
-    assert isinstance(started, events.EpisodeStarted) and isinstance(finished, events.EpisodeFinished)
+    assert isinstance(started, events.EpisodeStarted) and isinstance(
+        finished, events.EpisodeFinished
+    )
     turns = [event for event in history if isinstance(event, events.TurnFinished)]
     shown = [event for event in history if isinstance(event, events.ObservationShown)][: len(turns)]
     admissible = [event.actions for event in shown]

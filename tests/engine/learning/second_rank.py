@@ -26,16 +26,24 @@ from tests.engine.conftest import REPLIES, tiny_llama
 
 
 def weights_of(ppo: PPO) -> list[torch.Tensor]:
-    return [weight.detach().clone() for group in ppo.optimizer.param_groups for weight in group["params"]]
+    return [
+        weight.detach().clone()
+        for group in ppo.optimizer.param_groups
+        for weight in group["params"]
+    ]
 
 
 def held_bytes(policy: Policy, ppo: PPO) -> tuple[int, int, int]:
     """Of the weights, their moments, and the reference, in this process."""
 
     def total(tensors: Iterable[torch.Tensor]) -> int:
-        return sum(each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors)
+        return sum(
+            each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors
+        )
 
-    moments = (each[name] for each in ppo.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq"))
+    moments = (
+        each[name] for each in ppo.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")
+    )
     reference = [then for _, then in ppo.reference.start] if ppo.reference else []
     return total(policy.model.pretrained_model.parameters()), total(moments), total(reference)
 
@@ -46,7 +54,9 @@ def main(port: int) -> None:
     ranks = Ranks(1, 2, TCPStore("127.0.0.1", port, 2, is_master=False))
     while (job := ranks.first({})) is not None:
         lm = tiny_llama(len(tokenizer))
-        model = AutoModelForCausalLMWithValueHead(with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm)
+        model = AutoModelForCausalLMWithValueHead(
+            with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm
+        )
         policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
         if shard := job.get("shard"):
             with torch.no_grad():
@@ -54,7 +64,9 @@ def main(port: int) -> None:
                     weight.mul_(2)  # it gets those of the first one
             model.backbone.shard(ranks)
             if shard == "until it dies in a forward":
-                lm.get_decoder().layers[1].register_forward_pre_hook(lambda *_: os.kill(os.getpid(), 9))
+                lm.get_decoder().layers[1].register_forward_pre_hook(
+                    lambda *_: os.kill(os.getpid(), 9)
+                )
         ppo = PPO(policy, job["config"], seed=7, ranks=ranks)
         ppo.share()
         loss = ppo._loss
@@ -70,7 +82,9 @@ def main(port: int) -> None:
             stats = ppo.update(batch)
         ranks.gather((None if shard else weights_of(ppo), stats, ppo.state))
         if shard:
-            ranks.gather(held_bytes(policy, ppo))  # and go along with the first one until it does the same
+            ranks.gather(
+                held_bytes(policy, ppo)
+            )  # and go along with the first one until it does the same
             ranks.meet = lambda: None
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.advantages import Advantages, batch_advantages, explained_variance, whiten
+from llamagym_tui.engine.learning.advantages import (
+    Advantages,
+    batch_advantages,
+    explained_variance,
+    whiten,
+)
 
 REWARDS, VALUES = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.25])
 ENDS = torch.tensor([True, True])
 
 
-def gae(rewards: torch.Tensor, values: torch.Tensor, bootstrap: float, **settings: float) -> Advantages:
+def gae(
+    rewards: torch.Tensor, values: torch.Tensor, bootstrap: float, **settings: float
+) -> Advantages:
     """Of a single episode of two turns."""
     return batch_advantages(rewards, values, ENDS, [2], [bootstrap], **settings)
 

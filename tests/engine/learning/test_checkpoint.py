@@ -41,7 +41,10 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     keep_checkpoint(tmp_path)
     good, moments = weights(policy), ppo.optimizer.state_dict()["state"]
     head = policy.model.v_head.out.weight.detach().clone()
-    moments = {index: {name: value.clone() for name, value in state.items()} for index, state in moments.items()}
+    moments = {
+        index: {name: value.clone() for name, value in state.items()}
+        for index, state in moments.items()
+    }
     for _ in range(2):
         ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {})
@@ -50,7 +53,11 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     assert torch.equal(weights(policy), good)
     assert torch.equal(policy.model.v_head.out.weight, head)
     found = ppo.optimizer.state_dict()["state"]
-    assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
+    assert all(
+        torch.equal(found[index][name], value)
+        for index in moments
+        for name, value in moments[index].items()
+    )
     assert ppo.updates == 1
     assert policy.version == 4  # three updates and a roll back: nothing takes it for an earlier one
     assert ppo.state.random == randomness[0]
@@ -59,7 +66,9 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_policy, tmp_path, monkeypatch, lora):
+def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
+    make_policy, tmp_path, monkeypatch, lora
+):
     policy = make_policy(lora=lora, seed=1)
     ppo = PPO(policy, replaced(QUICK, kl_coef=0.1), seed=1)
     episodes = collect(policy)
@@ -92,14 +101,20 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), before)
     found = ppo.optimizer.state_dict()["state"]
-    assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
+    assert all(
+        torch.equal(found[index][name], value)
+        for index in moments
+        for name, value in moments[index].items()
+    )
     assert ppo.updates == 1
     assert torch.equal(ppo.reference.logprobs(rows, decisions, ForwardLimits(4096)), reference)
     load_start(tmp_path, policy)  # as a resumed run makes its reference
     assert torch.equal(Reference(policy).logprobs(rows, decisions, ForwardLimits(4096)), reference)
 
 
-def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(make_policy, tmp_path):
+def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(
+    make_policy, tmp_path
+):
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 1})
@@ -123,7 +138,9 @@ def test_where_files_cannot_be_linked_they_are_copied(make_policy, tmp_path, mon
     save_checkpoint(tmp_path, policy, ppo, {})
     monkeypatch.setattr(os, "link", refuse)
     keep_checkpoint(tmp_path)
-    assert not (tmp_path / "model" / "learner.safetensors").samefile(tmp_path / "good" / "learner.safetensors")
+    assert not (tmp_path / "model" / "learner.safetensors").samefile(
+        tmp_path / "good" / "learner.safetensors"
+    )
     roll_back(tmp_path, policy, ppo)
 
 
@@ -169,7 +186,9 @@ def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
     assert {path.name for path in tmp_path.iterdir()} == {"good", "model", "model.old"}
 
 
-def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(make_policy, tmp_path):
+def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(
+    make_policy, tmp_path
+):
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {})
@@ -180,7 +199,9 @@ def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(ma
     assert policy.version == 0
 
 
-@pytest.mark.parametrize("name", ["model", "model.new", "model.old", "good", "good.old", "good.new"])
+@pytest.mark.parametrize(
+    "name", ["model", "model.new", "model.old", "good", "good.old", "good.new"]
+)
 def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tmp_path, name):
     run, victim = tmp_path / "run", tmp_path / "victim"
     for folder in (run, victim):
@@ -223,13 +244,19 @@ FAULTS = {
     "deep state": lambda folder: (folder / "learner.msgpack").write_bytes(b"\x91" * 200_000),
     "empty": lambda folder: [path.unlink() for path in folder.iterdir()],
     "a pipe": lambda folder: os.mkfifo(folder / "pipe"),
-    "other counters": lambda folder: cut(folder / "config.json") or (folder / "learner.msgpack").write_bytes(b"\x80"),
-    "another optimizer": lambda folder: shutil.copy(folder / "value_head.safetensors", folder / "learner.safetensors"),
+    "other counters": lambda folder: (
+        cut(folder / "config.json") or (folder / "learner.msgpack").write_bytes(b"\x80")
+    ),
+    "another optimizer": lambda folder: shutil.copy(
+        folder / "value_head.safetensors", folder / "learner.safetensors"
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_checkpoint_with_any_fault_is_passed_over_in_one_sentence_of_ours(three_checkpoints, fault, caplog):
+def test_a_checkpoint_with_any_fault_is_passed_over_in_one_sentence_of_ours(
+    three_checkpoints, fault, caplog
+):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     FAULTS[fault](run_dir / "model")
     loaded = load_checkpoint(run_dir, policy, ppo)
@@ -237,14 +264,18 @@ def test_a_checkpoint_with_any_fault_is_passed_over_in_one_sentence_of_ours(thre
     assert loaded.note.startswith("The latest checkpoint cannot be used (")
     assert loaded.note.endswith("); the run goes on from the one before it, of update 2.")
     assert not {"Error", "header", "weights_only", "safetensors", "msgpack", "$"} & set(
-        loaded.note.replace("learner.msgpack is missing", "").replace("value_head.safetensors is", "").split()
+        loaded.note.replace("learner.msgpack is missing", "")
+        .replace("value_head.safetensors is", "")
+        .split()
     )
     # The one that was taken is not pushed out by the next one before that is whole.
     assert (run_dir / "model.unreadable").is_dir()
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 2}
 
 
-def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_then_none(three_checkpoints):
+def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_then_none(
+    three_checkpoints,
+):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     for name in ("model", "model.old"):
         cut(run_dir / name / "learner.safetensors")
@@ -257,16 +288,23 @@ def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_the
         load_checkpoint(run_dir, policy, ppo)
     for name in ("model.old", "good"):
         cut(run_dir / name / "model.safetensors")
-    with pytest.raises(RunStoreError, match=r"its files are damaged.*; start again in another --run-dir\.$"):
+    with pytest.raises(
+        RunStoreError, match=r"its files are damaged.*; start again in another --run-dir\.$"
+    ):
         load_checkpoint(run_dir, policy, ppo)
 
 
-def test_a_latest_checkpoint_that_was_deleted_is_named_and_nothing_else_is_touched(three_checkpoints):
+def test_a_latest_checkpoint_that_was_deleted_is_named_and_nothing_else_is_touched(
+    three_checkpoints,
+):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     shutil.rmtree(run_dir / "model")
     (run_dir / "model.unreadable").mkdir()
     note = load_checkpoint(run_dir, policy, ppo).note
-    assert note == "The latest checkpoint is missing; the run goes on from the one before it, of update 2."
+    assert (
+        note
+        == "The latest checkpoint is missing; the run goes on from the one before it, of update 2."
+    )
     assert (run_dir / "model.unreadable").is_dir()
 
 
@@ -287,7 +325,9 @@ def test_an_adapter_is_refused_in_a_sentence_where_all_weights_are_trained(make_
         load_checkpoint(tmp_path, other, PPO(other, QUICK))
 
 
-def test_a_good_checkpoint_that_is_broken_changes_nothing_when_it_is_rolled_back_to(three_checkpoints):
+def test_a_good_checkpoint_that_is_broken_changes_nothing_when_it_is_rolled_back_to(
+    three_checkpoints,
+):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     cut(run_dir / "good" / "learner.safetensors")
     before = weights(policy)
@@ -315,17 +355,27 @@ def test_leftovers_of_a_crash_are_cleaned_when_a_run_is_opened(three_checkpoints
     policy, _, run_dir = vars(three_checkpoints).values()
     save_start(run_dir, policy)
     whole = {path.name for path in run_dir.iterdir()}
-    for name in ("model.new", "good.new", "good.old", "start.old", ".llamagym-0123456789abcdef.partial"):
+    for name in (
+        "model.new",
+        "good.new",
+        "good.old",
+        "start.old",
+        ".llamagym-0123456789abcdef.partial",
+    ):
         (run_dir / name).mkdir()
         (run_dir / name / "half").write_text("half")
     load_start(run_dir, policy)
     assert {path.name for path in run_dir.iterdir()} == whole
-    (run_dir / "good").rename(run_dir / "good.old")  # all that a crash between two renamings has left
+    (run_dir / "good").rename(
+        run_dir / "good.old"
+    )  # all that a crash between two renamings has left
     load_start(run_dir, policy)
     assert {path.name for path in run_dir.iterdir()} == whole
 
 
-def test_files_and_folders_are_on_the_disk_before_and_after_they_are_renamed(make_policy, tmp_path, monkeypatch):
+def test_files_and_folders_are_on_the_disk_before_and_after_they_are_renamed(
+    make_policy, tmp_path, monkeypatch
+):
     done: list[tuple[str, str]] = []
     sync, rename = os.fsync, os.replace
 
@@ -349,7 +399,9 @@ def test_files_and_folders_are_on_the_disk_before_and_after_they_are_renamed(mak
 
 
 @pytest.mark.parametrize("write", [save_checkpoint, keep_checkpoint])
-def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(three_checkpoints, monkeypatch, write):
+def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(
+    three_checkpoints, monkeypatch, write
+):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     before = sorted(path.name for path in run_dir.iterdir())
 
@@ -358,13 +410,17 @@ def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(
 
     monkeypatch.setattr("llamagym_tui.engine.learning.checkpoint.save_file", full)
     monkeypatch.setattr(shutil, "copytree", full)
-    with pytest.raises(RunStoreError, match=r"^No checkpoint was written in '.*': No space left on device\.$"):
+    with pytest.raises(
+        RunStoreError, match=r"^No checkpoint was written in '.*': No space left on device\.$"
+    ):
         write(*((run_dir, policy, ppo, {}) if write is save_checkpoint else (run_dir,)))
     assert sorted(path.name for path in run_dir.iterdir()) == before
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 3}
 
 
-def test_randomness_of_another_kind_of_device_begins_at_a_place_that_no_earlier_version_has_used(make_policy):
+def test_randomness_of_another_kind_of_device_begins_at_a_place_that_no_earlier_version_has_used(
+    make_policy,
+):
     drawn = []
     for version in (0, 1, 2):
         policy = make_policy(seed=5)
@@ -385,7 +441,9 @@ def test_with_a_checkpoint_of_an_update_the_reference_of_its_time_is_kept(make_p
         next(policy.model.v_head.parameters()).add_(1.0)
     save_start(tmp_path, policy)
     kept = {file.name: file.read_bytes() for file in (tmp_path / "update-1" / "start").iterdir()}
-    assert kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
+    assert (
+        kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
+    )
 
 
 def test_a_checkpoint_that_holds_a_replay_buffer_is_read_without(make_policy, tmp_path):

@@ -13,15 +13,21 @@ NO_KL = torch.zeros(3)
 
 
 def a_turn(tokens: int, value: float, **fields) -> Turn:
-    return Turn(start=1, end=1 + tokens, logprobs=(-0.5,) * tokens, value=value, reward=0.0, **fields)
+    return Turn(
+        start=1, end=1 + tokens, logprobs=(-0.5,) * tokens, value=value, reward=0.0, **fields
+    )
 
 
 TURNS = [a_turn(2, 0.5), a_turn(1, 1.0)]
 REWARDS, VALUES = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.25, 1.0])
 
 
-def token_steps(turns: list[Turn], rewards: torch.Tensor, kl: torch.Tensor, values: torch.Tensor) -> Steps:
-    return credited_steps(turns, [len(turn.decision_logprobs) for turn in turns], rewards, kl, values)
+def token_steps(
+    turns: list[Turn], rewards: torch.Tensor, kl: torch.Tensor, values: torch.Tensor
+) -> Steps:
+    return credited_steps(
+        turns, [len(turn.decision_logprobs) for turn in turns], rewards, kl, values
+    )
 
 
 def turn_steps(turns: list[Turn], rewards: torch.Tensor) -> Steps:
@@ -30,7 +36,9 @@ def turn_steps(turns: list[Turn], rewards: torch.Tensor) -> Steps:
 
 
 def advantages(steps: Steps, bootstrap: float = 0.0) -> list[float]:
-    return batch_advantages(*steps[:3], [len(steps.rewards)], [bootstrap], gamma=0.5, lam=0.5).advantages.tolist()
+    return batch_advantages(
+        *steps[:3], [len(steps.rewards)], [bootstrap], gamma=0.5, lam=0.5
+    ).advantages.tolist()
 
 
 def test_a_turns_reward_lands_on_its_last_token_and_each_token_pays_its_own_kl():
@@ -54,11 +62,16 @@ def test_each_step_of_the_environment_is_discounted_at_the_end_of_its_turn():
 
 def test_a_truncated_episode_is_bootstrapped_after_its_last_token():
     # A_2 = 2 + 0.5 * 2 - 1; A_1 = 1.25 + 0.25 * A_2; A_0 = A_1 - 0.25
-    assert advantages(token_steps(TURNS, REWARDS, NO_KL, VALUES), bootstrap=2.0) == pytest.approx([1.5, 1.75, 2.0])
+    assert advantages(token_steps(TURNS, REWARDS, NO_KL, VALUES), bootstrap=2.0) == pytest.approx(
+        [1.5, 1.75, 2.0]
+    )
 
 
 def test_the_first_token_of_a_reply_has_the_advantage_that_its_turn_would_have():
-    of_tokens, of_turns = advantages(token_steps(TURNS, REWARDS, NO_KL, VALUES)), advantages(turn_steps(TURNS, REWARDS))
+    of_tokens, of_turns = (
+        advantages(token_steps(TURNS, REWARDS, NO_KL, VALUES)),
+        advantages(turn_steps(TURNS, REWARDS)),
+    )
     assert [of_tokens[0], of_tokens[2]] == pytest.approx(of_turns)
 
 
@@ -74,7 +87,9 @@ def test_a_reply_that_was_chosen_whole_is_one_decision():
     turns = [a_turn(2, 0.5, choice=choice), a_turn(1, 1.0)]
     values = torch.tensor([0.5, 1.0])
     assert turns[0].decision_logprobs == (-0.7,)
-    assert advantages(token_steps(turns, REWARDS, NO_KL[:2], values)) == advantages(turn_steps(turns, REWARDS))
+    assert advantages(token_steps(turns, REWARDS, NO_KL[:2], values)) == advantages(
+        turn_steps(turns, REWARDS)
+    )
 
 
 def test_no_advantage_leaks_into_the_episode_before():

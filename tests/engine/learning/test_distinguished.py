@@ -71,7 +71,9 @@ def test_states_that_differ_by_less_than_rounding_are_not_apart():
 
 @pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("lora", [False, True])
-def test_a_model_that_attends_distinguishes_what_one_that_does_not_cannot(make_policy, lora, shares):
+def test_a_model_that_attends_distinguishes_what_one_that_does_not_cannot(
+    make_policy, lora, shares
+):
     policy = make_policy(lora=lora)
     policy.model.backbone.shares = shares
     assert count(policy, *([word] for word in WORDS)) == (20, 20)
@@ -85,7 +87,9 @@ def test_an_observation_counts_once_wherever_it_stands(make_policy, history):
     assert count(policy, [*WORDS[:10], *WORDS[:10][::-1]]) == (10, 10)
 
 
-def test_of_too_few_observations_nothing_is_concluded_and_of_many_some_are_looked_at(make_policy, monkeypatch):
+def test_of_too_few_observations_nothing_is_concluded_and_of_many_some_are_looked_at(
+    make_policy, monkeypatch
+):
     policy = make_policy()
     assert count(policy, *([word] for word in WORDS[:9])) is None
     assert count(policy, *([word] for word in WORDS[:10])) == (10, 10)
@@ -116,9 +120,19 @@ def test_the_look_draws_nothing_and_leaves_no_gradient(make_policy):
 def test_the_bundled_model_distinguishes_hands_of_blackjack(bundled):
     agent = BlackjackAgent()
     loaded = load_model_and_tokenizer(str(bundled), "cpu")
-    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(), ['{"action": 0}', '{"action": 1}'])
-    hands = [agent.format_observation((total, card, 0)) for total in range(8, 22) for card in range(1, 11)]
-    found = distinguished(policy, played(policy, *([hand] for hand in hands), prompt=agent.get_system_prompt()), LIMITS)
+    policy = Policy(
+        loaded.model, loaded.tokenizer, GenerationConfig(), ['{"action": 0}', '{"action": 1}']
+    )
+    hands = [
+        agent.format_observation((total, card, 0))
+        for total in range(8, 22)
+        for card in range(1, 11)
+    ]
+    found = distinguished(
+        policy,
+        played(policy, *([hand] for hand in hands), prompt=agent.get_system_prompt()),
+        LIMITS,
+    )
     assert found is not None
     assert found.observations == 140
     assert found.distinguished > 120

@@ -22,7 +22,9 @@ def test_a_turn_earns_by_how_often_the_observation_that_it_led_to_was_seen(make_
     policy, counts = make_policy(), Counter[int]()
     policy.history = history
     # Seen: start 4 times, hall 4 times, attic once. The last turn of an episode leads nowhere.
-    batch = played(policy, ["start", "hall", "attic"], ["start", "hall", "hall"], ["start", "hall"], ["start"])
+    batch = played(
+        policy, ["start", "hall", "attic"], ["start", "hall", "hall"], ["start", "hall"], ["start"]
+    )
     assert turn_bonuses(policy.chat, batch, counts, coef=0.5).tolist() == [
         0.25, 0.5, 0.0, 0.25, 0.25, 0.0, 0.25, 0.0, 0.0,
     ]  # fmt: skip
@@ -42,14 +44,20 @@ def test_the_bonus_is_in_what_is_trained_on_and_in_no_reward_return_or_scale(mak
     assert plain.used[-1].targets.returns.tolist() == [0.0] * 4
     assert (stats.exploration_bonus, before.exploration_bonus) == (0.25, 0.0)
     assert [turn.reward for each in batch for turn in each.turns] == [0.0] * 4
-    assert (stats.mean_return, stats.return_std, ppo.return_moments) == (0.0, 0.0, plain.return_moments)
+    assert (stats.mean_return, stats.return_std, ppo.return_moments) == (
+        0.0,
+        0.0,
+        plain.return_moments,
+    )
     assert not plain.observation_counts
 
 
 def test_counts_are_bounded_and_those_that_share_one_earn_less(make_policy, monkeypatch):
     policy, counts = make_policy(), Counter[int]()
     monkeypatch.setattr(module, "COUNTS", 3)
-    found = turn_bonuses(policy.chat, played(policy, [f"room {n}" for n in range(12)]), counts, coef=1.0)
+    found = turn_bonuses(
+        policy.chat, played(policy, [f"room {n}" for n in range(12)]), counts, coef=1.0
+    )
     assert len(counts) == 3
     assert sum(counts.values()) == 12
     assert all(bonus < 1.0 for bonus in found)

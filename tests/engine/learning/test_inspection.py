@@ -80,7 +80,9 @@ def place(batch, episode: int, turn: int):
         (1.3, 0.0, False),
     ],
 )
-def test_a_token_is_clipped_only_where_the_ratio_has_gone_where_its_advantage_pushes(ratio, advantage, clipped):
+def test_a_token_is_clipped_only_where_the_ratio_has_gone_where_its_advantage_pushes(
+    ratio, advantage, clipped
+):
     assert is_clipped(ratio, advantage, 0.2) is clipped
 
 
@@ -98,10 +100,14 @@ def test_before_its_update_a_reply_waits_and_its_ratio_is_one(course):
     course.fill()
     seen = course.inspect(0, 1)
     assert (seen.stage, seen.turns) == ("waiting", 2)
-    assert [token.decision.ratio for token in seen.tokens] == pytest.approx([1.0] * len(seen.tokens), abs=1e-5)
+    assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
+        [1.0] * len(seen.tokens), abs=1e-5
+    )
 
 
-def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_return_worked_by_hand(course):
+def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_return_worked_by_hand(
+    course,
+):
     batch = course.update()
     found_clipped = set()
     for episode in [trajectory.episode for trajectory in batch]:
@@ -119,7 +125,10 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
                 assert decision.old == turn.logprobs[at]
                 assert decision.new == pytest.approx(new, abs=1e-5)
                 assert decision.ratio == pytest.approx(ratio, rel=1e-4)
-                assert (decision.value, decision.target) == (pytest.approx(turn.value), pytest.approx(1.0))
+                assert (decision.value, decision.target) == (
+                    pytest.approx(turn.value),
+                    pytest.approx(1.0),
+                )
                 assert decision.advantage == pytest.approx(advantage, abs=1e-6)
                 assert decision.value_now == pytest.approx(float(values[0]), abs=1e-5)
                 assert decision.clipped == (ratio > 1.1 if advantage > 0 else ratio < 0.9)
@@ -127,7 +136,9 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
     assert found_clipped == {True, False}
 
 
-def test_advantages_are_those_that_the_update_used_even_when_the_settings_change_afterwards(make_policy):
+def test_advantages_are_those_that_the_update_used_even_when_the_settings_change_afterwards(
+    make_policy,
+):
     course = Course(make_policy(), replaced(HAND, whiten_advantages=True))
     batch = course.update()
     used = course.ppo.used[-1].targets.advantages
@@ -142,7 +153,9 @@ def test_advantages_are_those_that_the_update_used_even_when_the_settings_change
 
 
 def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_policy):
-    course = Course(make_policy(), replaced(HAND, credit="token", lr=1e-9, lr_final=1e-9, value_lr=1e-9))
+    course = Course(
+        make_policy(), replaced(HAND, credit="token", lr=1e-9, lr_final=1e-9, value_lr=1e-9)
+    )
     batch = course.update()
     for episode in (0, 5):
         segment, turn = place(batch, episode, 1)
@@ -150,10 +163,14 @@ def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_polic
         decisions = [token.decision for token in course.inspect(episode, 1).tokens]
         assert [decision.value for decision in decisions] == pytest.approx(values, abs=1e-4)
         assert [decision.value_now for decision in decisions] == pytest.approx(values, abs=1e-4)
-        assert [decision.advantage for decision in decisions] == pytest.approx([1 - v for v in values], abs=1e-4)
+        assert [decision.advantage for decision in decisions] == pytest.approx(
+            [1 - v for v in values], abs=1e-4
+        )
 
 
-def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_action_are_marked(course):
+def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_action_are_marked(
+    course,
+):
     batch = course.update()
     segment, turn = place(batch, 3, 0)
     seen = course.inspect(3, 0)
@@ -164,7 +181,9 @@ def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_act
         assert shares == sorted(shares, reverse=True)
         assert token.token in {other.token for other in token.alternatives}
         for other in token.alternatives:
-            assert other.probability == pytest.approx(float(probabilities[at, other.token]), abs=1e-5)
+            assert other.probability == pytest.approx(
+                float(probabilities[at, other.token]), abs=1e-5
+            )
         assert shares[0] == pytest.approx(float(probabilities[at].max()), abs=1e-5)
     assert {other.token for other in seen.tokens[0].alternatives if other.admissible} == starts
 
@@ -202,12 +221,15 @@ def test_loss_is_on_the_replies_of_the_policy_and_on_nothing_else_of_a_conversat
     segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
     assert course.inspect(0, 1).with_loss == replies[1], "a person's are not trained on"
     segment.turns[1] = dataclasses.replace(segment.turns[1], end=segment.turns[1].end - 1)
-    assert course.inspect(0, 0).with_loss + 1 == course.inspect(0, 0).sampled, "a mask that is wrong is seen"
+    assert course.inspect(0, 0).with_loss + 1 == course.inspect(0, 0).sampled, (
+        "a mask that is wrong is seen"
+    )
 
 
 def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(make_policy):
     course = Course(
-        make_policy(policy="score", temperature=0.6, normalization="token"), replaced(HAND, clip_range=0.01)
+        make_policy(policy="score", temperature=0.6, normalization="token"),
+        replaced(HAND, clip_range=0.01),
     )
     batch = course.update()
     segment, turn = place(batch, 4, 1)
@@ -220,10 +242,14 @@ def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(ma
     assert seen.choice.new == pytest.approx(new, abs=1e-5)
     assert seen.choice.ratio == pytest.approx(math.exp(new - turn.choice.logprob), rel=1e-4)
     assert seen.choice.advantage == pytest.approx(1 - turn.value, abs=1e-6)
-    assert [reply.probability for reply in seen.replies] == pytest.approx(sorted(shares.exp().tolist(), reverse=True))
+    assert [reply.probability for reply in seen.replies] == pytest.approx(
+        sorted(shares.exp().tolist(), reverse=True)
+    )
     assert [reply.text for reply in seen.replies if reply.chosen] == [REPLIES[turn.choice.chosen]]
     assert {token.decision.ratio for token in seen.tokens} == {None}
-    assert sum(token.decision.new for token in seen.tokens) == pytest.approx(float(sums[turn.choice.chosen]), abs=1e-4)
+    assert sum(token.decision.new for token in seen.tokens) == pytest.approx(
+        float(sums[turn.choice.chosen]), abs=1e-4
+    )
 
 
 def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_nothing(course):
@@ -232,7 +258,9 @@ def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_
         course.rollout.step()
     seen = course.inspect(0, 1)
     assert (seen.stage, seen.turns, seen.with_loss, seen.sampled) == ("inference", 2, 0, 0)
-    assert [token.decision.ratio for token in seen.tokens] == pytest.approx([1.0] * len(seen.tokens), abs=1e-5)
+    assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
+        [1.0] * len(seen.tokens), abs=1e-5
+    )
     assert "another time" in course.inspect(1, 0).why_not, "it was not watched"
 
 
@@ -256,16 +284,25 @@ def test_a_reply_of_someone_else_has_new_probabilities_alone(course):
     seen = course.inspect(trajectory.episode, 0)
     assert not seen.said_by_policy
     for token in seen.tokens:
-        assert (token.decision.old, token.decision.ratio, token.decision.advantage) == (None, None, None)
+        assert (token.decision.old, token.decision.ratio, token.decision.advantage) == (
+            None,
+            None,
+            None,
+        )
         assert token.decision.new < 0
 
 
 def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     course.update()
-    before = course.policy.generator.get_state(), [p.clone() for p in course.policy.model.parameters()]
+    before = (
+        course.policy.generator.get_state(),
+        [p.clone() for p in course.policy.model.parameters()],
+    )
     course.inspect(0, 0)
     assert (course.policy.generator.get_state() == before[0]).all()
-    assert all(torch.equal(a, b) for a, b in zip(before[1], course.policy.model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before[1], course.policy.model.parameters(), strict=True)
+    )
     assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
 
 
@@ -284,7 +321,9 @@ def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course,
     assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."
 
 
-def test_of_many_replies_the_most_probable_are_shown_and_always_the_chosen_one(make_policy, monkeypatch):
+def test_of_many_replies_the_most_probable_are_shown_and_always_the_chosen_one(
+    make_policy, monkeypatch
+):
     monkeypatch.setattr("llamagym_tui.trainer.probes.inspect_reply.MOST_REPLIES", 1)
     course = Course(make_policy(policy="score", temperature=3.0))
     batch = course.update()

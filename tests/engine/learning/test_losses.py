@@ -7,7 +7,12 @@ import math
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.losses import clipped_policy_loss, deviation_k3, reference_kl, value_loss
+from llamagym_tui.engine.learning.losses import (
+    clipped_policy_loss,
+    deviation_k3,
+    reference_kl,
+    value_loss,
+)
 
 
 def test_policy_loss_at_ratio_one_is_minus_the_advantages():
@@ -30,7 +35,9 @@ def test_policy_loss_gradient_matches_finite_differences():
     old = torch.tensor([-0.7, -1.2, -0.3], dtype=torch.float64)
     logprobs = torch.tensor([-0.65, -1.3, -0.31], dtype=torch.float64, requires_grad=True)
     advantages = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda x: clipped_policy_loss(x, old, advantages, 0.2).loss, [logprobs])
+    assert torch.autograd.gradcheck(
+        lambda x: clipped_policy_loss(x, old, advantages, 0.2).loss, [logprobs]
+    )
     clipped_policy_loss(logprobs, old, advantages, 0.2).loss.backward()
     assert logprobs.grad is not None
     assert logprobs.grad[0] < 0 < logprobs.grad[1]
@@ -67,7 +74,9 @@ def test_value_loss_is_half_the_squared_error():
 
 def test_a_clipped_value_has_no_gradient_once_it_has_come_far_enough_and_all_of_it_if_it_went_away():
     values = torch.tensor([1.5, 0.4, -1.5], requires_grad=True)
-    found = value_loss(values, torch.full((3,), 2.0), torch.ones(3), old_values=torch.zeros(3), clip=1.0)
+    found = value_loss(
+        values, torch.full((3,), 2.0), torch.ones(3), old_values=torch.zeros(3), clip=1.0
+    )
     # The larger error: of 1.0 instead of 1.5, of 0.4 either way, and of -1.5 instead of -1.0.
     assert found.item() == pytest.approx(0.5 * (1.0 + 1.6**2 + 3.5**2))
     assert torch.autograd.grad(found, values)[0].tolist() == pytest.approx([0.0, -1.6, -3.5])

@@ -10,12 +10,18 @@ from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 
 def an_episode(turns: int, total: float = 0.0, steps: int = 1, earlier: int = 0) -> Trajectory:
-    each = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=total / turns, steps=steps) for _ in range(turns)]
+    each = [
+        Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=total / turns, steps=steps)
+        for _ in range(turns)
+    ]
     return Trajectory([Segment((), turns=each[earlier:])], "terminated", earlier=each[:earlier])
 
 
 def values(*episodes: Trajectory) -> dict[str, object]:
-    return {name.removeprefix("ppo."): found.value for name, found in measured_settings(episodes).items()}
+    return {
+        name.removeprefix("ppo."): found.value
+        for name, found in measured_settings(episodes).items()
+    }
 
 
 @pytest.mark.parametrize("turns", [1, 2, 12])
@@ -23,7 +29,9 @@ def test_short_episodes_keep_exactly_the_defaults(turns: int):
     found = measured_settings([an_episode(turns, 1.0), an_episode(turns, -1.0)])
     assert tuple(found) == MEASURED
     defaults = flat(PPOConfig())
-    assert {name: each.value for name, each in found.items()} == {n: defaults[n.removeprefix("ppo.")] for n in MEASURED}
+    assert {name: each.value for name, each in found.items()} == {
+        n: defaults[n.removeprefix("ppo.")] for n in MEASURED
+    }
 
 
 def test_where_one_episode_is_long_waiting_has_its_price_and_no_more_changes():
@@ -43,7 +51,9 @@ def test_long_episodes_are_discounted_and_cut_and_a_batch_is_several_times_as_lo
     }
 
 
-@pytest.mark.parametrize(("turns", "gamma", "size"), [(13, 0.98, 1024), (87, 0.989, 1024), (5000, 0.999, 8192)])
+@pytest.mark.parametrize(
+    ("turns", "gamma", "size"), [(13, 0.98, 1024), (87, 0.989, 1024), (5000, 0.999, 8192)]
+)
 def test_neither_looks_ahead_too_short_nor_waits_too_long(turns: int, gamma: float, size: int):
     found = values(an_episode(turns))
     assert (found["gamma"], found["batch_size"]) == (gamma, size)
@@ -51,7 +61,10 @@ def test_neither_looks_ahead_too_short_nor_waits_too_long(turns: int, gamma: flo
 
 def test_the_discount_looks_ahead_in_steps_of_the_environment_the_batch_counts_turns():
     found = measured_settings([an_episode(20, steps=5)])
-    assert found["ppo.gamma"] == (0.99, "discount 0.99: episodes have 20 turns on average, up to 20, of 100 steps")
+    assert found["ppo.gamma"] == (
+        0.99,
+        "discount 0.99: episodes have 20 turns on average, up to 20, of 100 steps",
+    )
     assert found["ppo.batch_size"].value == 1024
 
 
@@ -63,7 +76,10 @@ def test_rewards_are_scaled_where_returns_are_large_or_spread_widely(turns: int)
 
 
 def test_each_has_its_reason():
-    reasons = [found.reason for found in measured_settings([an_episode(87, 20.0), an_episode(87, 0.0)]).values()]
+    reasons = [
+        found.reason
+        for found in measured_settings([an_episode(87, 20.0), an_episode(87, 0.0)]).values()
+    ]
     assert reasons == [
         "discount 0.989: episodes have 87 turns on average, up to 87",
         "lambda 0.95: what comes long after an action says little about it",

@@ -26,7 +26,11 @@ def hand_worked(course: Course, advantages: list[float], ratios: list[float]):
     zeros = torch.zeros(sum(lengths))
     targets = Targets(torch.tensor(advantages), zeros, zeros, zeros, zeros.bool(), zeros, None)
     used = UsedBatch(two, targets, "turn", 0.1, 1.0)
-    logs = [math.log(ratio) for ratio, length in zip(ratios, lengths, strict=True) for _ in range(length)]
+    logs = [
+        math.log(ratio)
+        for ratio, length in zip(ratios, lengths, strict=True)
+        for _ in range(length)
+    ]
     half = len(logs) // 2
     forwards = [  # in two forwards, out of order, after an epoch in which nothing had moved yet
         (torch.arange(len(logs)), zeros),
@@ -39,7 +43,9 @@ def hand_worked(course: Course, advantages: list[float], ratios: list[float]):
 def test_the_episode_with_the_largest_sum_of_advantage_times_ratio_change_moved_most(course):
     two, tokens, found = hand_worked(course, [1.0, -0.5, 2.0, 0.0], [1.1, 0.8, 1.5, 9.0])
     of_first = 1.0 * 0.1 * tokens[0] + 0.5 * 0.2 * tokens[1]
-    of_second = 2.0 * 0.5 * tokens[2]  # nothing by a turn without advantage, however far its ratio went
+    of_second = (
+        2.0 * 0.5 * tokens[2]
+    )  # nothing by a turn without advantage, however far its ratio went
     assert (found["episode"], found["episode_return"]) == (two[1].episode, 1.0)
     assert found["moved"] == pytest.approx(of_second, rel=1e-4)
     assert found["of_batch"] == pytest.approx(of_first + of_second, rel=1e-4)
@@ -66,8 +72,12 @@ def test_with_token_credit_each_token_has_its_own_advantage(course):
     [one], zeros = course.rollout.take_batch()[:1], torch.zeros(99)
     own = torch.zeros(sum(len(turn.logprobs) for turn in one.turns))
     own[0] = 1.0
-    used = UsedBatch([one], Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None), "token", 0.1, 1.0)
-    found = moved_most(course.policy.chat, used, [(torch.arange(len(own)), torch.full_like(own, math.log(1.25)))])
+    used = UsedBatch(
+        [one], Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None), "token", 0.1, 1.0
+    )
+    found = moved_most(
+        course.policy.chat, used, [(torch.arange(len(own)), torch.full_like(own, math.log(1.25)))]
+    )
     assert found is not None
     assert found["moved"] == pytest.approx(0.25, rel=1e-4)
 
@@ -82,7 +92,9 @@ def test_an_update_takes_ratios_from_its_last_epoch_and_none_of_its_own(make_pol
     found = course.ppo.moved
     assert found["moved"] > 0.01
     trajectory = next(each for each in batch if each.episode == found["episode"])
-    assert found["before"] == pytest.approx(math.exp(sum(trajectory.turns[found["turn"]].logprobs)), rel=1e-4)
+    assert found["before"] == pytest.approx(
+        math.exp(sum(trajectory.turns[found["turn"]].logprobs)), rel=1e-4
+    )
     assert abs(found["after"] / found["before"] - 1) > 0.01
 
 

@@ -19,26 +19,41 @@ from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import RunStoreError
 
-QUICK = PPOConfig(lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0, kl_coef=0.05, entropy_coef=0.0)
+QUICK = PPOConfig(
+    lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0, kl_coef=0.05, entropy_coef=0.0
+)
 
 
-def collect(policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)) -> list[Trajectory]:
+def collect(
+    policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)
+) -> list[Trajectory]:
     """Episodes of a bandit: a reply earns 1 if its number of tokens is odd."""
     sampler = Sampler(policy, episodes)
-    made = [Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts)) for n in range(episodes)]
+    made = [
+        Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts))
+        for n in range(episodes)
+    ]
     for turn in range(turns):
         fed = [episode.observe(f"Turn {turn}. Slot {slot}.") for slot, episode in enumerate(made)]
         for slot, prompt in enumerate(fed):
             if prompt.restart is not None:
                 sampler.restart(slot, prompt.restart)
-        for episode, reply in zip(made, sampler.reply(range(episodes), [p.ids for p in fed]), strict=True):
+        for episode, reply in zip(
+            made, sampler.reply(range(episodes), [p.ids for p in fed]), strict=True
+        ):
             episode.reply(reply)
             episode.reward(float(len(reply.ids) % 2))
     return [episode.finish("terminated") for episode in made]
 
 
 def weights(policy) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in policy.model.pretrained_model.parameters() if p.requires_grad])
+    return torch.cat(
+        [
+            p.detach().flatten()
+            for p in policy.model.pretrained_model.parameters()
+            if p.requires_grad
+        ]
+    )
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -69,8 +84,13 @@ def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
     assert ppo.reference is not None
     before = [then.clone() for _, then in ppo.reference.start]
     ppo.update(collect(policy))
-    assert all(torch.equal(then, kept) for (_, then), kept in zip(ppo.reference.start, before, strict=True))
-    assert not any(torch.equal(weight, kept) for (weight, _), kept in zip(ppo.reference.start, before, strict=True))
+    assert all(
+        torch.equal(then, kept) for (_, then), kept in zip(ppo.reference.start, before, strict=True)
+    )
+    assert not any(
+        torch.equal(weight, kept)
+        for (weight, _), kept in zip(ppo.reference.start, before, strict=True)
+    )
 
 
 def test_with_an_adapter_the_models_own_weights_stay(make_policy):
@@ -113,7 +133,9 @@ def test_the_penalty_for_unreadable_replies_is_in_the_target_and_not_in_the_retu
 
 def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
     policy = make_policy()
-    ppo = PPO(policy, replaced(QUICK, kl_coef=2.0, kl_coef_final=2.0, gamma=0.0, whiten_advantages=False))
+    ppo = PPO(
+        policy, replaced(QUICK, kl_coef=2.0, kl_coef_final=2.0, gamma=0.0, whiten_advantages=False)
+    )
     (trajectory,) = collect(policy, episodes=1, turns=2)
     segment = trajectory.segments[0]
     spent = []
@@ -123,7 +145,9 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
         spent.append(by * len(dearer))
     targets = ppo.targets([trajectory], batch_rows([trajectory]))
     assert targets.kl_ref.tolist() == pytest.approx(spent, abs=1e-3)
-    assert targets.returns[1].item() == pytest.approx(segment.turns[1].reward - 2.0 * spent[1], abs=1e-2)
+    assert targets.returns[1].item() == pytest.approx(
+        segment.turns[1].reward - 2.0 * spent[1], abs=1e-2
+    )
 
 
 def test_a_reference_is_of_the_trained_weights_alone_and_only_if_it_is_used(make_policy):
@@ -165,7 +189,9 @@ def test_a_non_finite_step_is_skipped_and_counted(make_policy):
 @pytest.mark.parametrize("part", ["pretrained_model", "v_head"])
 def test_a_step_is_skipped_whole_if_either_gradient_is_not_finite(make_policy, part):
     policy = make_policy()
-    next(getattr(policy.model, part).parameters()).register_hook(lambda gradient: gradient * math.inf)
+    next(getattr(policy.model, part).parameters()).register_hook(
+        lambda gradient: gradient * math.inf
+    )
     before = weights(policy)
     stats = PPO(policy, replaced(QUICK, mini_batch_size=1000, epochs=1)).update(collect(policy))
     assert stats.skipped_steps == 1
@@ -183,7 +209,9 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
         for reply in replies:
             row = [*opening.rest, *reply]
             with torch.no_grad():
-                logits = policy.model(torch.tensor([[*opening.prefix, *row]])).logits[0].log_softmax(-1)
+                logits = (
+                    policy.model(torch.tensor([[*opening.prefix, *row]])).logits[0].log_softmax(-1)
+                )
             start = len(opening.prefix) + len(opening.rest)
             logprobs = [float(logits[start + at - 1, token]) for at, token in enumerate(reply)]
             episode = Episode(policy, "Play.")
@@ -246,5 +274,7 @@ def test_an_update_states_how_long_it_took(make_policy, monkeypatch):
     policy = make_policy()
     batch, ppo = collect(policy, episodes=4), PPO(policy, PPOConfig(epochs=1))
     ticks = iter([100.0, 102.5])
-    monkeypatch.setattr("llamagym_tui.engine.learning.ppo.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    monkeypatch.setattr(
+        "llamagym_tui.engine.learning.ppo.time", SimpleNamespace(perf_counter=lambda: next(ticks))
+    )
     assert ppo.update(batch).update_s == 2.5

@@ -27,7 +27,9 @@ def pair(total: int, card: int = 10, *, chosen: str = HIT, rejected: str = STICK
 def test_a_pair_has_the_ids_that_the_policy_sees(make_policy) -> None:
     policy = make_policy()
     later = Preference(
-        [*pair(8).prompt, assistant(HIT), user(AGENT.format_observation((19, 10, 0)))], chosen=STICK, rejected=HIT
+        [*pair(8).prompt, assistant(HIT), user(AGENT.format_observation((19, 10, 0)))],
+        chosen=STICK,
+        rejected=HIT,
     )
     row = pair_row(policy, later)
     assert policy.chat.text(row["prompt_ids"]) == policy.chat.text(policy.chat.prompt(later.prompt))
@@ -64,7 +66,11 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
     gaps.append(gap())
     assert gaps[1] > gaps[0]
     # A second training has the policy after the first as its reference; its second step sees the change of its first.
-    second = prefer(policy, [pair(12)], DPOSettings(epochs=2, min_steps=0, batch_size=1, lr=1e-3, warmup=0.0, beta=0.5))
+    second = prefer(
+        policy,
+        [pair(12)],
+        DPOSettings(epochs=2, min_steps=0, batch_size=1, lr=1e-3, warmup=0.0, beta=0.5),
+    )
     assert second.first_loss == pytest.approx(log(2))
     assert second.steps == 2
     assert second.last_loss < log(2)
@@ -81,17 +87,26 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
 def test_corrections_raise_the_probability_of_the_action_they_choose() -> None:
     """24 made corrections, one a state in which the model would stick: hit."""
     loaded = load_model_and_tokenizer("bundled", "cpu")
-    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=8), [STICK, HIT])
+    policy = Policy(
+        loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=8), [STICK, HIT]
+    )
     states = [(total, card, 0) for total in (12, 13, 14, 15) for card in (2, 3, 4, 5, 6, 7)]
     high = [(total, card, 0) for total in (18, 19, 20, 21) for card in range(1, 11)]
 
     def hits(states: list[tuple[int, int, int]]) -> float:
-        return sum(hit_probabilities(policy, AGENT.get_system_prompt(), states).values()) / len(states)
+        return sum(hit_probabilities(policy, AGENT.get_system_prompt(), states).values()) / len(
+            states
+        )
 
     before, high_before = hits(states), hits(high)
     stats = prefer(policy, [pair(total, card) for total, card, _ in states], DPOSettings())
     assert (stats.demonstrations, stats.steps) == (24, 60)
     assert stats.first_loss == pytest.approx(log(2), rel=1e-3)
     assert stats.last_loss < log(2)
-    assert (before, hits(states)) == (pytest.approx(0.384, abs=0.002), pytest.approx(0.490, abs=0.01))
-    assert hits(high) - high_before < 0.5 * (hits(states) - before)  # where nothing was corrected, less changes
+    assert (before, hits(states)) == (
+        pytest.approx(0.384, abs=0.002),
+        pytest.approx(0.490, abs=0.01),
+    )
+    assert hits(high) - high_before < 0.5 * (
+        hits(states) - before
+    )  # where nothing was corrected, less changes

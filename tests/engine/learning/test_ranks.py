@@ -43,7 +43,9 @@ def collect(policy: Any) -> list[Any]:
     """32 episodes of two turns, with rewards of all kinds."""
     batch, rng = test_ppo.collect(policy), random.Random(0)
     for segment in (segment for episode in batch for segment in episode.segments):
-        segment.turns[:] = [dataclasses.replace(turn, reward=rng.uniform(-3, 3)) for turn in segment.turns]
+        segment.turns[:] = [
+            dataclasses.replace(turn, reward=rng.uniform(-3, 3)) for turn in segment.turns
+        ]
     return batch
 
 
@@ -56,10 +58,14 @@ class Pair:
         self.other = subprocess.Popen(command, cwd=ROOT)
         self.ranks = Ranks(0, 2, store)
 
-    def update(self, policy: Any, config: PPOConfig, *batches: Any, at: int = 20, **job: Any) -> tuple[Any, Any, Any]:
+    def update(
+        self, policy: Any, config: PPOConfig, *batches: Any, at: int = 20, **job: Any
+    ) -> tuple[Any, Any, Any]:
         """What both ranks have after updates, the first `at` episodes of each batch being the first one's."""
         lora = policy.model.is_adapted
-        self.ranks.first({"lora": lora, "config": config, "batches": [batch[at:] for batch in batches], **job})
+        self.ranks.first(
+            {"lora": lora, "config": config, "batches": [batch[at:] for batch in batches], **job}
+        )
         ppo = PPO(policy, config, seed=3, ranks=self.ranks)
         ppo.share()
         for batch in batches:
@@ -108,7 +114,9 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
 @pytest.mark.parametrize("credit", ["turn", "token"])
 def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
     # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
-    config = replace(SETTINGS, lr=5e-4, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit)
+    config = replace(
+        SETTINGS, lr=5e-4, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit
+    )
     policy = make_policy()
     batch = collect(policy)
     found = pair.update(policy, config, batch, at=7)
@@ -131,7 +139,9 @@ def test_a_minibatch_is_split_into_neighbours_with_as_much_to_compute(make_polic
 def test_a_rank_without_a_row_of_a_minibatch_makes_as_many_steps(pair, make_policy):
     policy = make_policy()
     batch = collect(policy)
-    (first, stats, _), (second, *_) = pair.update(policy, replace(SETTINGS, mini_batch_size=1, epochs=1), batch, at=31)
+    (first, stats, _), (second, *_) = pair.update(
+        policy, replace(SETTINGS, mini_batch_size=1, epochs=1), batch, at=31
+    )
     assert all(map(torch.equal, first, second))
     assert (stats.turns, stats.skipped_steps) == (64, 0)
 

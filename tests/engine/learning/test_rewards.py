@@ -41,7 +41,9 @@ def test_discounted_returns_count_turns_across_segments_and_batches_and_all_thei
     segments = [Segment((), turns=[a_turn(1.0), a_turn(2.0)]), Segment((), turns=[a_turn(4.0)])]
     assert discounted_returns(Trajectory(segments, "terminated"), 0.5) == [4.0, 4.0, 3.0]
     slow = [a_turn(8.0, steps=3)]
-    assert discounted_returns(Trajectory(segments, "terminated", earlier=slow), 0.5)[-1] == 8 + 3 / 8
+    assert (
+        discounted_returns(Trajectory(segments, "terminated", earlier=slow), 0.5)[-1] == 8 + 3 / 8
+    )
 
 
 def test_the_penalty_is_not_scaled():

@@ -22,7 +22,9 @@ def rates(updates: int, **settings) -> list[float]:
 
 
 def test_a_line_stays_at_the_final_value():
-    assert [along_line(1.0, 0.2, done) for done in (0, 0.25, 0.5, 1, 3)] == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
+    assert [along_line(1.0, 0.2, done) for done in (0, 0.25, 0.5, 1, 3)] == pytest.approx(
+        [1.0, 0.8, 0.6, 0.2, 0.2]
+    )
 
 
 def test_the_rate_goes_along_a_line_which_may_be_level():
@@ -42,16 +44,23 @@ def test_while_the_critic_is_trained_alone_the_policys_rate_is_zero_and_its_warm
 
 
 def test_the_kls_weight_follows_its_error_and_no_further_than_its_bound():
-    changed = [adapted_kl_coef(0.5, kl, target=0.1, gain=0.1) for kl in (0.11, 0.1, 0.09, 5.0, -1.0)]
+    changed = [
+        adapted_kl_coef(0.5, kl, target=0.1, gain=0.1) for kl in (0.11, 0.1, 0.09, 5.0, -1.0)
+    ]
     # Errors 0.1, 0, -0.1, and 0.2 and -0.2 for what is further off; a tenth of each is the change.
     assert changed == pytest.approx([0.505, 0.5, 0.495, 0.51, 0.49])
     assert adapted_kl_coef(0.5, math.nan, target=0.1, gain=0.1) == 0.5
 
 
 def test_the_entropys_weight_moves_by_steps_against_its_error_and_never_below_zero():
-    changed = [adapted_entropy_coef(0.1, entropy, target=0.5, gain=0.02) for entropy in (0.5, 0.25, 0.0, 0.75, 9.0)]
+    changed = [
+        adapted_entropy_coef(0.1, entropy, target=0.5, gain=0.02)
+        for entropy in (0.5, 0.25, 0.0, 0.75, 9.0)
+    ]
     # Errors, as shares of the target: none, half of it too little, all of it, half of it too much, and 1 at most.
     assert changed == pytest.approx([0.1, 0.11, 0.12, 0.09, 0.08])
     assert adapted_entropy_coef(0.005, 9.0, target=0.5, gain=0.02) == 0.0
-    assert adapted_entropy_coef(0.0, 0.25, target=0.5, gain=0.02) == pytest.approx(0.01), "it comes back from nothing"
+    assert adapted_entropy_coef(0.0, 0.25, target=0.5, gain=0.02) == pytest.approx(0.01), (
+        "it comes back from nothing"
+    )
     assert adapted_entropy_coef(0.1, math.nan, target=0.5, gain=0.02) == 0.1

@@ -28,7 +28,11 @@ def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
 
 def test_many_prompts_on_shared_trees_have_the_scores_of_each_alone(make_policy):
     policy = make_policy()
-    texts = [f"Your total: {total}. Dealer shows: {card}." for total in range(4, 22) for card in range(2, 11)]
+    texts = [
+        f"Your total: {total}. Dealer shows: {card}."
+        for total in range(4, 22)
+        for card in range(2, 11)
+    ]
     openings = [policy.chat.opening(prompt, text) for text in texts for prompt in ("Play.", "")]
     together = reply_logprobs(policy, openings, policy.trie.replies)
     for row in range(0, len(openings), 37):
@@ -40,21 +44,27 @@ def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, m
     policy = make_policy()
     openings = [policy.chat.opening("Play.", text) for text in ("a", "a b", "c")]
     whole = reply_logprobs(policy, openings, policy.trie.replies)
-    monkeypatch.setattr("llamagym_tui.engine.learning.batch.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary)
+    monkeypatch.setattr(
+        "llamagym_tui.engine.learning.batch.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
+    )
     assert torch.allclose(reply_logprobs(policy, openings, policy.trie.replies), whole, atol=1e-5)
 
 
 def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
     sums, divisors = torch.tensor([[-2.0, -4.0, 0.0]]), torch.tensor([[1.0, 2.0, torch.inf]])
     # Scores -2 and -2: an even choice between the two that there are.
-    assert score_logprobs(sums, divisors, temperature=0.5).exp().tolist() == [pytest.approx([0.5, 0.5, 0.0])]
+    assert score_logprobs(sums, divisors, temperature=0.5).exp().tolist() == [
+        pytest.approx([0.5, 0.5, 0.0])
+    ]
 
 
 def test_prompts_that_begin_alike_share_a_tree_and_others_do_not(make_policy, monkeypatch):
     policy, trees = make_policy(), []
     policy.model.backbone.flat_is_exact = False  # or all are on one, without padding
     rows = batch.tree_rows
-    monkeypatch.setattr(batch, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device))
+    monkeypatch.setattr(
+        batch, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device)
+    )
     alike = [Opening((5, 6), (*range(7, 200), end)) for end in range(10)]
     apart = [Opening((5, 6), tuple(range(start, start + 200))) for start in range(7, 17)]
     for prompts, expected in ((alike, 1), (apart, 10)):

@@ -71,7 +71,10 @@ def test_loss_falls_on_the_replies_and_their_ends_alone(make_policy) -> None:
     trained = [label for label in row.labels if label != sft.NOT_TRAINED]
     assert trained == [*policy.chat.reply_ids(HIT), *policy.chat.reply_ids(STICK)]
     assert trained[-1] == policy.chat.end_ids[0]
-    assert all(label in (token, sft.NOT_TRAINED) for token, label in zip(row.input_ids, row.labels, strict=True))
+    assert all(
+        label in (token, sft.NOT_TRAINED)
+        for token, label in zip(row.input_ids, row.labels, strict=True)
+    )
 
 
 def test_a_template_that_rewrites_history_gets_a_row_a_turn(make_policy, tokenizer) -> None:
@@ -83,7 +86,8 @@ def test_a_template_that_rewrites_history_gets_a_row_a_turn(make_policy, tokeniz
         rows = sft.examples(policy, hand(12, 20))
         assert [policy.chat.text(row.input_ids).count("assistant:") for row in rows] == [1, 2]
         trained = [
-            policy.chat.text([label for label in row.labels if label != sft.NOT_TRAINED]).strip() for row in rows
+            policy.chat.text([label for label in row.labels if label != sft.NOT_TRAINED]).strip()
+            for row in rows
         ]
         assert trained == [HIT, STICK]
     finally:
@@ -95,7 +99,13 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     lm, tokenizer = policy.model.causal_lm, policy.chat.tokenizer
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
-    state = lm.config.to_dict(), set(vars(lm)), tokenizer.pad_token, torch.get_num_threads(), torch.get_rng_state()
+    state = (
+        lm.config.to_dict(),
+        set(vars(lm)),
+        tokenizer.pad_token,
+        torch.get_num_threads(),
+        torch.get_rng_state(),
+    )
     reported: list[tuple[int, int]] = []
     stats = sft.train_on(
         policy,
@@ -107,14 +117,24 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     assert stats.last_loss < 0.5 * stats.first_loss
     assert (stats.steps, stats.cancelled) == (20, False)
     after = dict(policy.model.named_parameters())
-    assert all(torch.equal(after[name], weight) == name.startswith("v_head") for name, weight in before.items())
+    assert all(
+        torch.equal(after[name], weight) == name.startswith("v_head")
+        for name, weight in before.items()
+    )
     assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in after.values())
-    assert state[:4] == (lm.config.to_dict(), set(vars(lm)), tokenizer.pad_token, torch.get_num_threads())
+    assert state[:4] == (
+        lm.config.to_dict(),
+        set(vars(lm)),
+        tokenizer.pad_token,
+        torch.get_num_threads(),
+    )
     assert torch.equal(state[4], torch.get_rng_state())
     assert (policy.version, policy.model.training, lm.training) == (1, False, False)
 
 
-def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_word_of_a_training_leaves_the_machine(
+    make_policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from huggingface_hub import constants
     from huggingface_hub.utils import _telemetry
 
@@ -125,9 +145,13 @@ def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pyte
     assert sent == []
 
 
-def test_it_trains_where_the_model_is_and_shows_no_bar_of_its_own(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_trains_where_the_model_is_and_shows_no_bar_of_its_own(
+    make_policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given, arguments = [], sft.arguments
-    monkeypatch.setattr(sft, "arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1])
+    monkeypatch.setattr(
+        sft, "arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1]
+    )
     sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
     assert given[0].use_cpu, "although there may be an accelerator"
     assert given[0].disable_tqdm
@@ -137,7 +161,9 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
     wanted = {name: weight.requires_grad for name, weight in policy.model.named_parameters()}
-    stats = sft.train_on(policy, [hand(12, 20)] * 4, SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2))
+    stats = sft.train_on(
+        policy, [hand(12, 20)] * 4, SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2)
+    )
     after = dict(policy.model.named_parameters())
     changed = {name for name, weight in before.items() if not torch.equal(after[name], weight)}
     assert changed == {name for name in before if "lora_" in name}
@@ -180,15 +206,22 @@ def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_
 
 
 def test_a_training_that_diverges_is_an_error_and_no_policy(make_policy) -> None:
-    with pytest.raises(LlamaGymError, match=r"diverged and its policy is lost; try a lower sft\.lr"):
-        sft.train_on(make_policy(), [hand(12)] * 4, SFTSettings(epochs=1, min_steps=4, warmup=0.0, lr=1e30))
+    with pytest.raises(
+        LlamaGymError, match=r"diverged and its policy is lost; try a lower sft\.lr"
+    ):
+        sft.train_on(
+            make_policy(), [hand(12)] * 4, SFTSettings(epochs=1, min_steps=4, warmup=0.0, lr=1e30)
+        )
 
 
 @pytest.mark.slow
 def test_twenty_hands_of_a_person_move_the_hit_rate_on_their_totals(bundled: Path) -> None:
     loaded = load_model_and_tokenizer(str(bundled), "cpu")
     policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(), [STICK, HIT])
-    person = [hand(total, reply=HIT if total < 17 else STICK) for total in (12, 13, 14, 15, 16, 17, 18, 19, 20, 10) * 2]
+    person = [
+        hand(total, reply=HIT if total < 17 else STICK)
+        for total in (12, 13, 14, 15, 16, 17, 18, 19, 20, 10) * 2
+    ]
     states = [(total, 10, 0) for total in (12, 13, 14, 15, 16, 17, 18, 19, 20)]
 
     def distance() -> float:

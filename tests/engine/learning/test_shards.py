@@ -11,7 +11,12 @@ import torch
 from msgspec.structs import replace
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.checkpoint import keep_checkpoint, load_checkpoint, roll_back, save_checkpoint
+from llamagym_tui.engine.learning.checkpoint import (
+    keep_checkpoint,
+    load_checkpoint,
+    roll_back,
+    save_checkpoint,
+)
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, GLOO
@@ -31,10 +36,17 @@ def pair():
 
 
 @contextmanager
-def in_shards(pair: Pair, policy: Policy, config: PPOConfig, *batches: Any, at: int, **job: Any) -> Iterator[PPO]:
+def in_shards(
+    pair: Pair, policy: Policy, config: PPOConfig, *batches: Any, at: int, **job: Any
+) -> Iterator[PPO]:
     """The learner of the first rank; the other learns its part of the batches, and then waits for the first one."""
     lora = policy.model.is_adapted
-    given = {"lora": lora, "config": config, "batches": [batch[at:] for batch in batches], "shard": True}
+    given = {
+        "lora": lora,
+        "config": config,
+        "batches": [batch[at:] for batch in batches],
+        "shard": True,
+    }
     pair.ranks.first(given | job)
     policy.model.backbone.shard(pair.ranks)
     ppo = PPO(policy, config, seed=3, ranks=pair.ranks)
@@ -55,8 +67,15 @@ def learn(pair: Pair, ppo: PPO, *batches: Any, at: int) -> Any:
 def whole_weights(ppo: PPO) -> list[torch.Tensor]:
     assert ppo.shards is not None
     weights, _ = ppo.shards.gather()
-    names = [name for name, each in ppo.policy.model.pretrained_model.named_parameters() if each.requires_grad]
-    return [*(weights[name] for name in names), *(weight.detach() for weight in ppo.policy.model.v_head.parameters())]
+    names = [
+        name
+        for name, each in ppo.policy.model.pretrained_model.named_parameters()
+        if each.requires_grad
+    ]
+    return [
+        *(weights[name] for name in names),
+        *(weight.detach() for weight in ppo.policy.model.v_head.parameters()),
+    ]
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -79,10 +98,16 @@ def test_each_rank_holds_a_half_of_weights_moments_and_reference(pair, make_poli
     alone = PPO(make_policy(), CONFIG, seed=3)
     alone.update(batch)
     weights, moments, reference = held_bytes(alone.policy, alone)
-    head = 2 * sum(each.nbytes for each in alone.policy.model.v_head.parameters())  # its moments are whole everywhere
+    head = 2 * sum(
+        each.nbytes for each in alone.policy.model.v_head.parameters()
+    )  # its moments are whole everywhere
     for held in zip(*pair.held, strict=True):
         assert abs(held[0] - held[1]) < 0.05 * held[0]
-    assert [sum(held) for held in zip(*pair.held, strict=True)] == [weights, moments + head, reference]
+    assert [sum(held) for held in zip(*pair.held, strict=True)] == [
+        weights,
+        moments + head,
+        reference,
+    ]
 
 
 def test_one_rank_plays_while_the_other_waits(pair, make_policy):
@@ -111,7 +136,10 @@ def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_pa
         roll_back(tmp_path, policy, ppo)
         assert all(map(torch.equal, whole_weights(ppo), good))
         moments = ppo.shards.gather()[1]
-    loaded, alone = PPO(make_policy(lora=lora), CONFIG, seed=3), PPO(make_policy(lora=lora), CONFIG, seed=3)
+    loaded, alone = (
+        PPO(make_policy(lora=lora), CONFIG, seed=3),
+        PPO(make_policy(lora=lora), CONFIG, seed=3),
+    )
     load_checkpoint(tmp_path, loaded.policy, loaded)
     alone.update(batch)
     assert all(map(torch.equal, weights_of(loaded), good))
@@ -143,7 +171,9 @@ def test_a_model_that_shares_no_keys_and_values_is_refused(make_policy):
     assert backbone.shards is None
 
 
-def test_a_rank_that_is_killed_in_a_forward_ends_the_other_with_a_sentence(pair, make_policy, tmp_path):
+def test_a_rank_that_is_killed_in_a_forward_ends_the_other_with_a_sentence(
+    pair, make_policy, tmp_path
+):
     policy = make_policy()
     batch = collect(policy)
     with (

@@ -22,12 +22,16 @@ def stopped_after(make_policy, minibatches: int):
         calls.append(len(progress))
         return len(progress) >= minibatches
 
-    stats = ppo.update(collect(policy), should_stop=should_stop, progress=lambda *epoch: progress.append(epoch))
+    stats = ppo.update(
+        collect(policy), should_stop=should_stop, progress=lambda *epoch: progress.append(epoch)
+    )
     assert (ppo.updates, policy.version) == (1, 1)
     return policy, stats, progress
 
 
-@pytest.mark.parametrize(("minibatches", "epochs"), [(1, 0.25), (3, 0.75), (4, 1.0), (6, 1.5), (99, 3.0)])
+@pytest.mark.parametrize(
+    ("minibatches", "epochs"), [(1, 0.25), (3, 0.75), (4, 1.0), (6, 1.5), (99, 3.0)]
+)
 def test_a_stopped_update_reports_how_much_of_it_was_made(make_policy, minibatches, epochs):
     _, stats, progress = stopped_after(make_policy, minibatches)
     assert stats.epochs == epochs

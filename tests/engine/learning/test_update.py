@@ -57,7 +57,11 @@ def outputs(policy, row: Row) -> tuple[Tensor, Tensor]:
 def logprobs(policy, row: Row, number: int) -> Tensor:
     turn = row.segment.turns[number]
     logits = outputs(policy, row)[0][turn.start - 1 : turn.end - 1]
-    return logits.log_softmax(-1).gather(1, torch.tensor(row.segment.ids[turn.start : turn.end])[:, None]).squeeze(1)
+    return (
+        logits.log_softmax(-1)
+        .gather(1, torch.tensor(row.segment.ids[turn.start : turn.end])[:, None])
+        .squeeze(1)
+    )
 
 
 def written_down(policy, rows: list[Row], targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,12 +74,16 @@ def written_down(policy, rows: list[Row], targets: Targets) -> tuple[Tensor, Ten
                 continue
             at = row.first_turn + number
             ratio = (logprobs(policy, row, number) - torch.tensor(turn.logprobs)).exp()
-            gain = torch.minimum(ratio * targets.advantages[at], ratio.clamp(0.8, 1.2) * targets.advantages[at])
+            gain = torch.minimum(
+                ratio * targets.advantages[at], ratio.clamp(0.8, 1.2) * targets.advantages[at]
+            )
             entropy = torch.zeros(())
             for branch in turn.branches:
                 p = logits[turn.start + branch.at - 1, list(branch.children)].softmax(-1)
                 entropy = entropy - (p * p.log()).sum()
-            losses.append((-gain.sum(), 0.5 * (values[turn.start - 1] - targets.returns[at]) ** 2, entropy))
+            losses.append(
+                (-gain.sum(), 0.5 * (values[turn.start - 1] - targets.returns[at]) ** 2, entropy)
+            )
     return tuple(torch.stack(parts).mean() for parts in zip(*losses, strict=True))  # type: ignore[return-value]
 
 
@@ -88,7 +96,9 @@ def assert_gradient(model: nn.Module, loss: Tensor) -> None:
             assert parameter.grad is None
         else:
             assert parameter.grad is not None
-            assert torch.allclose(parameter.grad, gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max()))
+            assert torch.allclose(
+                parameter.grad, gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max())
+            )
 
 
 def moves(parameter: nn.Parameter) -> bool:
@@ -99,9 +109,17 @@ def mixed_batch(policy) -> list[Trajectory]:
     """Short and long episodes under two prompts; one turn is another's choice, and some ratios are past the clip."""
     batch = [
         played(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
-        played(policy, "cde", reward=[0.5, -1.0, 0.0], value=[0.1, 0.0, 0.4], is_trained=[True, False, True]),
+        played(
+            policy,
+            "cde",
+            reward=[0.5, -1.0, 0.0],
+            value=[0.1, 0.0, 0.4],
+            is_trained=[True, False, True],
+        ),
         played(policy, "f", prompt="Play another, longer game.", reward=[-2.0], value=[0.3]),
-        played(policy, "gh", prompt="Play another, longer game.", reward=[1.0, 3.0], value=[-0.5, 0.6]),
+        played(
+            policy, "gh", prompt="Play another, longer game.", reward=[1.0, 3.0], value=[-0.5, 0.6]
+        ),
     ]
     for n, segment in enumerate(segment for trajectory in batch for segment in trajectory.segments):
         for at, turn in enumerate(segment.turns):
@@ -112,10 +130,18 @@ def mixed_batch(policy) -> list[Trajectory]:
 
 @pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("turns_a_step", [1000, 3])
-def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(make_policy, turns_a_step):
+def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
+    make_policy, turns_a_step
+):
     policy = make_policy(temperature=0.7)
     batch = mixed_batch(policy)
-    config = replaced(STILL, mini_batch_size=turns_a_step, value_coef=0.3, entropy_coef=0.4, entropy_coef_final=0.4)
+    config = replaced(
+        STILL,
+        mini_batch_size=turns_a_step,
+        value_coef=0.3,
+        entropy_coef=0.4,
+        entropy_coef_final=0.4,
+    )
     ppo = PPO(policy, config, seed=5)
     targets = ppo.targets(batch, batch_rows(batch))
     ppo.update(batch)
@@ -134,11 +160,18 @@ def test_values_are_clipped_around_what_they_were_when_sampled(make_policy):
     weight, errors = policy.model.v_head.out.weight, []
     for row in rows:
         for number, turn in enumerate(row.segment.turns):
-            value, target = outputs(policy, row)[1][turn.start - 1], targets.returns[row.first_turn + number]
+            value, target = (
+                outputs(policy, row)[1][turn.start - 1],
+                targets.returns[row.first_turn + number],
+            )
             near = turn.value + (value - turn.value).clamp(-0.1, 0.1)
             if turn.is_trained:
                 errors.append(torch.maximum((value - target) ** 2, (near - target) ** 2))
-    still = [error for error in errors if not torch.autograd.grad(error, weight, retain_graph=True)[0].any()]
+    still = [
+        error
+        for error in errors
+        if not torch.autograd.grad(error, weight, retain_graph=True)[0].any()
+    ]
     assert 0 < len(still) < len(errors)
     assert_gradient(policy.model.v_head, 0.5 * torch.stack(errors).mean())
 
@@ -149,20 +182,27 @@ def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_comp
 ):
     policy = make_policy(temperature=0.7)
     policy.history = 0
-    batch = [played(policy, "aba", reward=[float(n), 1.0, -2.0], value=[0.1 * n, 0.0, 0.2]) for n in range(6)]
+    batch = [
+        played(policy, "aba", reward=[float(n), 1.0, -2.0], value=[0.1 * n, 0.0, 0.2])
+        for n in range(6)
+    ]
     batch += [played(policy, "ac", reward=[-1.0, 0.5], value=[0.3, 0.1])]
     config = replaced(STILL, value_coef=0.3, entropy_coef=0.4, entropy_coef_final=0.4)
     ppo, computed = PPO(policy, config, seed=5), []
     encode = policy.model.backbone.encode
     monkeypatch.setattr(
-        policy.model.backbone, "encode", lambda ids, *rest: computed.append(ids.shape) or encode(ids, *rest)
+        policy.model.backbone,
+        "encode",
+        lambda ids, *rest: computed.append(ids.shape) or encode(ids, *rest),
     )
     rows = batch_rows(batch)
     targets = ppo.targets(batch, rows)
     ppo.update(batch)
     ends = {tuple(row.segment.ids[: row.segment.turns[0].end - 1]) for row in rows}
     assert (len(rows), len(ends)) == (20, 4)
-    assert sum(trees * columns for trees, columns in computed[1:]) <= sum(map(len, ends)), "the first is the prefix"
+    assert sum(trees * columns for trees, columns in computed[1:]) <= sum(map(len, ends)), (
+        "the first is the prefix"
+    )
     policy_loss, value_loss, entropy = written_down(policy, rows, targets)
     model = policy.model.pretrained_model
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -174,10 +214,17 @@ def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_comp
 
 @pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("kl_form", ["reward", "loss"])
-def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(make_policy, kl_form):
+def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(
+    make_policy, kl_form
+):
     policy = make_policy(temperature=0.7)
     batch = mixed_batch(policy)
-    ppo = PPO(policy, replaced(STILL, credit="token", value_coef=0.3, kl_coef=0.5, kl_coef_final=0.5, kl_form=kl_form))
+    ppo = PPO(
+        policy,
+        replaced(
+            STILL, credit="token", value_coef=0.3, kl_coef=0.5, kl_coef_final=0.5, kl_form=kl_form
+        ),
+    )
     moved_reference(ppo)
     targets = ppo.targets(batch, rows := batch_rows(batch))
     ppo.update(batch)
@@ -185,13 +232,24 @@ def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_b
     for row in rows:
         at, (_, values) = row.first_decision, outputs(policy, row)
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
+            decisions, at = (
+                slice(at, at + len(turn.decision_logprobs)),
+                at + len(turn.decision_logprobs),
+            )
             if not turn.is_trained:
                 continue
             now = logprobs(policy, row, number)
-            ratio, advantages = (now - torch.tensor(turn.logprobs)).exp(), targets.advantages[decisions]
+            ratio, advantages = (
+                (now - torch.tensor(turn.logprobs)).exp(),
+                targets.advantages[decisions],
+            )
             gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum()
-            error = 0.5 * (values[turn.start - 1 : turn.end - 1] - targets.returns[decisions]).square().mean()
+            error = (
+                0.5
+                * (values[turn.start - 1 : turn.end - 1] - targets.returns[decisions])
+                .square()
+                .mean()
+            )
             away = targets.reference_logprobs[decisions] - now
             losses.append(torch.stack([-gain, error, (away.exp() - 1 - away).sum()]))
     policy_loss, value_loss, kl = torch.stack(losses).mean(0)
@@ -222,7 +280,10 @@ def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_
     for row in rows:
         at = row.first_decision
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
+            decisions, at = (
+                slice(at, at + len(turn.decision_logprobs)),
+                at + len(turn.decision_logprobs),
+            )
             if turn.is_trained:
                 away = targets.reference_logprobs[decisions] - logprobs(policy, row, number)
                 kl.append((away.exp() - 1 - away).sum())
@@ -241,7 +302,9 @@ def test_a_weight_in_the_loss_is_the_one_that_its_line_has_reached(make_policy, 
             moved_reference(ppo)
         ppo.updates = updates
         ppo.update(mixed_batch(policy))
-        return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
+        return torch.cat(
+            [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
+        )
 
     halfway = gradient(1, 0.9, 0.1)
     assert torch.allclose(halfway, gradient(0, 0.5, 0.5), atol=1e-5 * float(halfway.abs().max()))
@@ -260,11 +323,18 @@ def test_weights_that_nothing_pulls_at_stay_where_they_are(make_policy):
     policy = make_policy()
     before = [weight.clone() for weight in policy.model.pretrained_model.parameters()]
     # Equal rewards leave no advantage, and a detached critic leaves the trunk alone.
-    PPO(policy, replaced(STILL, lr=0.1, value_coef=0.0)).update([played(policy, "a", reward=[1.0]) for _ in range(4)])
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.pretrained_model.parameters(), strict=True))
+    PPO(policy, replaced(STILL, lr=0.1, value_coef=0.0)).update(
+        [played(policy, "a", reward=[1.0]) for _ in range(4)]
+    )
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(before, policy.model.pretrained_model.parameters(), strict=True)
+    )
 
 
-def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_first_is_the_turns(make_policy):
+def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_first_is_the_turns(
+    make_policy,
+):
     policy = make_policy()
     batch = mixed_batch(policy)
     targets = PPO(policy, replaced(STILL, credit="token")).targets(batch, rows := batch_rows(batch))
@@ -272,7 +342,9 @@ def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_f
     for row in rows:
         values = outputs(policy, row)[1]
         for turn in row.segment.turns:
-            expected += values[turn.start - 1 : turn.end - 1].tolist() if turn.is_trained else [turn.value]
+            expected += (
+                values[turn.start - 1 : turn.end - 1].tolist() if turn.is_trained else [turn.value]
+            )
     assert targets.values.tolist() == pytest.approx(expected, abs=2e-5)
 
 
@@ -280,10 +352,14 @@ def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(mak
     policy = make_policy()
     whole = played(policy, "ab", reward=[1.0, -2.0])
     (segment,) = whole.segments
-    first = dataclasses.replace(segment, ids=segment.ids[: segment.turns[0].end], turns=segment.turns[:1])
+    first = dataclasses.replace(
+        segment, ids=segment.ids[: segment.turns[0].end], turns=segment.turns[:1]
+    )
     apart = Trajectory([first, dataclasses.replace(segment, turns=segment.turns[1:])], "terminated")
     ppo = PPO(policy, replaced(STILL, credit="token", gamma=0.9, lam=0.5))
-    one, two = (ppo.targets([trajectory], batch_rows([trajectory])) for trajectory in (whole, apart))
+    one, two = (
+        ppo.targets([trajectory], batch_rows([trajectory])) for trajectory in (whole, apart)
+    )
     assert torch.allclose(one.values, two.values, atol=1e-5)
     assert torch.allclose(one.advantages, two.advantages, atol=1e-5)
 
@@ -292,11 +368,15 @@ def test_accumulated_minibatches_give_the_gradient_of_one_of_their_joint_size(ma
     def gradient(**settings) -> Tensor:
         policy = make_policy()
         PPO(policy, replaced(STILL, **settings), seed=3).update(mixed_batch(policy))
-        return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
+        return torch.cat(
+            [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
+        )
 
     joint = gradient(mini_batch_size=1000)
     assert torch.allclose(
-        gradient(mini_batch_size=2, gradient_accumulation_steps=4), joint, atol=1e-6 * joint.abs().max()
+        gradient(mini_batch_size=2, gradient_accumulation_steps=4),
+        joint,
+        atol=1e-6 * joint.abs().max(),
     )
     assert not torch.allclose(gradient(mini_batch_size=2), joint, rtol=1e-2)
 
@@ -345,7 +425,9 @@ def test_a_terminated_episode_needs_no_final_prompt_and_a_truncated_one_does(mak
         assert (episode.finish(end, "b").final_prompt is not None) is has_prompt  # type: ignore[arg-type]
 
 
-def test_advantages_are_whitened_over_the_trained_turns_of_all_episodes_and_returns_are_not(make_policy):
+def test_advantages_are_whitened_over_the_trained_turns_of_all_episodes_and_returns_are_not(
+    make_policy,
+):
     policy = make_policy()
     batch = [played(policy, "a", reward=[1.0]), played(policy, "b", reward=[3.0])]
     batch += [played(policy, "c", reward=[100.0], is_trained=[False])]
@@ -389,7 +471,9 @@ def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_poli
 
     def updated(**changes):
         policy = make_policy()
-        return PPO(policy, replaced(fast, **changes)).update([played(policy, "a", reward=[1.0]), played(policy, "b")])
+        return PPO(policy, replaced(fast, **changes)).update(
+            [played(policy, "a", reward=[1.0]), played(policy, "b")]
+        )
 
     # One step an epoch: the first epoch's KL is 0, so the mean over both is half of the second's, and so on.
     second = 2 * updated().approx_kl
@@ -401,7 +485,10 @@ def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_poli
 
 def test_explained_variance_compares_values_with_returns_of_trained_turns(make_policy):
     policy = make_policy()
-    batch = [played(policy, "a", reward=[1.0], value=[0.5]), played(policy, "b", reward=[-1.0], value=[-0.5])]
+    batch = [
+        played(policy, "a", reward=[1.0], value=[0.5]),
+        played(policy, "b", reward=[-1.0], value=[-0.5]),
+    ]
     batch += [played(policy, "c", reward=[9.0], is_trained=[False])]
     # Var(G) = 1; Var(G - V) = 0.25
     assert PPO(policy, STILL).update(batch).explained_variance == pytest.approx(0.75, abs=1e-4)
@@ -424,7 +511,9 @@ def test_rates_and_weights_move_along_their_lines_and_the_value_heads_rate_stays
 
 def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(make_policy):
     policy = make_policy()
-    config = replaced(STILL, reward_scale=None, gamma=0.5, whiten_advantages=False, parse_penalty=0.5)
+    config = replaced(
+        STILL, reward_scale=None, gamma=0.5, whiten_advantages=False, parse_penalty=0.5
+    )
     ppo = PPO(policy, config)
     # Discounted returns from each turn on: 0 + 0.5 * 4, then 4, and 0: their variance is 8 / 3.
     first = [played(policy, reward=[0.0, 4.0], value=[0.0, 0.0]), played(policy, "a", reward=[0.0])]
@@ -438,7 +527,10 @@ def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(
 
 def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):
     policy = make_policy()
-    ppo = PPO(policy, replaced(STILL, kl_coef=0.5, kl_coef_final=0.1, kl_target=0.1, critic_warmup_updates=1))
+    ppo = PPO(
+        policy,
+        replaced(STILL, kl_coef=0.5, kl_coef_final=0.1, kl_target=0.1, critic_warmup_updates=1),
+    )
     (turn,) = (batch := [played(policy, "a", reward=[1.0])])[0].segments[0].turns
     dearer = tuple(logprob + 0.11 for logprob in turn.logprobs)
     batch[0].segments[0].turns[0] = dataclasses.replace(turn, logprobs=dearer)
@@ -447,25 +539,40 @@ def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_move
     assert weights == pytest.approx([0.5, 0.5, 0.505], rel=1e-4)
 
 
-def test_an_entropy_below_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):
+def test_an_entropy_below_its_target_makes_the_next_weight_larger_once_the_policy_moves(
+    make_policy,
+):
     policy = make_policy()
     entropy = PPO(policy, STILL).update(batch := [played(policy)]).action_entropy
     config = replaced(
-        STILL, entropy_coef=0.1, entropy_coef_final=0.1, entropy_target=2 * entropy, critic_warmup_updates=1
+        STILL,
+        entropy_coef=0.1,
+        entropy_coef_final=0.1,
+        entropy_target=2 * entropy,
+        critic_warmup_updates=1,
     )
     ppo = PPO(policy, config)
     # The first update trains the critic alone; then half of the target is missing, and half of a step of 0.02 made.
-    assert [ppo.update(batch).entropy_coef for _ in range(4)] == pytest.approx([0.1, 0.1, 0.11, 0.12], rel=1e-4)
+    assert [ppo.update(batch).entropy_coef for _ in range(4)] == pytest.approx(
+        [0.1, 0.1, 0.11, 0.12], rel=1e-4
+    )
     ppo.config = replaced(config, entropy_target=entropy / 2)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx([0.13, 0.11], rel=1e-4)
+    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
+        [0.13, 0.11], rel=1e-4
+    )
 
 
 def test_a_target_that_is_set_later_begins_with_the_weight_of_then(make_policy):
-    policy, line = make_policy(), replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.0, decay_updates=10)
+    policy, line = (
+        make_policy(),
+        replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.0, decay_updates=10),
+    )
     ppo, batch = PPO(policy, line), [played(policy)]
     entropy = [ppo.update(batch).action_entropy for _ in range(4)][-1]
     ppo.config = replaced(line, entropy_target=2 * entropy)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx([0.06, 0.07], rel=1e-4)
+    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
+        [0.06, 0.07], rel=1e-4
+    )
 
 
 def test_without_a_canonical_reply_there_is_no_entropy_to_adapt_its_weight_by(make_policy):
@@ -483,7 +590,9 @@ def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     from llamagym_tui.engine.policy.policy import Policy
 
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.3, embd_pdrop=0.3)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.3, embd_pdrop=0.3
+    )
     model = AutoModelForCausalLMWithValueHead(GPT2LMHeadModel(config).train())
     policy = Policy(model, tokenizer, GenerationConfig())
     assert PPO(policy, STILL).update([played(policy), played(policy, "c")]).first_ratio < 1e-4
@@ -494,7 +603,9 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
     batch = mixed_batch(policy)
     before = PPO(policy, STILL).update(batch).grad_norm
     assert before > 1e-3
-    assert PPO(policy, replaced(STILL, max_grad_norm=1e-3)).update(batch).grad_norm == pytest.approx(before, rel=1e-3)
+    assert PPO(policy, replaced(STILL, max_grad_norm=1e-3)).update(
+        batch
+    ).grad_norm == pytest.approx(before, rel=1e-3)
     for part in (policy.model.pretrained_model, policy.model.v_head):
         norms = torch.stack([p.grad.norm() for p in part.parameters() if p.grad is not None])
         assert norms.norm().item() == pytest.approx(1e-3, rel=1e-2)
@@ -502,9 +613,13 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
 
 @pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("normalization", ["sum", "token", "word"])
-def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(make_policy, normalization):
+def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(
+    make_policy, normalization
+):
     replies = ['{"action": 0}', 'I say: {"action": 1}', "pass"]
-    policy = make_policy(temperature=0.7, policy="score", normalization=normalization, replies=replies)
+    policy = make_policy(
+        temperature=0.7, policy="score", normalization=normalization, replies=replies
+    )
     divisors = policy.reply_divisors(policy.trie)
     batch = []
     for number, chosen in enumerate([0, 2, 1]):
@@ -524,7 +639,9 @@ def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_d
         for number, turn in enumerate(row.segment.turns):
             begun, scores = [*row.segment.prefix, *row.segment.ids[: turn.start]], []
             for reply, divisor in zip(policy.trie.replies, divisors, strict=True):
-                logits = policy.model(torch.tensor([[*begun, *reply]])).logits[0, len(begun) - 1 : -1]
+                logits = policy.model(torch.tensor([[*begun, *reply]])).logits[
+                    0, len(begun) - 1 : -1
+                ]
                 found = logits.log_softmax(-1).gather(1, torch.tensor(reply)[:, None])
                 scores.append(found.sum() / divisor)
             shares = (torch.stack(scores) / 0.7).log_softmax(-1)
@@ -534,13 +651,17 @@ def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_d
             value = policy.model(torch.tensor([begun])).values[0, -1]
             error = 0.5 * (value - targets.returns[row.first_turn + number]) ** 2
             losses.append((-gain, error, -(shares.exp() * shares).sum()))
-    policy_loss, critic, entropy = (torch.stack(parts).mean() for parts in zip(*losses, strict=True))
+    policy_loss, critic, entropy = (
+        torch.stack(parts).mean() for parts in zip(*losses, strict=True)
+    )
     assert_gradient(policy.model.pretrained_model, policy_loss + 0.5 * critic - 0.3 * entropy)
     assert stats.action_entropy == pytest.approx(entropy.item(), abs=1e-5)
     assert stats.entropy == pytest.approx(entropy.item(), abs=1e-5)
 
 
-def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_at_first(make_policy):
+def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_at_first(
+    make_policy,
+):
     policy = make_policy(policy="score", normalization="token")
     sampler, batch = Sampler(policy, 8), []
     opening = policy.chat.opening("Play.", "Your total: 12.")
@@ -560,11 +681,17 @@ def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_
     assert first.approx_kl > 1e-6
 
 
-@pytest.mark.parametrize(("deviations", "largest"), [([0.1, 0.3, 0.2], 0.3), ([0.1, float("nan"), 0.2], float("nan"))])
-def test_the_first_ratio_is_the_largest_deviation_before_a_step_even_if_it_is_no_number(deviations, largest):
+@pytest.mark.parametrize(
+    ("deviations", "largest"), [([0.1, 0.3, 0.2], 0.3), ([0.1, float("nan"), 0.2], float("nan"))]
+)
+def test_the_first_ratio_is_the_largest_deviation_before_a_step_even_if_it_is_no_number(
+    deviations, largest
+):
     sums, none = UpdateSums(), torch.zeros(0)
     for deviation in deviations:
-        policy = PolicyLoss(torch.zeros(()), torch.zeros(()), torch.zeros(()), torch.tensor(deviation))
+        policy = PolicyLoss(
+            torch.zeros(()), torch.zeros(()), torch.zeros(()), torch.tensor(deviation)
+        )
         sums.add(policy, torch.zeros(()), Decisions(none, none, none), 1, is_first=True)
     assert sums.first_ratio == pytest.approx(largest, nan_ok=True)
 
@@ -580,7 +707,10 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
 @pytest.mark.parametrize("n", [1, 4])
 def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     turn = Turn(0, 1, (-0.5,), 0.25, 2.0, parse_failed=True, weights=(0.75,))
-    one, known = torch.ones(n), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5)
+    one, known = (
+        torch.ones(n),
+        dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5),
+    )
     known |= {"reward_scale": 1.0, "exploration_bonus": 0.25}
     targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
     sums = UpdateSums(grad_norms=[3.0] * n)
@@ -601,9 +731,16 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
 
 
 def test_the_figures_of_an_update_of_nothing_are_zero():
-    none, known = torch.zeros(0), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0)
+    none, known = (
+        torch.zeros(0),
+        dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0),
+    )
     targets = Targets(none, none, none, none, none.bool(), none, None)
     known |= {"reward_scale": 1.0, "exploration_bonus": 0.0}
     found = asdict(update_stats([], targets, UpdateSums(), **known))
-    assert {name for name, value in found.items() if value} == {"mean_return", "return_std", "reward_scale"}
+    assert {name for name, value in found.items() if value} == {
+        "mean_return",
+        "return_std",
+        "reward_scale",
+    }
     assert UpdateSums().kl_of_epoch == 0.0

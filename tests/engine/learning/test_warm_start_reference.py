@@ -25,9 +25,13 @@ def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch,
     monkeypatch.setattr("llamagym_tui.trainer.builders.train_on", trained)
     before, builders = ppo.reference, Builders(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     data = TrainingData(tmp_path, [], "sft")
-    builders.warm_start(policy, ppo, data, progress=lambda step, steps, loss: None, should_stop=lambda: False)
+    builders.warm_start(
+        policy, ppo, data, progress=lambda step, steps, loss: None, should_stop=lambda: False
+    )
     assert ppo.reference is not before
     assert (tmp_path / "start").is_dir(), "a resumed run needs it"
-    weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
+    weights = [
+        weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad
+    ]
     kept = [then for _, then in ppo.reference.start]
     assert all(torch.equal(a, b) for a, b in zip(weights, kept, strict=True))

@@ -24,35 +24,86 @@ from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.learning.test_ppo import collect
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
 BERT = dict(SMALL)
 SMALL |= {"num_key_value_heads": 2, "initializer_range": 0.2, "pad_token_id": 0}
-MIXER = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 16}
+MIXER = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 16,
+}
 EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
-LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+LINEAR = {
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
 SHARED: dict[str, dict[str, Any]] = {
     "llama": SMALL,
     "mistral": {**SMALL, "sliding_window": 7},
     "mixtral": SMALL | EXPERTS,
 }
 PLAIN: dict[str, dict[str, Any]] = {
-    "gpt_neo": {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+    "gpt_neo": {
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+    }
     | {"window_size": 7, "initializer_range": 0.2},
     "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "initializer_range": 0.2},
-    "mamba2": {"hidden_size": 32, "num_hidden_layers": 2, "num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1}
+    "mamba2": {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_heads": 8,
+        "head_dim": 8,
+        "state_size": 8,
+        "n_groups": 1,
+    }
     | {"chunk_size": 16},
-    "rwkv": {"hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32, "context_length": 256},
+    "rwkv": {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "attention_hidden_size": 32,
+        "context_length": 256,
+    },
     "lfm2": {**SMALL, "layer_types": ["conv", "full_attention"]},
     "qwen3_next": {**SMALL, **EXPERTS, **LINEAR, "head_dim": 8, "moe_intermediate_size": 16}
-    | {"shared_expert_intermediate_size": 16, "layer_types": ["linear_attention", "full_attention"]},
-    "jamba": {**SMALL, **EXPERTS, "mamba_d_state": 8, "attn_layer_period": 2, "attn_layer_offset": 1},
+    | {
+        "shared_expert_intermediate_size": 16,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
+    "jamba": {
+        **SMALL,
+        **EXPERTS,
+        "mamba_d_state": 8,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+    },
     "bamba": {**SMALL, **MIXER, "attn_layer_indices": [1]},
     "granitemoehybrid": {**SMALL, **MIXER, **EXPERTS, "layer_types": ["mamba", "attention"]},
     "recurrent_gemma": {**SMALL, "num_hidden_layers": 3, "num_key_value_heads": 1, "lru_width": 32}
     | {"block_types": ["recurrent", "recurrent", "attention"], "attention_window_size": 8},
-    "minimax": {**SMALL, **EXPERTS, "head_dim": 8, "layer_types": ["full_attention", "linear_attention"]},
+    "minimax": {
+        **SMALL,
+        **EXPERTS,
+        "head_dim": 8,
+        "layer_types": ["full_attention", "linear_attention"],
+    },
     "falcon_h1": {**SMALL, **MIXER, "mamba_d_ssm": 64},
-    "zamba": {**SMALL, "num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2}
+    "zamba": {
+        **SMALL,
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "hybrid"] * 2,
+    }
     | {
         "n_mamba_heads": 2,
         "attention_hidden_size": 64,
@@ -66,7 +117,9 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 QUICK = ("llama", "gpt_neo", "mamba")
 EVERY = [
-    pytest.param(kind, settings, kind in SHARED, id=kind, marks=[] if kind in QUICK else [pytest.mark.slow])
+    pytest.param(
+        kind, settings, kind in SHARED, id=kind, marks=[] if kind in QUICK else [pytest.mark.slow]
+    )
     for kind, settings in (SHARED | PLAIN).items()
 ]
 
@@ -79,8 +132,14 @@ def tiny(kind: str, settings: dict[str, Any]) -> Any:
 def played(policy: Policy, turns: int = 3) -> list[tuple[float, float, float, float]]:
     """Log-probability and value of all sampled tokens: as sampled, and by a plain forward of transformers."""
     sampler, chat, found = Sampler(policy, 2), policy.chat, []
-    openings = [chat.opening("Play a game of cards now.", text) for text in ("a", "a longer observation: 15.")]
-    rows, prompts = [[*opening.prefix, *opening.rest] for opening in openings], [[*o.rest] for o in openings]
+    openings = [
+        chat.opening("Play a game of cards now.", text)
+        for text in ("a", "a longer observation: 15.")
+    ]
+    rows, prompts = (
+        [[*opening.prefix, *opening.rest] for opening in openings],
+        [[*o.rest] for o in openings],
+    )
     for slot in range(2):
         sampler.restart(slot, openings[slot].prefix)
     for _ in range(turns):
@@ -91,7 +150,9 @@ def played(policy: Policy, turns: int = 3) -> list[tuple[float, float, float, fl
                 output = policy.model(torch.tensor([rows[slot]]), use_cache=False)
             logprobs = output.logits[0].float().log_softmax(-1)
             value = float(output.values[0, start - 1])
-            for at, (token, logprob) in enumerate(zip(reply.ids, reply.logprobs, strict=True), start):
+            for at, (token, logprob) in enumerate(
+                zip(reply.ids, reply.logprobs, strict=True), start
+            ):
                 found.append((logprob, float(logprobs[at - 1, token]), reply.value, value))
             new = chat.continuation("more " * (slot + 1), ended=reply.ended)
             rows[slot] += new
@@ -100,7 +161,9 @@ def played(policy: Policy, turns: int = 3) -> list[tuple[float, float, float, fl
 
 
 @pytest.mark.parametrize(("kind", "settings", "shares"), EVERY)
-def test_what_is_sampled_is_what_a_plain_forward_gives_and_the_first_ratio_is_one(kind, settings, shares, tokenizer):
+def test_what_is_sampled_is_what_a_plain_forward_gives_and_the_first_ratio_is_one(
+    kind, settings, shares, tokenizer
+):
     model = AutoModelForCausalLMWithValueHead(tiny(kind, settings | {"vocab_size": len(tokenizer)}))
     torch.nn.init.normal_(model.v_head.out.weight)
     policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES)
@@ -120,13 +183,23 @@ def saved(lm: Any, tokenizer: Any, folder: Any) -> str:
     return str(folder)
 
 
-def test_a_model_that_shares_nothing_loads_with_a_warning_that_has_the_difference(tmp_path, tokenizer):
+def test_a_model_that_shares_nothing_loads_with_a_warning_that_has_the_difference(
+    tmp_path, tokenizer
+):
     vocabulary = {"vocab_size": len(tokenizer)}
     folder = saved(tiny("gpt_neo", PLAIN["gpt_neo"] | vocabulary), tokenizer, tmp_path / "neo")
     warning = load_model_and_tokenizer(folder, "cpu").warning
     assert warning is not None
-    assert re.search(r"right but slow: with .* its log-probabilities would be off by up to \d\.\d nats\.$", warning)
-    assert load_model_and_tokenizer(saved(tiny_llama(len(tokenizer)), tokenizer, tmp_path / "l"), "cpu").warning is None
+    assert re.search(
+        r"right but slow: with .* its log-probabilities would be off by up to \d\.\d nats\.$",
+        warning,
+    )
+    assert (
+        load_model_and_tokenizer(
+            saved(tiny_llama(len(tokenizer)), tokenizer, tmp_path / "l"), "cpu"
+        ).warning
+        is None
+    )
 
 
 def test_a_window_that_is_too_far_to_be_tried_out_is_not_trusted(monkeypatch):
@@ -139,14 +212,19 @@ def test_a_window_that_is_too_far_to_be_tried_out_is_not_trusted(monkeypatch):
 def test_what_reads_from_both_sides_is_refused_in_one_sentence(tmp_path, tokenizer):
     config = BertConfig(vocab_size=len(tokenizer), is_decoder=False, initializer_range=0.2, **BERT)
     folder = saved(BertLMHeadModel(config), tokenizer, tmp_path)
-    with pytest.raises(ModelLoadError, match=r"does not load: what it predicts depends on the tokens that come after"):
+    with pytest.raises(
+        ModelLoadError,
+        match=r"does not load: what it predicts depends on the tokens that come after",
+    ):
         load_model_and_tokenizer(folder, "cpu")
 
 
 def test_broken_weights_are_refused_in_one_sentence(tmp_path, tokenizer):
     lm = tiny_llama(len(tokenizer))
     torch.nn.init.constant_(lm.model.norm.weight, float("nan"))
-    with pytest.raises(ModelLoadError, match=r"does not load: its predictions are not finite numbers"):
+    with pytest.raises(
+        ModelLoadError, match=r"does not load: its predictions are not finite numbers"
+    ):
         load_model_and_tokenizer(saved(lm, tokenizer, tmp_path), "cpu")
 
 
@@ -160,14 +238,20 @@ def test_an_error_inside_a_property_is_not_reported_as_a_missing_property():
 
 
 @pytest.mark.parametrize("kind", ["generate", "score"])
-def test_conversations_computed_whole_are_trained_as_those_that_share(make_policy, kind, monkeypatch):
-    monkeypatch.setattr("llamagym_tui.engine.model.forward.TOKENS_APART", 200)  # so that there are several forwards
+def test_conversations_computed_whole_are_trained_as_those_that_share(
+    make_policy, kind, monkeypatch
+):
+    monkeypatch.setattr(
+        "llamagym_tui.engine.model.forward.TOKENS_APART", 200
+    )  # so that there are several forwards
     found = []
     for shares in (True, False):
         policy = make_policy(policy=kind, max_new_tokens=8)
         policy.model.backbone.shares = shares
         batch = collect(policy, episodes=8)
-        config = PPOConfig(epochs=1, mini_batch_size=1000, critic_warmup_updates=0, kl_coef=0.1, max_grad_norm=1e9)
+        config = PPOConfig(
+            epochs=1, mini_batch_size=1000, critic_warmup_updates=0, kl_coef=0.1, max_grad_norm=1e9
+        )
         ppo = PPO(policy, config)
         assert ppo.reference is not None
         stats = ppo.update(batch)
@@ -179,11 +263,15 @@ def test_conversations_computed_whole_are_trained_as_those_that_share(make_polic
     assert stats.kl_ref == pytest.approx(whole_stats.kl_ref, abs=1e-5)
     for one, other in zip(gradients, whole_gradients, strict=True):
         assert (one is None) == (other is None)
-        assert one is None or torch.allclose(one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max()))
+        assert one is None or torch.allclose(
+            one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())
+        )
 
 
 def test_an_adapter_that_a_model_cannot_have_gets_a_sentence(tmp_path, tokenizer):
     lm = tiny("mamba", PLAIN["mamba"] | {"vocab_size": len(tokenizer)})
     lora = LoraConfig(r=2, target_modules="out_proj")
     with pytest.raises(ModelLoadError, match="does not load: "):
-        load_model_and_tokenizer(saved(lm, tokenizer, tmp_path), "cpu", full_finetuning=False, lora=lora)
+        load_model_and_tokenizer(
+            saved(lm, tokenizer, tmp_path), "cpu", full_finetuning=False, lora=lora
+        )

@@ -18,7 +18,9 @@ def policy(request):
 
 
 def hit_rate(policy, manner: str) -> float:
-    return sum(hit_probabilities(policy, f"{AGENT.get_system_prompt()} {manner}").values()) / len(STATES)
+    return sum(hit_probabilities(policy, f"{AGENT.get_system_prompt()} {manner}").values()) / len(
+        STATES
+    )
 
 
 def test_it_plays_the_default_prompt_badly(policy):
@@ -32,8 +34,14 @@ def test_it_plays_the_default_prompt_badly(policy):
     [
         ("Hit below 13.", blackjack.below(13)),
         ("Stick at 18 or more.", blackjack.below(18)),
-        ("If the dealer shows 7 or more hit below 16, else hit below 12.", blackjack.by_dealer(7, 16, 12)),
-        ("If the dealer shows 5 or more hit below 18, else hit below 9.", blackjack.by_dealer(5, 18, 9)),
+        (
+            "If the dealer shows 7 or more hit below 16, else hit below 12.",
+            blackjack.by_dealer(7, 16, 12),
+        ),
+        (
+            "If the dealer shows 5 or more hit below 18, else hit below 9.",
+            blackjack.by_dealer(5, 18, 9),
+        ),
     ],
 )
 def test_it_follows_prompts_that_need_exact_reading_on_new_hands(policy, text, rule):

@@ -32,7 +32,9 @@ def test_conversations_that_go_on_are_read_where_they_lie_and_those_that_wait_ke
     step(cache, [0, 2, 3], at=2)
     for conversation, columns in enumerate([[0, 2], [0, 1], [0, 2], [0, 1, 2], [0, 1]]):
         (row,) = cache.rows_of([conversation])
-        assert cache.layers[0].values[row, 0, columns, 0].tolist() == [conversation + column / 8 for column in columns]
+        assert cache.layers[0].values[row, 0, columns, 0].tolist() == [
+            conversation + column / 8 for column in columns
+        ]
 
 
 def step(cache: RaggedCache, conversations: list[int], at: int) -> None:

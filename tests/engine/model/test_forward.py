@@ -35,9 +35,22 @@ def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": 64,
+}
 ARCHITECTURES = {
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64, "bos_token_id": 1, "eos_token_id": 1},
+    "gpt2": {
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 4,
+        "vocab_size": 64,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+    },
     "gpt_neox": SMALL,
     "phi": SMALL,
     "phi3": {**SMALL, "pad_token_id": 0},
@@ -53,7 +66,11 @@ ARCHITECTURES = {
 @pytest.mark.parametrize("kind", ["mistral", "phi3", "gemma2", "gemma3_text", "qwen2"])
 def test_a_sliding_window_is_the_models_own(kind):
     torch.manual_seed(0)
-    settings = ARCHITECTURES[kind] | {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
+    settings = ARCHITECTURES[kind] | {
+        "sliding_window": 3,
+        "use_sliding_window": True,
+        "max_window_layers": 1,
+    }
     lm = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).eval()
     with torch.no_grad():
         own = torch.stack([lm(torch.tensor([PREFIX + row])).logits[0, -1] for row in ROWS])

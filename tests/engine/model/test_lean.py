@@ -56,7 +56,9 @@ def rows(length: int, count: int = 6, prefix: int = 9) -> list[Row]:
     return found
 
 
-def computed(model: AutoModelForCausalLMWithValueHead, batch: list[Row], *, is_lean: bool) -> list[Tensor]:
+def computed(
+    model: AutoModelForCausalLMWithValueHead, batch: list[Row], *, is_lean: bool
+) -> list[Tensor]:
     """Log-probabilities, values, and gradients of a loss of both."""
     backbone = model.backbone
     backbone.flat_is_exact = is_lean
@@ -101,11 +103,16 @@ def test_log_probabilities_values_and_gradients_are_those_of_the_general_path(na
     model = model_of(lm)
     assert model.backbone.flat_is_exact
     batch = rows(50)
-    assert difference(computed(model, batch, is_lean=True), computed(model, batch, is_lean=False)) < 1e-5
+    assert (
+        difference(computed(model, batch, is_lean=True), computed(model, batch, is_lean=False))
+        < 1e-5
+    )
 
 
 @torch.inference_mode()
-def decoded(model: AutoModelForCausalLMWithValueHead, contexts: list[list[int]], prefix: int, steps: int) -> Tensor:
+def decoded(
+    model: AutoModelForCausalLMWithValueHead, contexts: list[list[int]], prefix: int, steps: int
+) -> Tensor:
     """(B, steps, V) log-probabilities after each of the last ids of B contexts, in slots that share a prefix."""
     slots, found = Slots(model.backbone, len(contexts)), []
     every, prompts = list(range(len(contexts))), [context[prefix:-steps] for context in contexts]
@@ -126,7 +133,9 @@ def test_what_follows_each_token_is_what_the_model_itself_computes(name, monkeyp
     shared = torch.randint(VOCABULARY, (17,)).tolist()
     contexts = [[*shared, *torch.randint(VOCABULARY, (size,)).tolist()] for size in (9, 4, 23)]
     passed = []
-    monkeypatch.setattr(forward, "next_states", lambda *args: passed.append(args) or lean.next_states(*args))
+    monkeypatch.setattr(
+        forward, "next_states", lambda *args: passed.append(args) or lean.next_states(*args)
+    )
     found = decoded(model, contexts, prefix=17, steps=3)
     assert len(passed) == 3
     for own, context in zip(found, contexts, strict=True):
@@ -148,7 +157,9 @@ def test_conversations_without_a_common_prefix_are_decoded_as_those_of_any_model
         assert torch.allclose(slots.append([0, 1], [7, 7]), whole, rtol=0, atol=1e-5)
 
 
-def test_a_model_whose_shared_keys_are_read_wrongly_takes_the_path_of_any_model(monkeypatch, caplog):
+def test_a_model_whose_shared_keys_are_read_wrongly_takes_the_path_of_any_model(
+    monkeypatch, caplog
+):
     lm = tiny("llama", {**SMALL, "vocab_size": VOCABULARY})
     of_all = lean._of_all
     monkeypatch.setattr(lean, "_of_all", lambda grouped, shared: of_all(grouped, 2 * shared))
@@ -159,14 +170,19 @@ def test_a_model_whose_shared_keys_are_read_wrongly_takes_the_path_of_any_model(
 
 def test_at_1200_columns_they_are_too():
     model, batch = model_of(tiny_llama(VOCABULARY)), rows(1200, count=2, prefix=300)
-    assert difference(computed(model, batch, is_lean=True), computed(model, batch, is_lean=False)) < 1e-5
+    assert (
+        difference(computed(model, batch, is_lean=True), computed(model, batch, is_lean=False))
+        < 1e-5
+    )
 
 
 def test_only_what_is_read_passes_the_last_layers_feed_forward():
     model, batch, widths = model_of(tiny_llama(VOCABULARY)), rows(50), []
     assert model.backbone.is_lean
     for layer in model.causal_lm.model.layers:
-        layer.mlp.register_forward_hook(lambda module, inputs, output: widths.append(output.shape[:-1].numel()))
+        layer.mlp.register_forward_hook(
+            lambda module, inputs, output: widths.append(output.shape[:-1].numel())
+        )
     (part,) = forwards(batch, ForwardLimits(10_000, flat=True), torch.device("cpu"))
     part.encode(model.backbone)
     read = {*zip(part.place_rows.tolist(), part.place_columns.tolist(), strict=True)}
@@ -176,7 +192,10 @@ def test_only_what_is_read_passes_the_last_layers_feed_forward():
 
 @pytest.mark.parametrize(("large", "times"), [(lean.LARGE, 0), (1, 2)])
 def test_a_large_forward_gives_memory_back_between_its_layers(monkeypatch, large, times):
-    model, done = model_of(tiny("llama", {**SMALL, "vocab_size": VOCABULARY, "num_hidden_layers": 6})), []
+    model, done = (
+        model_of(tiny("llama", {**SMALL, "vocab_size": VOCABULARY, "num_hidden_layers": 6})),
+        [],
+    )
     assert model.backbone.is_lean
     monkeypatch.setattr(lean, "LARGE", large)
     monkeypatch.setattr(lean, "return_freed_memory", lambda: done.append("given back"))
@@ -193,14 +212,20 @@ def test_a_large_forward_gives_memory_back_between_its_layers(monkeypatch, large
         ("gpt2", {"n_embd": 32, "n_head": 4}),
     ],
 )
-def test_other_architectures_and_windows_take_the_general_path_without_a_word(kind, settings, caplog):
-    backbone, plain_because = checked_backbone(tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings), "fp32")
+def test_other_architectures_and_windows_take_the_general_path_without_a_word(
+    kind, settings, caplog
+):
+    backbone, plain_because = checked_backbone(
+        tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings), "fp32"
+    )
     assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
     assert not [record for record in caplog.records if record.name.startswith("llamagym_tui")]
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-def test_a_llama_that_is_not_quite_one_takes_the_general_path_with_a_line_in_the_log(tokenizer, caplog, is_broken):
+def test_a_llama_that_is_not_quite_one_takes_the_general_path_with_a_line_in_the_log(
+    tokenizer, caplog, is_broken
+):
     lm = tiny_llama(len(tokenizer))
     if is_broken:
         lm.model.layers[0].register_forward_hook(lambda module, inputs, output: output * 1.001)

@@ -13,7 +13,13 @@ from typing import ClassVar
 
 import pytest
 import torch
-from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    BertConfig,
+    BertForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import load_faults
@@ -21,7 +27,12 @@ from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 
-TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+TINY = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -56,14 +67,22 @@ def messages_for(names: list[str], tmp_path, token: str | None) -> list[str]:
         "    except ModelLoadError as error:\n        messages.append(str(error))\n"
         "print(json.dumps(messages))"
     )
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
+    }
     kept = {name: value for name, value in kept.items() if not name.startswith(("HF_", "HUGGING"))}
-    environment = {**kept, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path)}
+    environment = {
+        **kept,
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
+        "HF_HOME": str(tmp_path),
+    }
     if token is not None:
         environment["HF_TOKEN"] = token
     try:
         command = [sys.executable, "-c", program, *names]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=600, check=True
+        )
     finally:
         hub.shutdown()
         hub.server_close()
@@ -91,7 +110,9 @@ def test_without_a_token_the_message_for_a_gated_model_wants_one(tmp_path):
     "model",
     [
         BertForMaskedLM(BertConfig(vocab_size=64, **TINY)),
-        T5ForConditionalGeneration(T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)),
+        T5ForConditionalGeneration(
+            T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+        ),
     ],
     ids=["encoder", "encoder-decoder"],
 )
@@ -106,7 +127,10 @@ def test_a_model_with_code_of_its_own_is_refused_and_the_code_not_run(tmp_path, 
     tiny_llama(len(tokenizer)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    own = {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config", "AutoModelForCausalLM": "strange.LM"}}
+    own = {
+        "model_type": "strange",
+        "auto_map": {"AutoConfig": "strange.Config", "AutoModelForCausalLM": "strange.LM"},
+    }
     (tmp_path / "config.json").write_text(json.dumps({**config, **own}))
     (tmp_path / "strange.py").write_text("raise SystemExit('this code was run')")
     with pytest.raises(ModelLoadError, match="code of its own, which is never run"):
@@ -118,7 +142,9 @@ def test_pickled_weights_are_refused_unread(tmp_path, tokenizer):
     lm.config.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     torch.save(lm.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin, which may run code"):
+    with pytest.raises(
+        ModelLoadError, match=r"no safetensors but pytorch_model\.bin, which may run code"
+    ):
         load_model_and_tokenizer(str(tmp_path), "cpu")
 
 
@@ -134,13 +160,25 @@ def test_no_pickle_in_a_model_or_adapter_folder_is_read(tmp_path, tokenizer, mon
     base, adapter = tmp_path / "base", tmp_path / "adapter"
     tiny_llama(len(tokenizer)).save_pretrained(base)
     adapter.mkdir()
-    config = {"peft_type": "LORA", "base_model_name_or_path": str(base), "task_type": "CAUSAL_LM", "r": 2}
-    (adapter / "adapter_config.json").write_text(json.dumps(config | {"target_modules": ["q_proj"]}))
+    config = {
+        "peft_type": "LORA",
+        "base_model_name_or_path": str(base),
+        "task_type": "CAUSAL_LM",
+        "r": 2,
+    }
+    (adapter / "adapter_config.json").write_text(
+        json.dumps(config | {"target_modules": ["q_proj"]})
+    )
     (base / "model.safetensors").rename(tmp_path / "real")
     for folder in (base, adapter):
         tokenizer.save_pretrained(folder)
         (folder / beside).write_bytes((tmp_path / "real").read_bytes())
-        for name in ("pytorch_model.bin", "adapter_model.bin", "value_head.bin", "training_args.bin"):
+        for name in (
+            "pytorch_model.bin",
+            "adapter_model.bin",
+            "value_head.bin",
+            "training_args.bin",
+        ):
             torch.save(Payload(), folder / name)
     for folder in (base, adapter):
         with pytest.raises(ModelLoadError):
@@ -174,7 +212,9 @@ def test_configurations_show_what_is_causal():
     from llamagym_tui.engine.model.load_faults import require_causal_lm
 
     require_causal_lm("x", AutoConfig.for_model("llama"))
-    require_causal_lm("x", AutoConfig.for_model("gemma3_text", architectures=["Gemma3ForConditionalGeneration"]))
+    require_causal_lm(
+        "x", AutoConfig.for_model("gemma3_text", architectures=["Gemma3ForConditionalGeneration"])
+    )
     with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
         require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))
 
@@ -182,14 +222,38 @@ def test_configurations_show_what_is_causal():
 @pytest.mark.parametrize(
     ("error", "of_hub", "of_folder"),
     [
-        ("GatedRepoError: gated repo", "is gated: ask for access", "does not load: GatedRepoError: gated repo"),
+        (
+            "GatedRepoError: gated repo",
+            "is gated: ask for access",
+            "does not load: GatedRepoError: gated repo",
+        ),
         ("set trust_remote_code=True", "needs code of its own", "needs code of its own"),
         ("it has custom code", "needs code of its own", "needs code of its own"),
-        ("Unrecognized configuration class X", "is no causal language model", "is no causal language model"),
-        ("no file named model.safetensors", "has no safetensors, and", "does not load: no file named"),
-        ("x is not a valid model identifier", "There is no model 'x' on the hub", "does not load: x is not"),
-        ("Repository Not Found for url", "There is no model 'x' on the hub", "does not load: Repository"),
-        ("something\n  else", "does not load (something else): check its name", "does not load: something else"),
+        (
+            "Unrecognized configuration class X",
+            "is no causal language model",
+            "is no causal language model",
+        ),
+        (
+            "no file named model.safetensors",
+            "has no safetensors, and",
+            "does not load: no file named",
+        ),
+        (
+            "x is not a valid model identifier",
+            "There is no model 'x' on the hub",
+            "does not load: x is not",
+        ),
+        (
+            "Repository Not Found for url",
+            "There is no model 'x' on the hub",
+            "does not load: Repository",
+        ),
+        (
+            "something\n  else",
+            "does not load (something else): check its name",
+            "does not load: something else",
+        ),
         ("a" * 201, f"does not load ({'a' * 200}…): check", f"does not load: {'a' * 200}…"),
         ("a" * 200, f"does not load ({'a' * 200}): check", f"does not load: {'a' * 200}"),
         ("", "does not load (OSError): check", "does not load: OSError"),
@@ -199,7 +263,9 @@ def test_each_fault_of_loading_gets_a_sentence_that_fits_where_the_model_comes_f
     monkeypatch, error, of_hub, of_folder
 ):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    hub, folder = (load_faults.sentence("x", path, OSError(error)) for path in (None, Path("/models/x")))
+    hub, folder = (
+        load_faults.sentence("x", path, OSError(error)) for path in (None, Path("/models/x"))
+    )
     assert of_hub in hub
     assert hub.startswith(("Model 'x' ", "There is no model 'x' "))
     assert of_folder in folder

@@ -43,7 +43,9 @@ def test_the_bundled_model_is_a_standard_folder_for_transformers(bundled):
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, str(bundled)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=True
+    )
     assert json.loads(done.stdout.strip().splitlines()[-1])["action"] in (0, 1)
 
 
@@ -61,7 +63,9 @@ def test_the_public_name_is_ours():
 def test_any_architecture_loads_updates_saves_and_loads_again(kind, tmp_path, tokenizer):
     torch.manual_seed(0)
     settings = ARCHITECTURES[kind] | {"vocab_size": len(tokenizer)}
-    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).save_pretrained(tmp_path / "m")
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).save_pretrained(
+        tmp_path / "m"
+    )
     model = AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path / "m")
     policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=4))
     config = PPOConfig(epochs=1, mini_batch_size=8, critic_warmup_updates=0, kl_coef=0.1)
@@ -105,7 +109,9 @@ def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tok
     assert loaded.model.is_adapted
     assert loaded.model(torch.tensor([[1, 2]])).values.tolist() == [[0.25, 0.25]]
     assert (
-        AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path, peft_config=LoraConfig()).v_head.out.bias.item()
+        AutoModelForCausalLMWithValueHead.from_pretrained(
+            tmp_path, peft_config=LoraConfig()
+        ).v_head.out.bias.item()
         == 0.25
     )
 
@@ -118,7 +124,9 @@ def test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32(tmp_path
     assert lm.lm_head.weight.dtype == torch.bfloat16
     assert {p.dtype for p in loaded.model.parameters() if p.requires_grad} == {torch.float32}
     policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=4))
-    stats = PPO(policy, PPOConfig(epochs=1, critic_warmup_updates=0)).update(collect(policy, episodes=8))
+    stats = PPO(policy, PPOConfig(epochs=1, critic_warmup_updates=0)).update(
+        collect(policy, episodes=8)
+    )
     assert stats.first_ratio < 0.2
     assert stats.grad_norm > 0
 

@@ -27,7 +27,10 @@ def logits_and_gradients(precision: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_products_are_rounded_to_eight_bits_and_gradients_follow():
-    (exact, exact_gradient), (rounded, gradient) = logits_and_gradients("fp32"), logits_and_gradients("bf16")
+    (exact, exact_gradient), (rounded, gradient) = (
+        logits_and_gradients("fp32"),
+        logits_and_gradients("bf16"),
+    )
     assert rounded.dtype == gradient.dtype == torch.float32
     assert 1e-4 < float((rounded - exact).norm() / exact.norm()) < 0.03
     assert float(torch.nn.functional.cosine_similarity(gradient, exact_gradient, dim=0)) > 0.99
@@ -42,7 +45,9 @@ def test_a_product_and_its_gradients_are_those_of_rounded_factors(trained):
         ours = layer(inputs)
     theirs = torch.nn.functional.linear(inputs.bfloat16(), weight.bfloat16()).float() + layer.bias
     assert torch.equal(ours, theirs)
-    assert torch.equal(layer(inputs), torch.nn.functional.linear(inputs, weight, layer.bias))  # exact again
+    assert torch.equal(
+        layer(inputs), torch.nn.functional.linear(inputs, weight, layer.bias)
+    )  # exact again
     leaves = [inputs, weight] if trained else [inputs]
     ours_of, theirs_of = (torch.autograd.grad(each.sin().sum(), leaves) for each in (ours, theirs))
     for one, other in zip(ours_of, theirs_of, strict=True):
@@ -50,7 +55,10 @@ def test_a_product_and_its_gradients_are_those_of_rounded_factors(trained):
 
 
 def test_a_weight_is_rounded_once_and_again_when_it_has_changed(make_policy):
-    weight, products = torch.nn.Parameter(torch.full((32, 32), 0.5)), Products(torch.nn.Module(), torch.zeros(1))
+    weight, products = (
+        torch.nn.Parameter(torch.full((32, 32), 0.5)),
+        Products(torch.nn.Module(), torch.zeros(1)),
+    )
     with torch.inference_mode():
         first = products.rounded(weight)
         assert products.rounded(weight) is first

@@ -20,13 +20,24 @@ from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry
 from tests.engine.conftest import REPLIES
 from tests.engine.learning.test_ppo import collect
 
-PARTS = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+PARTS = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
 TIED = {"tie_word_embeddings": True}
 
 
 def shape(architecture: str, *sizes: int, keys: int, **more: Any) -> dict[str, Any]:
     """Arguments of `AutoConfig.for_model`: the sizes of `PARTS`, key-value heads, and what else is not the default."""
-    return {"model_type": architecture, **dict(zip(PARTS, sizes, strict=True)), "num_key_value_heads": keys, **more}
+    return {
+        "model_type": architecture,
+        **dict(zip(PARTS, sizes, strict=True)),
+        "num_key_value_heads": keys,
+        **more,
+    }
 
 
 SHAPES = {
@@ -38,11 +49,17 @@ SHAPES = {
     "Qwen/Qwen2.5-0.5B-Instruct": shape("qwen2", 151936, 896, 4864, 24, 14, keys=2, **TIED),
     "Qwen/Qwen3-0.6B": shape("qwen3", 151936, 1024, 3072, 28, 16, keys=8, head_dim=128, **TIED),
     "TinyLlama/TinyLlama-1.1B-Chat-v1.0": shape("llama", 32000, 2048, 5632, 22, 32, keys=4),
-    "meta-llama/Llama-3.2-1B-Instruct": shape("llama", 128256, 2048, 8192, 16, 32, keys=8, head_dim=64, **TIED),
+    "meta-llama/Llama-3.2-1B-Instruct": shape(
+        "llama", 128256, 2048, 8192, 16, 32, keys=8, head_dim=64, **TIED
+    ),
     "Qwen/Qwen2-1.5B-Instruct": shape("qwen2", 151936, 1536, 8960, 28, 12, keys=2, **TIED),
-    "HuggingFaceTB/SmolLM-1.7B-Instruct": shape("llama", 49152, 2048, 8192, 24, 32, keys=32, **TIED),
+    "HuggingFaceTB/SmolLM-1.7B-Instruct": shape(
+        "llama", 49152, 2048, 8192, 24, 32, keys=32, **TIED
+    ),
     "microsoft/phi-2": shape("phi", 51200, 2560, 10240, 32, 32, keys=32, partial_rotary_factor=0.4),
-    "microsoft/Phi-3-mini-4k-instruct": shape("phi3", 32064, 3072, 8192, 32, 32, keys=32, sliding_window=2047),
+    "microsoft/Phi-3-mini-4k-instruct": shape(
+        "phi3", 32064, 3072, 8192, 32, 32, keys=32, sliding_window=2047
+    ),
     "meta-llama/Llama-2-7b-chat-hf": shape("llama", 32000, 4096, 11008, 32, 32, keys=32),
 }
 PUBLISHED = [entry for entry in ENTRIES if entry.name != BUNDLED]
@@ -86,13 +103,17 @@ def test_the_bundled_entry_states_what_the_bundled_model_is():
 @by_name
 def test_a_small_model_of_each_entry_plays_learns_and_loads_again(entry, tmp_path, tokenizer):
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(small(entry, len(tokenizer))).save_pretrained(tmp_path / "base")
+    AutoModelForCausalLM.from_config(small(entry, len(tokenizer))).save_pretrained(
+        tmp_path / "base"
+    )
     tokenizer.save_pretrained(tmp_path / "base")
     loaded = load_model_and_tokenizer(
         str(tmp_path / "base"), "cpu", full_finetuning=False, lora=entry.lora, template_arguments={}
     )
     policy = Policy(loaded.model, loaded.tokenizer, entry.generation, REPLIES)
-    stats = PPO(policy, PPOConfig(epochs=1, mini_batch_size=8, critic_warmup_updates=0)).update(collect(policy, 8))
+    stats = PPO(policy, PPOConfig(epochs=1, mini_batch_size=8, critic_warmup_updates=0)).update(
+        collect(policy, 8)
+    )
     assert stats.first_ratio < 1e-3
     assert stats.grad_norm > 0
     loaded.model.save_pretrained(tmp_path / "trained")

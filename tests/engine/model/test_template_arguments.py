@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from llamagym_tui.engine.model.loading import bind_template_arguments, bundled_model_path, load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import (
+    bind_template_arguments,
+    bundled_model_path,
+    load_model_and_tokenizer,
+)
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.model_registry import find
 
@@ -26,7 +30,9 @@ def thinking():
 
 
 def rendered(tokenizer, **arguments) -> str:
-    return tokenizer.apply_chat_template(HELLO, tokenize=False, add_generation_prompt=True, **arguments)
+    return tokenizer.apply_chat_template(
+        HELLO, tokenize=False, add_generation_prompt=True, **arguments
+    )
 
 
 def test_the_arguments_of_an_entry_are_in_every_rendering_of_a_conversation(thinking):
@@ -51,6 +57,8 @@ def test_arguments_are_bound_once_and_saved_with_the_tokenizer(thinking, tmp_pat
 
 
 def test_the_callers_template_arguments_are_bound_when_a_model_is_loaded():
-    tokenizer = load_model_and_tokenizer("bundled", "cpu", template_arguments={"date_string": "26 Jul 2024"}).tokenizer
+    tokenizer = load_model_and_tokenizer(
+        "bundled", "cpu", template_arguments={"date_string": "26 Jul 2024"}
+    ).tokenizer
     tokenizer.chat_template += "{{ date_string }}"
     assert rendered(tokenizer).endswith("26 Jul 2024")

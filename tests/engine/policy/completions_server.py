@@ -29,7 +29,9 @@ class Completions:
             case "load_lora_adapter":
                 name = request["lora_name"]
                 if self.adapter is None:
-                    self.adapter = PeftModel.from_pretrained(self.base, request["lora_path"], adapter_name=name)
+                    self.adapter = PeftModel.from_pretrained(
+                        self.base, request["lora_path"], adapter_name=name
+                    )
                 else:
                     self.adapter.load_adapter(request["lora_path"], adapter_name=name)
                 return b"Success"
@@ -40,7 +42,9 @@ class Completions:
                 self.adapter.set_adapter(request["model"])
                 replies = [self.reply(prompt, request) for prompt in request["prompt"]]
                 # Not in the order of the prompts: an index says which reply is whose.
-                choices = [{"index": index, "text": ""} | each for index, each in enumerate(replies)]
+                choices = [
+                    {"index": index, "text": ""} | each for index, each in enumerate(replies)
+                ]
                 return json.dumps({"object": "text_completion", "choices": choices[::-1]}).encode()
         raise KeyError(path)
 
@@ -51,10 +55,17 @@ class Completions:
             logits = self.adapter(input_ids=torch.tensor([[*prompt, *ids]])).logits[0, -1]
             logits[::2] += self.bias
             each = (logits / (temperature or 1.0)).log_softmax(-1)
-            drawn = torch.multinomial(each.exp(), 1, generator=self.generator) if temperature else each.argmax()
+            drawn = (
+                torch.multinomial(each.exp(), 1, generator=self.generator)
+                if temperature
+                else each.argmax()
+            )
             ids.append(int(drawn))
             logprobs.append(float(each[ids[-1]]))
-        found = {"token_ids": ids, "logprobs": {"token_logprobs": logprobs, "tokens": [""] * len(ids)}}
+        found = {
+            "token_ids": ids,
+            "logprobs": {"token_logprobs": logprobs, "tokens": [""] * len(ids)},
+        }
         return {name: value for name, value in found.items() if name not in self.leaves_out}
 
 

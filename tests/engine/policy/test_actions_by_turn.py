@@ -16,7 +16,13 @@ from llamagym_tui.engine.policy.sampler import LARGEST_AHEAD, Sampler
 from llamagym_tui.errors import PromptTooLongError
 from tests.engine.policy.test_sampler import scored
 
-SETS = (("go north", "take key"), ("go north",), None, ("open chest", "open door", "wait"), ("go north", "take key"))
+SETS = (
+    ("go north", "take key"),
+    ("go north",),
+    None,
+    ("open chest", "open door", "wait"),
+    ("go north", "take key"),
+)
 
 
 @pytest.fixture
@@ -31,7 +37,9 @@ def play(policy, turns: int = 3) -> list[Episode]:
     for turn in range(turns):
         prompts = []
         for slot, episode in enumerate(episodes):
-            prompt = episode.observe("same" if turn == 0 else f"more {slot} " * (slot + 1), SETS[(slot + turn) % 5])
+            prompt = episode.observe(
+                "same" if turn == 0 else f"more {slot} " * (slot + 1), SETS[(slot + turn) % 5]
+            )
             if prompt.restart is not None:
                 sampler.restart(slot, prompt.restart)
             prompts.append(prompt.ids)
@@ -49,7 +57,9 @@ def test_rows_with_different_actions_are_those_of_plain_forwards(make, kind, sha
     policy = make(policy=kind)
     policy.history = history
     policy.model.backbone.shares = shares
-    for segment in [segment for episode in play(policy) for segment in episode.finish("terminated").segments]:
+    for segment in [
+        segment for episode in play(policy) for segment in episode.finish("terminated").segments
+    ]:
         ids = [*segment.prefix, *segment.ids]
         for turn in segment.turns:
             start, end = len(segment.prefix) + turn.start, len(segment.prefix) + turn.end
@@ -89,7 +99,11 @@ def test_replies_part_where_the_actions_of_their_turn_do(make):
         {"role": "user", "content": "z"},
         {"role": "assistant", "content": "open door"},
     ]).finish("terminated").turns  # fmt: skip
-    shared = ids[: [a == b for a, b in zip(ids, policy.chat.reply_ids("open chest"), strict=False)].index(False)]
+    shared = ids[
+        : [a == b for a, b in zip(ids, policy.chat.reply_ids("open chest"), strict=False)].index(
+            False
+        )
+    ]
     assert [[branch.at for branch in turn.branches] for turn in found] == [[len(shared)], [0], []]
 
 
@@ -102,7 +116,10 @@ def test_an_update_scores_turns_with_different_actions_as_they_were_sampled(make
     if kind == "score":
         prompts = [policy.chat.opening("Play.", "same")] * 5
         entropies = [
-            sum(-p * math.log(p) for p in probabilities_of_actions(policy, [prompt], policy.trie_of(actions))[0])
+            sum(
+                -p * math.log(p)
+                for p in probabilities_of_actions(policy, [prompt], policy.trie_of(actions))[0]
+            )
             for prompt, actions in zip(prompts, SETS, strict=True)
         ]
         alone = PPO(policy, PPOConfig(lr=0.0, mini_batch_size=5, epochs=1, kl_coef=0.0))
@@ -130,4 +147,6 @@ def test_the_actions_after_a_conversation_are_those_of_its_last_message(make):
     policy = make()
     episode = replayed(policy, [{"role": "user", "content": "x", "actions": ["wait"]}])
     assert episode.trie.replies == (policy.chat.reply_ids("wait"),)
-    assert prompt_after(policy, [{"role": "user", "content": "x", "actions": ["wait"]}]) == policy.chat.opening("", "x")
+    assert prompt_after(
+        policy, [{"role": "user", "content": "x", "actions": ["wait"]}]
+    ) == policy.chat.opening("", "x")

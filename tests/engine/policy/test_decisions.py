@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy import decisions
-from llamagym_tui.engine.policy.decisions import Decisions, collated_choices, entropy, reply_decisions, token_decisions
+from llamagym_tui.engine.policy.decisions import (
+    Decisions,
+    collated_choices,
+    entropy,
+    reply_decisions,
+    token_decisions,
+)
 from llamagym_tui.engine.policy.trajectory import Choice
 
 PLACES, IDS = torch.tensor([0, 0, 2, 3, 3, 4]), torch.tensor([1, 5, 0, 8, 8, 3])
@@ -29,7 +35,9 @@ def plain(logits: Tensor, temperature: float) -> Decisions:
 
 
 def loss(found: Decisions) -> Tensor:
-    return (found.logprobs * torch.arange(-2.0, 4)).sum() + (found.action_entropy * torch.tensor([1.0, -2, 3])).sum()
+    return (found.logprobs * torch.arange(-2.0, 4)).sum() + (
+        found.action_entropy * torch.tensor([1.0, -2, 3])
+    ).sum()
 
 
 @pytest.mark.parametrize("at_once", [1, 25, 10**6])
@@ -42,7 +50,9 @@ def test_tokens_are_scored_as_by_a_plain_log_softmax_whatever_the_pieces(monkeyp
     found = token_decisions(weights * 3, PLACES, IDS, BRANCHES, CHILDREN, 0.7)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-5)
-    assert torch.allclose(torch.autograd.grad(loss(found), weights)[0], of_expected, rtol=0, atol=1e-5)
+    assert torch.allclose(
+        torch.autograd.grad(loss(found), weights)[0], of_expected, rtol=0, atol=1e-5
+    )
 
 
 def test_entropy_of_a_uniform_distribution_is_the_log_of_its_size_and_what_cannot_be_counts_for_nothing():
@@ -59,7 +69,9 @@ def test_entropy_of_a_branch_looks_at_admissible_tokens_only():
     logits = torch.tensor([[0.0, 0.0, 9.0, 0.0], [0.0, 1.0, 9.0, 3.0]])
     p = torch.tensor([0.0, 1.0, 3.0]).softmax(0)
     expected = [math.log(2), -(p * p.log()).sum().item()]
-    assert of_branches(logits, torch.tensor([[0, 1, -1], [0, 1, 3]])).tolist() == pytest.approx(expected, abs=1e-6)
+    assert of_branches(logits, torch.tensor([[0, 1, -1], [0, 1, 3]])).tolist() == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_entropy_of_a_branch_has_a_finite_gradient_next_to_padding():
@@ -79,7 +91,9 @@ def test_log_probabilities_and_their_gradient_take_no_more_memory_than_the_logit
 
 
 def test_a_second_gradient_is_refused_and_not_wrong():
-    found = token_decisions(torch.randn(5, 10, requires_grad=True) * 3, PLACES, IDS, BRANCHES, CHILDREN, 1.0)
+    found = token_decisions(
+        torch.randn(5, 10, requires_grad=True) * 3, PLACES, IDS, BRANCHES, CHILDREN, 1.0
+    )
     found.logprobs.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         found.logprobs.sum().backward()
@@ -95,5 +109,7 @@ def test_a_choice_among_replies_is_scored_as_by_a_plain_log_softmax():
     expected = (torch.stack([each[:2].sum(), each[2:].sum() / 2]) / 0.7).log_softmax(-1)
     found = reply_decisions(weights * 3, places, ids, choices, 0.7)
     assert torch.allclose(found.logprobs, expected[1:], rtol=0, atol=1e-5)
-    ours, theirs = (torch.autograd.grad(one.sum(), weights)[0] for one in (found.logprobs, expected[1:]))
+    ours, theirs = (
+        torch.autograd.grad(one.sum(), weights)[0] for one in (found.logprobs, expected[1:])
+    )
     assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)

@@ -57,7 +57,9 @@ def test_with_history_n_the_last_n_turns_stand_before_the_observation(make_polic
     assert prompts[2] == worded(turn(0), turn(1), "<|user|>c<|end|>")
     assert prompts[3] == worded(turn(1), turn(2), "<|user|>d<|end|>")
     last = trajectory.segments[-1]
-    assert [token for token, kept in zip(last.ids, last.mask, strict=True) if kept] == reply_of(policy, "3").ids
+    assert [token for token, kept in zip(last.ids, last.mask, strict=True) if kept] == reply_of(
+        policy, "3"
+    ).ids
 
 
 def test_where_history_is_rewritten_it_is_cut_in_the_same_places(make_policy, tokenizer):
@@ -98,12 +100,17 @@ def test_a_prompt_that_would_not_fit_leaves_out_as_few_of_the_oldest_turns_as_it
     prompts, trajectory = played(policy)
     assert prompts[3] == worded(*map(turn, range(3)), "<|user|>d<|end|>")
     assert trajectory.shortened == 0
-    tokens = [len(policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in prompts]
+    tokens = [
+        len(policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in prompts
+    ]
     policy.context = tokens[2] + policy.generation.max_new_tokens  # all but the last one fit
     episode = Episode(policy, "Play.")
     assert episode.left_out("a") == 0
     prompts, trajectory = played(policy)
-    assert prompts[2:] == [worded(turn(0), turn(1), "<|user|>c<|end|>"), worded(turn(1), turn(2), "<|user|>d<|end|>")]
+    assert prompts[2:] == [
+        worded(turn(0), turn(1), "<|user|>c<|end|>"),
+        worded(turn(1), turn(2), "<|user|>d<|end|>"),
+    ]
     assert trajectory.shortened == 1
     assert [len(segment.turns) for segment in trajectory.segments] == [3, 1]
 
@@ -125,7 +132,9 @@ def test_the_value_after_a_truncated_episode_is_that_of_the_cut_prompt(make_poli
     _, trajectory = played(policy, final="e")
     opening = policy.chat.opening("Play.", "e")
     with torch.no_grad():
-        expected = float(policy.model(torch.tensor([[*opening.prefix, *opening.rest]])).values[0, -1])
+        expected = float(
+            policy.model(torch.tensor([[*opening.prefix, *opening.rest]])).values[0, -1]
+        )
     assert policy.bootstrap_values([trajectory]) == pytest.approx([expected], abs=1e-5)
 
 
@@ -134,7 +143,10 @@ def test_turns_in_rows_of_their_own_are_credited_along_their_episode(make_policy
     policy = make_policy()
     policy.history = history
     _, trajectory = played(policy)
-    ppo = PPO(policy, PPOConfig(kl_coef=0.0, kl_coef_final=0.0, gamma=0.5, lam=0.5, whiten_advantages=False))
+    ppo = PPO(
+        policy,
+        PPOConfig(kl_coef=0.0, kl_coef_final=0.0, gamma=0.5, lam=0.5, whiten_advantages=False),
+    )
     found = ppo.targets([trajectory], batch_rows([trajectory])).advantages
     # Each V is 0.5, so delta = 0 + 0.25 - 0.5, 1 + 0.25 - 0.5, 2 + 0.25 - 0.5, 3 - 0.5, and A_k = delta_k + A_k+1 / 4.
     assert found.tolist() == pytest.approx([0.0859375, 1.34375, 2.375, 2.5])
@@ -150,18 +162,29 @@ def test_sampled_with_a_history_each_reply_has_the_log_probability_of_its_own_pr
         for slot, prompt in enumerate(prompts):
             if prompt.restart is not None:
                 sampler.restart(slot, prompt.restart)
-        for episode, reply in zip(episodes, sampler.reply([0, 1, 2], [each.ids for each in prompts]), strict=True):
+        for episode, reply in zip(
+            episodes, sampler.reply([0, 1, 2], [each.ids for each in prompts]), strict=True
+        ):
             whole = episode.whole_prompt()
             before = [*(whole.restart or ()), *whole.ids]
             output = policy.model(torch.tensor([[*before, *reply.ids]]))
             logprobs = output.logits[0, len(before) - 1 : -1].log_softmax(-1)
             found = logprobs.gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
             assert reply.logprobs == pytest.approx(found.tolist(), abs=1e-5)
-            assert reply.value == pytest.approx(float(output.values[0, len(before) - 1]), rel=1e-5, abs=1e-5)
+            assert reply.value == pytest.approx(
+                float(output.values[0, len(before) - 1]), rel=1e-5, abs=1e-5
+            )
             episode.reply(reply)
 
 
-CONVERSATION = [system("Play."), user("a"), assistant("0"), user("b"), {**assistant("1"), "weight": 0}, user("c")]
+CONVERSATION = [
+    system("Play."),
+    user("a"),
+    assistant("0"),
+    user("b"),
+    {**assistant("1"), "weight": 0},
+    user("c"),
+]
 
 
 def test_demonstrations_are_cut_as_the_policy_would_see_them(make_policy):

@@ -13,7 +13,9 @@ def test_a_prompt_fits_if_the_longest_reply_behind_it_is_read_too(make_policy, k
     reply = 6 if kind == "generate" else max(map(len, policy.trie.replies))
     policy.context = 20
     policy.require_fit(20 - reply, policy.trie)
-    with pytest.raises(PromptTooLongError, match=rf"a prompt of {21 - reply} tokens and a reply of up to {reply} "):
+    with pytest.raises(
+        PromptTooLongError, match=rf"a prompt of {21 - reply} tokens and a reply of up to {reply} "
+    ):
         policy.require_fit(21 - reply, policy.trie)
     policy.context = None
     policy.require_fit(10**9, policy.trie)

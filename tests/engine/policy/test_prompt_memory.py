@@ -41,7 +41,9 @@ def policy(make_policy, request):
     return policy
 
 
-def test_draws_values_and_log_probabilities_are_those_of_the_computation_that_shares_nothing(policy):
+def test_draws_values_and_log_probabilities_are_those_of_the_computation_that_shares_nothing(
+    policy,
+):
     other = copy.deepcopy(policy)
     shared, unshared = Sampler(policy, len(TEXTS)), sharing_nothing(other, len(TEXTS))
     for turn in range(3):
@@ -53,11 +55,15 @@ def test_draws_values_and_log_probabilities_are_those_of_the_computation_that_sh
             assert reply.value == pytest.approx(alike.value, rel=1e-5, abs=1e-6)
             opening = policy.chat.opening("Play.", text)
             before = [*opening.prefix, *opening.rest]
-            logprobs, value = scored(policy, [*before, *reply.ids], len(before), len(before) + len(reply.ids))
+            logprobs, value = scored(
+                policy, [*before, *reply.ids], len(before), len(before) + len(reply.ids)
+            )
             if reply.choice is None:
                 assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
             assert reply.value == pytest.approx(value, abs=2e-5)
-    assert shared.memory.take_share() == pytest.approx((24 - 4) / 24), "four distinct prompts in three steps"
+    assert shared.memory.take_share() == pytest.approx((24 - 4) / 24), (
+        "four distinct prompts in three steps"
+    )
     assert shared.memory.take_share() == 0.0
 
 
@@ -97,8 +103,13 @@ def tokens(monkeypatch):
     return computed
 
 
-def test_a_conversation_that_was_found_in_memory_goes_on_with_what_it_has_in_common_read_not_computed(policy, tokens):
-    sampler, (opening, other) = Sampler(policy, 2), (policy.chat.opening("Play.", text) for text in ("a b c", "a b d"))
+def test_a_conversation_that_was_found_in_memory_goes_on_with_what_it_has_in_common_read_not_computed(
+    policy, tokens
+):
+    sampler, (opening, other) = (
+        Sampler(policy, 2),
+        (policy.chat.opening("Play.", text) for text in ("a b c", "a b d")),
+    )
     asked(policy, sampler, ("a b c",))
     tokens.clear()
     (reply,) = asked(policy, sampler, ("a b c",))
@@ -112,10 +123,14 @@ def test_a_conversation_that_was_found_in_memory_goes_on_with_what_it_has_in_com
         if reply.choice is None:
             assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
         assert reply.value == pytest.approx(value, abs=2e-5)
-        assert tokens[0] <= len(new) + len(policy.trie.tree) or not found, "what stood in memory was copied"
+        assert tokens[0] <= len(new) + len(policy.trie.tree) or not found, (
+            "what stood in memory was copied"
+        )
     tokens.clear()
     asked(policy, sampler, ("a b d",))
-    common = next(at for at, (own, its) in enumerate(zip(rest, other.rest, strict=False)) if own != its)
+    common = next(
+        at for at, (own, its) in enumerate(zip(rest, other.rest, strict=False)) if own != its
+    )
     assert tokens[0] == len(other.rest) - common + len(policy.trie.tree)
 
 

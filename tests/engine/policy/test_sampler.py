@@ -20,7 +20,9 @@ def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], f
     with torch.no_grad():
         output = policy.model(torch.tensor([ids]))
     logprobs = (output.logits[0].float() / policy.generation.temperature).log_softmax(-1)
-    return [float(logprobs[at - 1, ids[at]]) for at in range(start, end)], float(output.values[0, start - 1])
+    return [float(logprobs[at - 1, ids[at]]) for at in range(start, end)], float(
+        output.values[0, start - 1]
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
@@ -28,7 +30,9 @@ def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], f
 def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, lora, temperature):
     policy = make_policy(lora=lora, temperature=temperature)
     sampler, chat = Sampler(policy, 3), policy.chat
-    openings = [chat.opening("Play a game.", text) for text in ("a", "a longer observation: 15.", "b c")]
+    openings = [
+        chat.opening("Play a game.", text) for text in ("a", "a longer observation: 15.", "b c")
+    ]
     for slot, opening in enumerate(openings):
         sampler.restart(slot, opening.prefix)
     rows = [[*opening.prefix, *opening.rest] for opening in openings]
@@ -133,7 +137,10 @@ def test_an_end_that_was_sampled_is_kept_and_ends_that_reply_alone(make_policy):
     policy = make_policy(max_new_tokens=4)
     sampler, end = Sampler(policy, 2), policy.chat.end_ids[0]
     script = iter([[5, 6], [end, 7], [end]])
-    sampler.sample = lambda logits, greedy: (torch.tensor(next(script)), torch.full((len(logits),), -0.5))
+    sampler.sample = lambda logits, greedy: (
+        torch.tensor(next(script)),
+        torch.full((len(logits),), -0.5),
+    )
     replies = sampler.reply([0, 1], [[8], [9]])
     assert [reply.ids for reply in replies] == [[5, end], [6, 7, end]]
     assert all(reply.ended and len(reply.logprobs) == len(reply.ids) for reply in replies)
@@ -146,7 +153,9 @@ def test_tokens_are_drawn_from_the_whole_distribution_that_their_logprobs_state(
     p = (logits / 0.5).softmax(-1)
     assert logprobs.exp().tolist() == pytest.approx(p[tokens].tolist(), abs=1e-6)
     # Four standard errors of a count.
-    assert ((tokens.bincount(minlength=24) / 40_000 - p).abs() < 4 * (p * (1 - p) / 40_000).sqrt()).all()
+    assert (
+        (tokens.bincount(minlength=24) / 40_000 - p).abs() < 4 * (p * (1 - p) / 40_000).sqrt()
+    ).all()
 
 
 def test_the_same_seed_samples_the_same_replies(make_policy):
@@ -174,12 +183,17 @@ def scripted(sampler: Sampler, script: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sampled_token_by_token(make_policy, lora):
+def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sampled_token_by_token(
+    make_policy, lora
+):
     policy = make_policy(lora=lora, temperature=0.8, max_new_tokens=8)
     chat, (stick, hit) = policy.chat, policy.trie.replies
     astray = [*hit[:2], 7, 9, hit[-1]]
     sampler = Sampler(policy, 4)
-    openings = [chat.opening("Play a game.", text) for text in ("a", "a longer observation: 15.", "b c", "d")]
+    openings = [
+        chat.opening("Play a game.", text)
+        for text in ("a", "a longer observation: 15.", "b c", "d")
+    ]
     rows = [[*opening.prefix, *opening.rest] for opening in openings]
     prompts = [list(opening.rest) for opening in openings]
     for slot, opening in enumerate(openings):
@@ -204,13 +218,18 @@ def test_computing_ahead_changes_no_sample(make_policy, monkeypatch):
         sampler, opening = Sampler(policy, 32), policy.chat.opening("Play.", "x")
         for slot in range(32):
             sampler.restart(slot, opening.prefix)
-        return [(reply.ids, reply.logprobs) for reply in sampler.reply(range(32), [list(opening.rest)] * 32)]
+        return [
+            (reply.ids, reply.logprobs)
+            for reply in sampler.reply(range(32), [list(opening.rest)] * 32)
+        ]
 
     ahead = sampled()
     monkeypatch.setattr(sampler_module, "LARGEST_AHEAD", 0)
     plain = sampled()
     assert [ids for ids, _ in ahead] == [ids for ids, _ in plain]
-    assert [p for _, ps in ahead for p in ps] == pytest.approx([p for _, ps in plain for p in ps], abs=2e-5)
+    assert [p for _, ps in ahead for p in ps] == pytest.approx(
+        [p for _, ps in plain for p in ps], abs=2e-5
+    )
 
 
 def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make_policy):
@@ -220,7 +239,9 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
     backbone = policy.model.backbone
     encode, encode_next = backbone.encode, backbone.encode_next
     backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
-    backbone.encode_next = lambda ids, *rest: widths.append(ids.shape[1:].numel()) or encode_next(ids, *rest)
+    backbone.encode_next = lambda ids, *rest: (
+        widths.append(ids.shape[1:].numel()) or encode_next(ids, *rest)
+    )
     assert backbone.is_lean  # or a next token passes `encode`, too
     for _ in range(40):
         sampler.memory.clear()
@@ -232,9 +253,15 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
     assert widths[-2:] == [len(opening.rest), 1]
 
 
-@pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", None), ("word", (2, 4))])
-def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_policy, normalization, divisors):
-    policy = make_policy(temperature=0.5, policy="score", normalization=normalization, replies=SCORED)
+@pytest.mark.parametrize(
+    ("normalization", "divisors"), [("sum", (1, 1)), ("token", None), ("word", (2, 4))]
+)
+def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(
+    make_policy, normalization, divisors
+):
+    policy = make_policy(
+        temperature=0.5, policy="score", normalization=normalization, replies=SCORED
+    )
     divisors = divisors or tuple(len(policy.chat.reply_ids(reply)) for reply in SCORED)
     assert policy.reply_divisors(policy.trie) == divisors
     sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
@@ -244,12 +271,17 @@ def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_poli
     prompt = [*opening.prefix, *opening.rest]
     # `scored` divides logits by the temperature; scores are of the model's own probabilities.
     policy.generation = replace(policy.generation, temperature=1.0)
-    sums = [sum(scored(policy, [*prompt, *ids], len(prompt), len(prompt) + len(ids))[0]) for ids in policy.trie.replies]
+    sums = [
+        sum(scored(policy, [*prompt, *ids], len(prompt), len(prompt) + len(ids))[0])
+        for ids in policy.trie.replies
+    ]
     shares = (torch.tensor(sums) / torch.tensor(divisors) / 0.5).softmax(-1)
     for reply in replies[:50]:
         assert reply.choice is not None
         assert reply.ids == list(policy.trie.replies[reply.choice.chosen])
-        assert reply.choice.logprob == pytest.approx(float(shares[reply.choice.chosen].log()), abs=2e-5)
+        assert reply.choice.logprob == pytest.approx(
+            float(shares[reply.choice.chosen].log()), abs=2e-5
+        )
     share = float(shares[1])
     hits = sum(reply.choice is not None and reply.choice.chosen == 1 for reply in replies)
     assert abs(hits / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
@@ -264,7 +296,9 @@ def test_a_scored_conversation_goes_on_after_the_reply_that_was_chosen(make_poli
         sampler.restart(slot, opening.prefix)
     for _ in range(4):
         for slot, reply in enumerate(sampler.reply([0, 1], prompts)):
-            logprobs, value = scored(policy, rows[slot] + reply.ids, len(rows[slot]), len(rows[slot] + reply.ids))
+            logprobs, value = scored(
+                policy, rows[slot] + reply.ids, len(rows[slot]), len(rows[slot] + reply.ids)
+            )
             assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
             assert reply.value == pytest.approx(value, abs=2e-5)
             new = chat.continuation(f"more {slot}", ended=True)
@@ -281,7 +315,9 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
     policy = make_policy(temperature=0.9)
     chat, computed = policy.chat, []
     encode = policy.model.backbone.encode
-    policy.model.backbone.encode = lambda ids, *rest: computed.append(len(ids)) or encode(ids, *rest)
+    policy.model.backbone.encode = lambda ids, *rest: (
+        computed.append(len(ids)) or encode(ids, *rest)
+    )
     sampler = Sampler(policy, 5)
     openings = [chat.opening("Play.", observation) for observation in ("x", "y", "x", "x", "y")]
     rows, prompts = [[*o.prefix, *o.rest] for o in openings], [list(o.rest) for o in openings]
@@ -309,13 +345,17 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
         ([40] * 40 + [5] * 3, [(43, 40)]),  # 3 x 35 tokens of padding are less than a forward
     ],
 )
-def test_prompts_are_padded_to_the_longest_where_that_costs_less_than_a_forward(make_policy, lengths, forwards):
+def test_prompts_are_padded_to_the_longest_where_that_costs_less_than_a_forward(
+    make_policy, lengths, forwards
+):
     policy = make_policy()
     shapes, encode = [], policy.model.backbone.encode
     sampler = Sampler(policy, len(lengths))
     for slot in range(len(lengths)):
         sampler.restart(slot, (5, 6))
-    policy.model.backbone.encode = lambda ids, *rest: shapes.append(tuple(ids.shape)) or encode(ids, *rest)
+    policy.model.backbone.encode = lambda ids, *rest: (
+        shapes.append(tuple(ids.shape)) or encode(ids, *rest)
+    )
     sampler.reply(range(len(lengths)), [[7 + slot] * length for slot, length in enumerate(lengths)])
     nodes = len(policy.trie.tree)
     expected = [(rows, columns + nodes) for rows, columns in forwards]
@@ -333,7 +373,9 @@ def test_every_token_is_reported_once_in_order_with_the_reply_that_it_belongs_to
         sampler.restart(slot, opening.prefix)
     reported: list[list[int]] = [[] for _ in slots]
     replies = sampler.reply(
-        slots, [list(opening.rest)] * len(slots), on_token=lambda index, token: reported[index].append(token)
+        slots,
+        [list(opening.rest)] * len(slots),
+        on_token=lambda index, token: reported[index].append(token),
     )
     assert reported == [reply.ids for reply in replies]
     assert len({tuple(ids) for ids in reported}) > 1
@@ -351,18 +393,35 @@ def test_whoever_goes_on_each_conversation_keeps_its_own_keys_and_values(make_po
     sampler, chat = Sampler(policy, 7), policy.chat
     rows, prompts = [], []
     for slot in range(7):
-        opening = chat.opening("Play.", "a longer text " * draw.choice((0, 0, 20)) + draw.choice("xy"))
+        opening = chat.opening(
+            "Play.", "a longer text " * draw.choice((0, 0, 20)) + draw.choice("xy")
+        )
         sampler.restart(slot, opening.prefix)
         rows.append([*opening.prefix, *opening.rest])
         prompts.append(list(opening.rest))
-    for slots in ([0, 1, 2, 3, 4, 5, 6], [5, 6], [1, 3, 4, 6], [0], [0, 2, 5], [0, 1, 2, 3, 4, 5, 6]):
-        script = [[draw.randrange(5, 900) for _ in range(draw.choice((1, 3, 7)))] + [chat.end_ids[0]] for _ in slots]
+    for slots in (
+        [0, 1, 2, 3, 4, 5, 6],
+        [5, 6],
+        [1, 3, 4, 6],
+        [0],
+        [0, 2, 5],
+        [0, 1, 2, 3, 4, 5, 6],
+    ):
+        script = [
+            [draw.randrange(5, 900) for _ in range(draw.choice((1, 3, 7)))] + [chat.end_ids[0]]
+            for _ in slots
+        ]
         scripted(sampler, script)
-        for slot, reply in zip(slots, sampler.reply(slots, [prompts[slot] for slot in slots]), strict=True):
+        for slot, reply in zip(
+            slots, sampler.reply(slots, [prompts[slot] for slot in slots]), strict=True
+        ):
             start = len(rows[slot])
             rows[slot] += reply.ids
             logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
             assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
             assert reply.value == pytest.approx(value, abs=2e-5)
-            prompts[slot] = [reply.ids[-1], *chat.continuation("more " * draw.choice((1, 1, 60)), ended=True)]
+            prompts[slot] = [
+                reply.ids[-1],
+                *chat.continuation("more " * draw.choice((1, 1, 60)), ended=True),
+            ]
             rows[slot] += prompts[slot][1:]

@@ -46,7 +46,10 @@ def test_the_mask_is_exactly_the_sampled_tokens(make_policy):
     policy = make_policy()
     (segment,) = two_turns(policy).finish("terminated").segments
     sampled = [token for token, kept in zip(segment.ids, segment.mask, strict=True) if kept]
-    assert sampled == [*policy.chat.reply_ids('{"action": 1}'), *policy.chat.reply_ids('{"action": 0}')]
+    assert sampled == [
+        *policy.chat.reply_ids('{"action": 1}'),
+        *policy.chat.reply_ids('{"action": 0}'),
+    ]
     text = policy.chat.tokenizer.decode([*segment.prefix, *segment.ids])
     assert text.endswith('<|user|>Your total: 18.<|end|><|assistant|>{"action": 0}<|end|>')
 
@@ -54,7 +57,11 @@ def test_the_mask_is_exactly_the_sampled_tokens(make_policy):
 def test_a_turn_keeps_value_and_logprobs_of_the_moment_when_it_was_sampled(make_policy):
     policy = make_policy()
     for turn in two_turns(policy).finish("terminated").turns:
-        assert (turn.value, turn.logprobs[:2], len(turn.logprobs)) == (0.5, (-0.1, -0.2), turn.end - turn.start)
+        assert (turn.value, turn.logprobs[:2], len(turn.logprobs)) == (
+            0.5,
+            (-0.1, -0.2),
+            turn.end - turn.start,
+        )
         assert len(turn.branches) == 1
 
 
@@ -93,7 +100,10 @@ def test_a_reply_in_unusual_tokens_is_kept_and_continued_as_it_was_sampled(make_
     episode.observe("a")
     spelt = [token for letter in '{"action": 1}' for token in chat.reply_ids(letter)[:1]]
     assert len(spelt) > len(chat.reply_ids('{"action": 1}'))
-    assert episode.reply(Reply([*spelt, chat.end_ids[0]], [-0.5] * (len(spelt) + 1), 0.0, True)) == '{"action": 1}'
+    assert (
+        episode.reply(Reply([*spelt, chat.end_ids[0]], [-0.5] * (len(spelt) + 1), 0.0, True))
+        == '{"action": 1}'
+    )
     follows = list(chat.continuation("b", ended=True))
     assert episode.observe("b").ids == [chat.end_ids[0], *follows]
     (segment,) = episode.finish("terminated").segments
@@ -117,7 +127,9 @@ def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_p
     trajectory = two_turns(policy).finish("truncated", "Your total: 20.")
     assert trajectory.final_prompt is not None
     ids = [*trajectory.final_prompt.prefix, *trajectory.final_prompt.ids]
-    assert policy.chat.tokenizer.decode(ids).endswith('{"action": 0}<|end|><|user|>Your total: 20.<|end|><|assistant|>')
+    assert policy.chat.tokenizer.decode(ids).endswith(
+        '{"action": 0}<|end|><|user|>Your total: 20.<|end|><|assistant|>'
+    )
     with torch.no_grad():
         expected = float(policy.model(torch.tensor([ids])).values[0, -1])
     assert policy.bootstrap_values([trajectory]) == pytest.approx([expected], abs=1e-5)
@@ -140,7 +152,9 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     assert "left" in whole
 
 
-def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(make_policy, tokenizer):
+def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(
+    make_policy, tokenizer
+):
     policy = make_policy()
     policy.chat = with_template(tokenizer, REWRITING)
     episode = Episode(policy, "Play.")
@@ -205,7 +219,12 @@ def test_rows_that_begin_alike_share_what_they_begin_with():
     part = only(one, other, Row(one.segment, 2))
     assert part.trees.ids.tolist() == [[10, 11, 12, 14]]
     assert part.trees.depths.tolist() == [[0, 1, 2, 2]]
-    assert part.trees.visible[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    assert part.trees.visible[0].int().tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 1, 1, 0],
+        [1, 1, 0, 1],
+    ]
     assert list(zip(part.decision_turns.tolist(), columns(part), strict=True)) == [
         (0, 1), (0, 2), (2, 1), (2, 2), (1, 1), (1, 3)
     ]  # fmt: skip
@@ -213,12 +232,17 @@ def test_rows_that_begin_alike_share_what_they_begin_with():
 
 def test_a_reply_that_was_chosen_by_score_brings_those_that_might_have_been():
     choice = Choice(1, -0.7, replies=((7, 8, 2), (7, 9, 2)), divisors=(1.0, 1.0))
-    part = only(Row(Segment((1,), [10, 11, 7, 9, 2], [Turn(2, 5, (-0.1,) * 3, 0.0, 0.0, choice=choice)]), 4))
+    part = only(
+        Row(Segment((1,), [10, 11, 7, 9, 2], [Turn(2, 5, (-0.1,) * 3, 0.0, 0.0, choice=choice)]), 4)
+    )
     assert part.trees.ids.tolist() == [[10, 11, 7, 9, 8]]
     assert part.token_ids.tolist() == [7, 8, 2, 7, 9, 2]
     assert columns(part) == [1, 2, 4, 1, 2, 3]
     assert len(part.place_columns) == 4
-    assert (part.decision_turns.tolist(), part.old_logprobs.tolist()) == ([4], pytest.approx([-0.7]))
+    assert (part.decision_turns.tolist(), part.old_logprobs.tolist()) == (
+        [4],
+        pytest.approx([-0.7]),
+    )
     assert part.choices is not None
     assert part.choices.token_replies.tolist() == [0, 0, 0, 1, 1, 1]
     assert part.choices.chosen.tolist() == [1]
@@ -251,18 +275,32 @@ def test_forwards_keep_prefixes_apart_and_sizes_together():
     ]
     assert found == [[2000], [500, 400, 400]]
     few = group_by_size(map(packed, (20, 100, 150)), ForwardLimits(9000))
-    assert [[len(each.tree) for each in group] for group in few] == [[150, 100, 20]], "padding is less than a prefix"
-    assert [len(group) for group in group_by_size(map(packed, [10] * 5), ForwardLimits(20))] == [2, 2, 1]
+    assert [[len(each.tree) for each in group] for group in few] == [[150, 100, 20]], (
+        "padding is less than a prefix"
+    )
+    assert [len(group) for group in group_by_size(map(packed, [10] * 5), ForwardLimits(20))] == [
+        2,
+        2,
+        1,
+    ]
     rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
-    assert [part.prefix for part in forwards(rows, ForwardLimits(1000), torch.device("cpu"))] == [(1,), (2,)]
+    assert [part.prefix for part in forwards(rows, ForwardLimits(1000), torch.device("cpu"))] == [
+        (1,),
+        (2,),
+    ]
 
 
 def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike():
     alike = [row(9, 3, 3 * number) for number in range(5)]
-    scored = [len(part.token_ids) for part in forwards(alike, ForwardLimits(1000, 6), torch.device("cpu"))]
+    scored = [
+        len(part.token_ids) for part in forwards(alike, ForwardLimits(1000, 6), torch.device("cpu"))
+    ]
     assert scored == [6, 6, 3]
     larger = [row(9, 3, 0)]
-    assert [len(part.token_ids) for part in forwards(larger, ForwardLimits(1000, 2), torch.device("cpu"))] == [3]
+    assert [
+        len(part.token_ids)
+        for part in forwards(larger, ForwardLimits(1000, 2), torch.device("cpu"))
+    ] == [3]
 
 
 def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_enough_with_it():
@@ -272,8 +310,16 @@ def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_en
     def distinct(length: int, number: int) -> Row:
         return row_of(*range(1000 * number, 1000 * number + length))
 
-    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(8))] == [3, 3, 2]
-    assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [1, 1, 1]
+    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(8))] == [
+        3,
+        3,
+        2,
+    ]
+    assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [
+        1,
+        1,
+        1,
+    ]
     # 100 new columns next to 400: 100 * (400 + 800 + 100) is less than 400 * (400 + 400).
     alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
     assert [len(each.rows) for each in pack_into_trees(alike)] == [2]

@@ -14,7 +14,18 @@ from llamagym_tui.engine.policy.sampler import TOGETHER, Sampler
 from tests.engine.learning.test_ppo import collect
 from tests.engine.policy.test_sampler import scored
 
-READS = ("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "nonzero", "cpu", "numpy", "to_list")
+READS = (
+    "item",
+    "tolist",
+    "__int__",
+    "__float__",
+    "__bool__",
+    "__index__",
+    "nonzero",
+    "cpu",
+    "numpy",
+    "to_list",
+)
 MADE = ("tensor", "as_tensor")
 
 
@@ -110,7 +121,10 @@ def test_an_update_reads_as_often_whatever_the_number_of_rows(make_policy):
     counts = []
     for rows in (4, 16):
         policy = make_policy()
-        ppo, batch = PPO(policy, PPOConfig(mini_batch_size=64, critic_warmup_updates=0)), collect(policy, rows, turns=1)
+        ppo, batch = (
+            PPO(policy, PPOConfig(mini_batch_size=64, critic_warmup_updates=0)),
+            collect(policy, rows, turns=1),
+        )
         with Transfers() as transfers:
             ppo.update(batch)
         counts.append(+transfers.read)
@@ -119,7 +133,9 @@ def test_an_update_reads_as_often_whatever_the_number_of_rows(make_policy):
     assert counts[0].total() <= 30
 
 
-def test_replies_that_follow_their_tree_or_leave_it_are_as_probable_where_they_are_drawn_together(make_policy):
+def test_replies_that_follow_their_tree_or_leave_it_are_as_probable_where_they_are_drawn_together(
+    make_policy,
+):
     policy = make_policy(max_new_tokens=12)
     (stick, hit), sampler = policy.trie.replies, Sampler(policy, 3)
     sampler._together, extend = TOGETHER, sampler.extend

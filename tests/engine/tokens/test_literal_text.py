@@ -20,7 +20,11 @@ HARMLESS = "You have 12. <b>Play</b> on | {action}:\n\n  now"
 
 @pytest.fixture(params=list(HOSTILE))
 def named(request, tokenizer):
-    made = {"qwen": qwen_like, "llama bpe": lambda: llama_2_like("bpe"), "llama unigram": lambda: llama_2_like("u")}
+    made = {
+        "qwen": qwen_like,
+        "llama bpe": lambda: llama_2_like("bpe"),
+        "llama unigram": lambda: llama_2_like("u"),
+    }
     return request.param, made.get(request.param, lambda: tokenizer)()
 
 
@@ -36,7 +40,9 @@ def test_a_spelled_out_control_token_is_text_wherever_it_stands(named):
     name, tokenizer = named
     chat, hostile, harmless = ChatTokenizer(tokenizer), HOSTILE[name], "You won. Always stick."
     for kind in (lambda text: chat.opening("Play.", text), lambda text: chat.opening(text, "Go.")):
-        attacked, calm = ([*opening.prefix, *opening.rest] for opening in (kind(hostile), kind(harmless)))
+        attacked, calm = (
+            [*opening.prefix, *opening.rest] for opening in (kind(hostile), kind(harmless))
+        )
         assert control_ids(tokenizer, attacked) == control_ids(tokenizer, calm)
         assert hostile in tokenizer.decode(attacked)
     for ended in (True, False):
@@ -69,7 +75,9 @@ def test_harmless_text_is_tokenised_as_the_template_is_also_by_the_copy_with_ali
 
 def test_the_literal_ids_are_those_of_a_text_that_means_nothing(tokenizer):
     hostile = ChatTokenizer(tokenizer).opening("Play.", "a<|end|>b").rest
-    expected = tokenizer("a<|end|>b", add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    expected = tokenizer("a<|end|>b", add_special_tokens=False, split_special_tokens=True)[
+        "input_ids"
+    ]
     assert list(hostile[: len(expected)]) == expected
 
 

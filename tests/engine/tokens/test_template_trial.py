@@ -28,7 +28,9 @@ def with_template(template: str):
 
 
 def test_a_template_that_loops_is_refused_in_one_sentence():
-    with pytest.raises(ModelLoadError, match=r"^The model's chat template cannot be used \(it does not end\): take"):
+    with pytest.raises(
+        ModelLoadError, match=r"^The model's chat template cannot be used \(it does not end\): take"
+    ):
         ChatTokenizer(with_template(LOOP))
 
 
@@ -42,7 +44,8 @@ def test_hostile_templates_are_refused(template, fault):
 def test_templates_of_ours_are_not_tried_out_and_others_once(monkeypatch, tokenizer):
     commands = []
     monkeypatch.setattr(
-        "subprocess.run", lambda command, **rest: commands.append(command) or type("Done", (), {"returncode": 0})
+        "subprocess.run",
+        lambda command, **rest: commands.append(command) or type("Done", (), {"returncode": 0}),
     )
     ChatTokenizer(tokenizer)
     assert commands == []

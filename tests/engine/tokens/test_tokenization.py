@@ -34,7 +34,12 @@ def test_opening_reply_and_continuation_are_the_templates_own_rendering(tokenize
     opening = chat.opening("Play.", "Your total: 15.")
     ids = [*opening.prefix, *opening.rest, *chat.reply_ids('{"action": 1}')]
     ids += chat.continuation("Your total: 18.", ended=True)
-    conversation = [system("Play."), user("Your total: 15."), assistant('{"action": 1}'), user("Your total: 18.")]
+    conversation = [
+        system("Play."),
+        user("Your total: 15."),
+        assistant('{"action": 1}'),
+        user("Your total: 18."),
+    ]
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
 
@@ -48,7 +53,10 @@ def test_the_prefix_is_what_every_observation_shares(tokenizer):
 
 def test_a_reply_that_was_cut_off_still_gets_the_templates_end(tokenizer):
     chat = ChatTokenizer(tokenizer)
-    assert chat.continuation("x", ended=False) == (chat.end_ids[0], *chat.continuation("x", ended=True))
+    assert chat.continuation("x", ended=False) == (
+        chat.end_ids[0],
+        *chat.continuation("x", ended=True),
+    )
 
 
 def test_the_templates_end_ends_a_reply_even_where_it_is_not_the_end_of_a_sequence(tokenizer):
@@ -67,13 +75,19 @@ def test_a_template_that_rewrites_history_is_detected(tokenizer):
 def test_a_template_without_system_role_gets_the_prompt_in_the_first_message(tokenizer):
     chat = with_template(tokenizer, NO_SYSTEM)
     opening = chat.opening("Play.", "Go.")
-    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "<|user|>Play.\n\nGo.<|end|><|assistant|>"
+    assert (
+        tokenizer.decode([*opening.prefix, *opening.rest])
+        == "<|user|>Play.\n\nGo.<|end|><|assistant|>"
+    )
 
 
 def test_a_tokenizer_without_template_gets_a_plain_one(tokenizer):
     chat = with_template(tokenizer, None)
     opening = chat.opening("Play.", "Go.")
-    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "System:\nPlay.\nUser:\nGo.\nAssistant:\n"
+    assert (
+        tokenizer.decode([*opening.prefix, *opening.rest])
+        == "System:\nPlay.\nUser:\nGo.\nAssistant:\n"
+    )
     assert chat.keeps_history
 
 
@@ -91,11 +105,18 @@ def test_a_canonical_reply_has_the_ids_that_the_template_gives_it_after_the_prom
     tokenizer = llama_2_like(kind)
     chat = ChatTokenizer(tokenizer)
     conversation = [user("You have 12."), assistant("Action: 1")]
-    prompt = tokenizer.apply_chat_template(conversation[:1], tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer.apply_chat_template(
+        conversation[:1], tokenize=False, add_generation_prompt=True
+    )
     whole = tokenizer.apply_chat_template(conversation, tokenize=False)
-    before, after = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole))
+    before, after = (
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole)
+    )
     assert [*before, *chat.reply_ids("Action: 1")] == after
-    assert chat.reply_ids("Action: 1") != (*tokenizer("Action: 1", add_special_tokens=False)["input_ids"], 2)
+    assert chat.reply_ids("Action: 1") != (
+        *tokenizer("Action: 1", add_special_tokens=False)["input_ids"],
+        2,
+    )
 
 
 def test_a_canonical_reply_stands_at_once_after_a_prompt_that_ends_in_a_line_break():
@@ -108,7 +129,9 @@ def test_a_canonical_reply_stands_at_once_after_a_prompt_that_ends_in_a_line_bre
 def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
     tokenizer = qwen_like()
     bare = ChatTokenizer(tokenizer).reply_ids("Action: 1")
-    tokenizer.chat_template = CHATML.replace("{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}")
+    tokenizer.chat_template = CHATML.replace(
+        "{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}"
+    )
     assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
 
 
@@ -125,9 +148,16 @@ def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
     chat = ChatTokenizer(llama_2_like("bpe"))
     assert chat.keeps_history
     opening = chat.opening("", "You have 12.")
-    ids = [*opening.prefix, *opening.rest, *chat.reply_ids("Action: 1"), *chat.continuation("a", ended=True)]
+    ids = [
+        *opening.prefix,
+        *opening.rest,
+        *chat.reply_ids("Action: 1"),
+        *chat.continuation("a", ended=True),
+    ]
     conversation = [user("You have 12."), assistant("Action: 1"), user("a")]
-    text = chat.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    text = chat.tokenizer.apply_chat_template(
+        conversation, tokenize=False, add_generation_prompt=True
+    )
     assert ids == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     cut = chat.continuation("a", ended=False)
     assert chat.tokenizer.decode(cut).startswith(" </s><s>")

@@ -14,7 +14,12 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
 
-from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed
+from llamagym_tui.protocol.events import (
+    ActionsWeighed,
+    EpisodeStarted,
+    ObservationShown,
+    TokensStreamed,
+)
 from llamagym_tui.screens.conversation import typesetting, view
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.conversation.pane import ConversationPane
@@ -62,17 +67,25 @@ async def test_the_system_prompt_is_shown_where_it_is_another_one_alone():
     async with app.run_test(size=SIZE) as pilot:
         app.view.show(transcript.entries)
         await sees(pilot, "episode 4")
-        system = [line.split()[1] for line in shown(pilot).splitlines() if line.startswith("system")]
+        system = [
+            line.split()[1] for line in shown(pilot).splitlines() if line.startswith("system")
+        ]
         assert system == ["Hit.", "Stick.", "Hit."]
 
 
 def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
     shown = ObservationShown(episode=0, turn=9, text="You see a hill.", left_out=1)
     above, env = paragraphs(shown, prompt_is_new=False)
-    assert above.pieces[0].text == "the oldest turn of the episode is left out: the model reads no more"
+    assert (
+        above.pieces[0].text
+        == "the oldest turn of the episode is left out: the model reads no more"
+    )
     assert [piece.text for piece in env.pieces] == ["You see a hill."]
     (above, _) = paragraphs(replace(shown, left_out=3), prompt_is_new=False)
-    assert above.pieces[0].text == "the 3 oldest turns of the episode are left out: the model reads no more"
+    assert (
+        above.pieces[0].text
+        == "the 3 oldest turns of the episode are left out: the model reads no more"
+    )
     assert len(paragraphs(replace(shown, left_out=0), prompt_is_new=False)) == 1
 
 
@@ -173,7 +186,11 @@ async def test_a_new_width_keeps_the_readers_place():
     async with app.run_test(size=SIZE) as pilot:
         app.view.show(hands(150, text=LONG).entries)
         await sees(pilot, "(149)")
-        first = next(n for n in app.view.line_numbers if (line := app.view.line_at(n)) and "episode 70 " in line.plain)
+        first = next(
+            n
+            for n in app.view.line_numbers
+            if (line := app.view.line_at(n)) and "episode 70 " in line.plain
+        )
         app.view.scroll_to(y=first, animate=False, immediate=True)
         await sees(pilot, "episode 70 ")
         await pilot.resize_terminal(90, 20)
@@ -268,7 +285,11 @@ async def test_a_selection_keeps_its_text_while_the_oldest_entries_go():
         transcript = hands(5000)
         app.view.show(transcript.entries)
         await sees(pilot, "(4999)")
-        number = next(n for n in app.view.line_numbers if (line := app.view.line_at(n)) and "(4990)" in line.plain)
+        number = next(
+            n
+            for n in app.view.line_numbers
+            if (line := app.view.line_at(n)) and "(4990)" in line.plain
+        )
         app.screen.selections = {app.view: Selection(Offset(8, number), Offset(30, number + 1))}
         text = app.screen.get_selected_text()
         assert text is not None
@@ -372,7 +393,13 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
         app.view.show(transcript.entries)
         await sees(pilot, "read by the agent")
         words = shown(pilot)
-        for said in ("system", "env     14", "agent   hit", "action  hit · read as JSON · reward −1", "return  ▼ −1"):
+        for said in (
+            "system",
+            "env     14",
+            "agent   hit",
+            "action  hit · read as JSON · reward −1",
+            "return  ▼ −1",
+        ):
             assert said in words
         for how in ("read by pattern", "read by keyword", "no action in the reply: fallback"):
             assert how in words
@@ -393,7 +420,9 @@ async def test_the_policys_view_of_the_actions_stands_in_digits_and_bars(
 ):
     app = Bare()
     async with app.run_test(size=(80, 20)) as pilot:
-        weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=shares, before=before)
+        weighed = ActionsWeighed(
+            episode=0, turn=0, names=["stick", "hit"], shares=shares, before=before
+        )
         app.view.show(Transcript().after(weighed).entries)
         await sees(pilot, words)
 
@@ -403,7 +432,9 @@ def test_a_searched_conversation(snap_compare: Any):
 
     async def settled(pilot: Pilot[None]) -> None:
         transcript = hands(8)
-        for event in fakes.hand(8, [("Your total: 15.", "I think I will hit, or not hit", "failed")], -1.0):
+        for event in fakes.hand(
+            8, [("Your total: 15.", "I think I will hit, or not hit", "failed")], -1.0
+        ):
             transcript = transcript.after(event)
         app.view.show(transcript.note("watching environment 2 of 128").entries)
         await sees(pilot, "I think")

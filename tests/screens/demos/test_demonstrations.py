@@ -47,7 +47,10 @@ def path() -> Path:
     """Three episodes: won by a person, lost by the model, won by the expert."""
     file = demo_files.default_path("blackjack")
     demo_files.append(file, a_demo(seed=1))
-    demo_files.append(file, a_demo(seed=2, rewards=[0.0, -1.0], episode_return=-1.0, source="model", model="bundled"))
+    demo_files.append(
+        file,
+        a_demo(seed=2, rewards=[0.0, -1.0], episode_return=-1.0, source="model", model="bundled"),
+    )
     demo_files.append(file, a_demo(seed=3, source="expert"))
     return file
 
@@ -110,7 +113,9 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await pilot.press("r")
         await until(pilot, lambda: screen.query_one(EpisodeList).rows[0].line == 3)
         await pilot.press("slash", *["backspace"] * 8, "escape", "r", "s")
-        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3])
+        await until(
+            pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3]
+        )
         await pilot.click(EpisodeList, offset=(4, 2))
         assert cursor_line(screen) == 3
         await pilot.click(TableHeading, offset=(26, 0))
@@ -127,11 +132,17 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await sees(pilot, "source▼")
 
 
-async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(make_app: MakeApp, path: Path):
+async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
+    make_app: MakeApp, path: Path
+):
     messages = [system("Hit below 13."), *a_demo().messages[1:]]
-    demo_files.append(path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13.")))
+    demo_files.append(
+        path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13."))
+    )
     changed = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
-    async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(size=SIZE) as pilot:
+    async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(
+        size=SIZE
+    ) as pilot:
         await opened(pilot)
         await sees(pilot, "4 episodes · ≠ 3 other-prompt")
         await sees(pilot, "≠ recorded under another system prompt than the present one")
@@ -152,7 +163,9 @@ async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, 
 
 
 @pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
-async def test_escape_ends_the_filter_first_and_then_leaves(make_app: MakeApp, path: Path, keys: tuple[str, ...]):
+async def test_escape_ends_the_filter_first_and_then_leaves(
+    make_app: MakeApp, path: Path, keys: tuple[str, ...]
+):
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         screen = await opened(pilot)
         await pilot.press("slash", *"return>0")
@@ -195,7 +208,10 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         await opened(pilot)
         await pilot.press("slash", *"return>0", "enter", "X")
-        await sees(pilot, "2 episodes of blackjack.jsonl will be deleted, and kept in blackjack.jsonl.trash.")
+        await sees(
+            pilot,
+            "2 episodes of blackjack.jsonl will be deleted, and kept in blackjack.jsonl.trash.",
+        )
         assert seeds(path) == [1, 2, 3]
         await pilot.press("escape", "X", "y")
         await until(pilot, lambda: seeds(path) == [2], "two are gone")
@@ -236,7 +252,9 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
         await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
         await sees(pilot, "Reads as hit.")
         await pilot.press("home", *"Low: ", "ctrl+s")
-        await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
+        await until(
+            pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written"
+        )
         assert demo_files.read(path)[0].messages[2] == assistant('Low: {"action": 1}')
         assert demo_files.check(path, AGENT) == []
         await sees(pilot, "the source is now correction")
@@ -257,7 +275,9 @@ async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "Low" not in shown(pilot))
         await pilot.press("ctrl+z", "ctrl+s")
-        await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
+        await until(
+            pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written"
+        )
         assert not list(Path("data/drafts").iterdir())
 
 
@@ -296,10 +316,22 @@ async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, pa
         await sees(pilot, "3 episodes")
 
 
-async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(make_app: MakeApp, path: Path):
-    hostile = ("invalid UTF-8", "lists 100,000 deep", "nothing but NUL", "17 MiB", "an integer of 5,000 digits")
+async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(
+    make_app: MakeApp, path: Path
+):
+    hostile = (
+        "invalid UTF-8",
+        "lists 100,000 deep",
+        "nothing but NUL",
+        "17 MiB",
+        "an integer of 5,000 digits",
+    )
     with open(path, "ab") as file:
-        file.write(b"\n".join([*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]))
+        file.write(
+            b"\n".join(
+                [*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]
+            )
+        )
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         screen = await opened(pilot)
         await sees(pilot, "✗ 6 faulty")
@@ -312,11 +344,15 @@ async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(make
         await pilot.press("home", "x")
         await sees(pilot, "was not changed (line 7 has over 16,777,216 bytes")
         assert len(screen.query_one(EpisodeList).rows) == 9
-    assert b"".join(path.read_bytes().splitlines(keepends=True)[-1:]) == encode(a_demo(seed=4)) + b"\n"
+    assert (
+        b"".join(path.read_bytes().splitlines(keepends=True)[-1:]) == encode(a_demo(seed=4)) + b"\n"
+    )
     assert Path(f"{path}.torn").read_bytes() == UNREADABLE["an action 100,000 deep"] + b"\n"
 
 
-async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(make_app: MakeApp, path: Path):
+async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(
+    make_app: MakeApp, path: Path
+):
     demo_files.write(path, [a_demo(seed=seed) for seed in range(5000)])
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         screen = await opened(pilot)
@@ -328,7 +364,12 @@ async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(make_a
 
 def evaluation(mean: float) -> EvaluationFinished:
     return EvaluationFinished(
-        episodes=300, greedy=True, mean_return=mean, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+        episodes=300,
+        greedy=True,
+        mean_return=mean,
+        return_stderr=0.05,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
     )
 
 
@@ -350,7 +391,10 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "requested; first the evaluation")
         assert client.sent == [WarmStart(sft_data=str(path), episodes=300)]
         client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL"))
-        client.emit(WarmStartProgressed(step=1, steps=4, loss=2.5), WarmStartProgressed(step=2, steps=4, loss=0.5))
+        client.emit(
+            WarmStartProgressed(step=1, steps=4, loss=2.5),
+            WarmStartProgressed(step=2, steps=4, loss=0.5),
+        )
         await sees(pilot, " 2 of 4")
         assert "loss 2.50 → 0.500" in shown(pilot)
         await pilot.press("enter")
@@ -375,7 +419,9 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
 
 
-async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(make_app: MakeApp, path: Path):
+async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
+    make_app: MakeApp, path: Path
+):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
@@ -385,25 +431,37 @@ async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(m
         await sees(pilot, "nothing to prefer (DPO)")
         await pilot.press("enter")
         await stands_still(pilot)
-        assert isinstance(pilot.app.screen, WarmStartDialog), "no question: there is nothing to train on"
+        assert isinstance(pilot.app.screen, WarmStartDialog), (
+            "no question: there is nothing to train on"
+        )
         await pilot.press("escape")
         demo_files.append(
-            path, a_demo(seed=4, source="correction", model="bundled", replaced_replies={0: '{"action": 0}'})
+            path,
+            a_demo(
+                seed=4, source="correction", model="bundled", replaced_replies={0: '{"action": 0}'}
+            ),
         )
         await pilot.press("f")
         await sees(pilot, "recorded by you: 4 episodes")
         await pilot.press("m")
         await sees(pilot, "over the model's (DPO): 1 preference pair")
         await pilot.press("v", "enter")
-        await sees(pilot, "method     prefer a person's reply over the model's (DPO): 1 preference pair")
+        await sees(
+            pilot, "method     prefer a person's reply over the model's (DPO): 1 preference pair"
+        )
         assert "learnt by heart" not in shown(pilot), "the doubts are those of an imitation"
         await pilot.press("y")
         await until(pilot, lambda: client.sent)
         assert client.sent == [WarmStart(sft_data=str(path), method="dpo", episodes=0)]
 
 
-async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_dialog(make_app: MakeApp, path: Path):
-    first, again = fakes.FakeClient(fakes.opening_events()), fakes.FakeClient(fakes.opening_events())
+async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_dialog(
+    make_app: MakeApp, path: Path
+):
+    first, again = (
+        fakes.FakeClient(fakes.opening_events()),
+        fakes.FakeClient(fakes.opening_events()),
+    )
     app = make_app(first)
     app._client_factory = iter([first, again]).__next__
     async with app.run_test(size=SIZE) as pilot:
@@ -411,7 +469,9 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
         await pilot.press("f")
         await sees(pilot, "▶ recorded by you: 3 episodes")
         await pilot.press("r", "enter", "y")
-        first.emit(PhaseChanged(phase="warm_starting"), WarmStartProgressed(step=1, steps=4, loss=2.5))
+        first.emit(
+            PhaseChanged(phase="warm_starting"), WarmStartProgressed(step=1, steps=4, loss=2.5)
+        )
         await sees(pilot, " 1 of 4")
         first.die("The trainer died (killed by SIGKILL).")
         await sees(pilot, "the session ended before the training did")
@@ -437,10 +497,12 @@ async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_th
         await sees(pilot, "rolling out")
         worse = replace_fields(evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
         client.emit(finished(), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
-        line = (
-            "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, over 300 sampled episodes each."
+        line = "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, over 300 sampled episodes each."
+        await until(
+            pilot,
+            lambda: notices(pilot.app) == [f"Warm start: {line} ctrl+r takes it back."],
+            "the toast",
         )
-        await until(pilot, lambda: notices(pilot.app) == [f"Warm start: {line} ctrl+r takes it back."], "the toast")
         await pilot.press("f")
         dialog = pilot.app.screen.query_one("#warm-start-state", Static)
         await until(pilot, lambda: line[:-1] in str(dialog.content), line)
@@ -449,7 +511,12 @@ async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_th
 def one_hand(reply: str) -> None:
     """Record a hand of one turn."""
     hand = [system(fakes.PROMPT), user("Your total: 11."), assistant(reply)]
-    recorded = {"prompt_sha256": prompt_sha256(fakes.PROMPT), "actions": [1], "rewards": [1.0], "length": 1}
+    recorded = {
+        "prompt_sha256": prompt_sha256(fakes.PROMPT),
+        "actions": [1],
+        "rewards": [1.0],
+        "length": 1,
+    }
     demo_files.append(demo_files.default_path("blackjack"), a_demo(messages=hand, **recorded))
 
 
@@ -503,9 +570,15 @@ async def test_what_is_kept_and_the_rule_have_real_minus_signs(make_app: MakeApp
         await sees(pilot, "rolling out")
         client.emit(*fakes.hand(7, [("Your total: 12.", '{"action": 0}', "json")], -1.0))
         await pilot.press("k")
-        await until(pilot, lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)))
+        await until(
+            pilot,
+            lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)),
+        )
         await pilot.press("K", *"-0.5", "enter")
-        await until(pilot, lambda: any("a return of at least −0.5 is kept" in text for text in notices(pilot.app)))
+        await until(
+            pilot,
+            lambda: any("a return of at least −0.5 is kept" in text for text in notices(pilot.app)),
+        )
 
 
 async def test_episodes_are_kept_by_rule(make_app: MakeApp):
@@ -518,8 +591,12 @@ async def test_episodes_are_kept_by_rule(make_app: MakeApp):
         await pilot.press(*"0.5", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
         for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):
-            client.emit(*fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final))
-        await until(pilot, lambda: path.exists() and len(demo_files.read(path)) == 2, "two are kept")
+            client.emit(
+                *fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final)
+            )
+        await until(
+            pilot, lambda: path.exists() and len(demo_files.read(path)) == 2, "two are kept"
+        )
     assert [demo.episode_return for demo in demo_files.read(path)] == [1.0, 1.0]
 
 
@@ -539,7 +616,10 @@ async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
     for seed, text in enumerate(nasty):
         messages = [system(text), user(text), assistant(f'{text}{{"action": 1}}')]
         demo_files.append(
-            path, a_demo(messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1])
+            path,
+            a_demo(
+                messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1]
+            ),
         )
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         screen = await opened(pilot)

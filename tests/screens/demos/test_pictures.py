@@ -25,7 +25,10 @@ def record_some() -> None:
         total, won = 12 + seed % 8, (1.0, -1.0, -1.0, 1.0, 0.0)[seed % 5]
         hits = int(total < 17)
         why = "Too low to stand. " if seed % 4 == 0 and hits else ""
-        messages = [system("Play well."), user(f"Your total: {total}. Usable ace: no. Dealer shows: {2 + seed % 9}.")]
+        messages = [
+            system("Play well."),
+            user(f"Your total: {total}. Usable ace: no. Dealer shows: {2 + seed % 9}."),
+        ]
         messages += [assistant(f'{why}{{"action": {hits}}}')]
         demo_files.append(
             path,
@@ -74,7 +77,9 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
         await sees(pilot, "line 5")
 
     record_some()
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
@@ -89,7 +94,9 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
         await sees(pilot, "did not follow")
 
     record_some()
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
@@ -100,7 +107,9 @@ def test_keep_rule(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "keep by rule")
         await pilot.press("1")
 
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
@@ -113,7 +122,9 @@ def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[i
         await sees(pilot, "warm start?")
 
     one_hand('because 11 is low {"action": 1}')
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
@@ -124,7 +135,9 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "refused")
         await pilot.press("down", "enter", "y")
         await sees(pilot, "requested")
-        client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+        client.emit(
+            PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds")
+        )
         for step in range(30):
             client.emit(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
         await sees(pilot, "30 of 40")

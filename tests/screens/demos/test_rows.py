@@ -9,7 +9,14 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import system
-from llamagym_tui.screens.demos.rows import EpisodeList, Row, matching, misread, read_rows, summary_text
+from llamagym_tui.screens.demos.rows import (
+    EpisodeList,
+    Row,
+    matching,
+    misread,
+    read_rows,
+    summary_text,
+)
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()
@@ -19,7 +26,9 @@ AGENT = BlackjackAgent()
 def rows(tmp_path: Path) -> list[Row]:
     path = tmp_path / "blackjack.jsonl"
     demo_files.append(path, a_demo(seed=0))
-    demo_files.append(path, a_demo(seed=1, rewards=[0.0, -1.0], episode_return=-1.0, source="model"))
+    demo_files.append(
+        path, a_demo(seed=1, rewards=[0.0, -1.0], episode_return=-1.0, source="model")
+    )
     with open(path, "ab") as file:
         file.write(b"nonsense\n")
     demo_files.append(path, a_demo(seed=2, actions=[1, 1], recorded_at="2026-02-01T12:00:00Z"))
@@ -43,7 +52,9 @@ def test_episodes_under_another_prompt_than_the_present_one_can_be_filtered(tmp_
     demo_files.append(path, a_demo(seed=2, messages=other[1:]))
     assert lines(matching(read_rows(path, AGENT, "Hit below 13."), "other-prompt")) == [1, 3]
     assert lines(matching(read_rows(path, AGENT, ""), "other-prompt human")) == [1, 2]
-    assert lines(matching(read_rows(path, AGENT), "other-prompt")) == [], "no prompt is the present one"
+    assert lines(matching(read_rows(path, AGENT), "other-prompt")) == [], (
+        "no prompt is the present one"
+    )
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
@@ -71,7 +82,10 @@ def test_each_word_of_a_filter_must_hold(rows: list[Row], words: str, found: lis
 
 @pytest.mark.parametrize("word", ["return>=zz", "turns<", "Return=1x", "return>=-", "turns>=1e3"])
 def test_a_comparison_without_a_number_is_named(word: str) -> None:
-    assert misread(f"human {word}") == f"{word.lower()} compares with no number; write it as return>=1 or turns<3."
+    assert (
+        misread(f"human {word}")
+        == f"{word.lower()} compares with no number; write it as return>=1 or turns<3."
+    )
     assert misread("return>=-0.5 turns<3 turns returns <=") == ""
 
 
@@ -88,7 +102,9 @@ def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
 
 
 def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
-    sources, returns, actions = (" ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines())
+    sources, returns, actions = (
+        " ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines()
+    )
     assert sources == "sources human 2 · model 1"
     assert returns == "returns mean +0.333 · +1 ██████████ 2 · −1 █████ 1"
     assert actions == "actions hit ██████████ 67% · stick █████ 33%"
@@ -98,5 +114,7 @@ def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> No
 def test_of_many_different_returns_the_range_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "blackjack.jsonl"
     for seed in range(8):
-        demo_files.append(path, a_demo(seed=seed, rewards=[0.0, float(seed)], episode_return=float(seed)))
+        demo_files.append(
+            path, a_demo(seed=seed, rewards=[0.0, float(seed)], episode_return=float(seed))
+        )
     assert "mean +3.500 · from 0 to +7" in summary_text(read_rows(path, AGENT), AGENT).plain

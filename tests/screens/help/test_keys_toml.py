@@ -57,7 +57,9 @@ def test_a_key_that_another_has_is_not_taken():
 
 
 def test_two_may_change_places_and_a_key_may_mean_another_thing_elsewhere():
-    assert checked({"pause": "t", "mode": "space"}, BOUND, KNOWN) == Keymap({"pause": "t", "mode": "space"})
+    assert checked({"pause": "t", "mode": "space"}, BOUND, KNOWN) == Keymap(
+        {"pause": "t", "mode": "space"}
+    )
     assert checked({"back": "t"}, BOUND, KNOWN) == Keymap({"back": "t"})
 
 

@@ -26,7 +26,16 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack
-from tests.screens.steps import PATIENCE_S, notices, rolling_out, sees, shown, strips, until, widget_text
+from tests.screens.steps import (
+    PATIENCE_S,
+    notices,
+    rolling_out,
+    sees,
+    shown,
+    strips,
+    until,
+    widget_text,
+)
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -43,7 +52,9 @@ def write_keys(folder: Path, text: str) -> None:
     (folder / "keys.toml").write_text(text, encoding="utf-8")
 
 
-async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: MakeApp, config_dir: Path):
+async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, '[keys]\npause = "f5"\ncheckpoint = "f6"\n')
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SMALL) as pilot:
@@ -57,7 +68,9 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
         await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
 
 
-async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(make_app: MakeApp, config_dir: Path):
+async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, '[keys]\ntable = "f8"\npause = "f5"\n')
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Pause  t Inference  p Prompt  f8 Play yourself  m Metrics")
@@ -80,8 +93,13 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         assert notices(app) == ["Episodes are kept by hand, with f7."]
 
 
-async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(make_app: MakeApp, config_dir: Path):
-    write_keys(config_dir, '[keys]\n"map.optimal" = "f7"\n"evaluation.cancel" = "f8"\n"runs.resume" = "f9"\n')
+async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(
+    make_app: MakeApp, config_dir: Path
+):
+    write_keys(
+        config_dir,
+        '[keys]\n"map.optimal" = "f7"\n"evaluation.cancel" = "f8"\n"runs.resume" = "f9"\n',
+    )
     client = fakes.FakeClient(blackjack())
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out · episode")
@@ -97,19 +115,32 @@ async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(make_app
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])
-async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_dir: Path, width: int, lines: int):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=(width, 34)) as pilot:
+async def test_in_help_a_meaning_goes_on_under_itself(
+    make_app: MakeApp, config_dir: Path, width: int, lines: int
+):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(
+        size=(width, 34)
+    ) as pilot:
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
-        text = [line for rows in pilot.app.screen.query(HelpRows) for line in widget_text(rows).split("\n")]
+        text = [
+            line
+            for rows in pilot.app.screen.query(HelpRows)
+            for line in widget_text(rows).split("\n")
+        ]
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
-        assert " ".join(line[16:] for line in told) == "What the policy does in each state, and what is best."
+        assert (
+            " ".join(line[16:] for line in told)
+            == "What the policy does in each state, and what is best."
+        )
 
 
-async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):
+async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, '[keys]\npause = "t"\npuase = "x"\nmetrics = "f5"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
@@ -121,7 +152,9 @@ async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_hol
         ]
 
 
-async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_app: MakeApp, config_dir: Path):
+async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, "[keys\n")
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
@@ -130,7 +163,9 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_ap
 
 
 @pytest.mark.parametrize("key", ["ctrl+p", "colon"])
-async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path, key: str):
+async def test_the_palette_lists_what_can_be_done_now_and_does_it(
+    make_app: MakeApp, config_dir: Path, key: str
+):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
@@ -182,14 +217,21 @@ def refuse(*_: object) -> None:
     raise OSError("no room")
 
 
-SLOW_OPENERS = [pytest.param(key, marks=pytest.mark.slow) for key in ("e", "K", "f", "R", "m", "d", "h", "o", "?")]
+SLOW_OPENERS = [
+    pytest.param(key, marks=pytest.mark.slow)
+    for key in ("e", "K", "f", "R", "m", "d", "h", "o", "?")
+]
 
 
 @pytest.mark.parametrize("opener", ["", "p", "s", *SLOW_OPENERS])
-async def test_keys_of_the_whole_app_can_be_pressed_in_any_order_over_any_screen(make_app: MakeApp, opener: str):
+async def test_keys_of_the_whole_app_can_be_pressed_in_any_order_over_any_screen(
+    make_app: MakeApp, opener: str
+):
     app = make_app(fakes.FakeClient(fakes.demo_run(batches=4)))
     async with rolling_out(app, SMALL) as pilot:
-        await pilot.press(*opener, "ctrl+p", "f1", "ctrl+p", "ctrl+p", "f1", "f1", "ctrl+q", "f1", "ctrl+p", "f1")
+        await pilot.press(
+            *opener, "ctrl+p", "f1", "ctrl+p", "ctrl+p", "f1", "f1", "ctrl+q", "f1", "ctrl+p", "f1"
+        )
         kinds = [type(screen) for screen in app.screen_stack]
         assert len(kinds) == len(set(kinds)), "nothing is opened over itself"
         assert CommandPalette in kinds
@@ -242,12 +284,19 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
     width, height = LARGE
-    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), (width, height + 2)) as pilot:
+    async with rolling_out(
+        make_app(fakes.FakeClient(fakes.opening_events())), (width, height + 2)
+    ) as pilot:
         await pilot.press("question_mark", "end")
-        await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
+        await sees(
+            pilot,
+            "±               Half the width of a mean return's 95 % confidence interval: 1.96",
+        )
 
 
-async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
+async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(
+    make_app: MakeApp, config_dir: Path
+):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, LARGE) as pilot:
         await pilot.press("question_mark", "end")
@@ -267,13 +316,18 @@ async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, 
     async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
-        groups = {widget_text(rows).split()[0]: widget_text(rows) for rows in pilot.app.screen.query(HelpRows)}
+        groups = {
+            widget_text(rows).split()[0]: widget_text(rows)
+            for rows in pilot.app.screen.query(HelpRows)
+        }
         assert "Change learning rate" in groups["Change"]
         assert "Watch the next environment." in groups["Watch"]
         assert "nats" in groups["Figures"]
 
 
-async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
+async def test_the_theme_that_was_chosen_is_there_the_next_time(
+    make_app: MakeApp, config_dir: Path
+):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
@@ -287,7 +341,9 @@ def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Pat
 
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-light"])
-async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeApp, config_dir: Path, theme: str):
+async def test_every_part_is_drawn_in_the_terminals_own_colours(
+    make_app: MakeApp, config_dir: Path, theme: str
+):
     user_files.keep_preferences(config_dir, theme=theme)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
@@ -298,7 +354,9 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeAp
             assert colour_types(app) <= {"DEFAULT", "STANDARD"}
 
 
-async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_no_color_leaves_no_colour(
+    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("NO_COLOR", "1")
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
@@ -308,7 +366,9 @@ async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, mo
         await pilot.press("m")
         await sees(pilot, "grad norm  0.871")
         assert colour_types(app) == {"DEFAULT"}
-        chosen = app.screen.query_one(OptionList).get_visual_style("option-list--option-highlighted")
+        chosen = app.screen.query_one(OptionList).get_visual_style(
+            "option-list--option-highlighted"
+        )
         assert chosen.underline, "the cursor is seen without colour, too"
 
 
@@ -321,7 +381,9 @@ async def test_without_colour_a_scroll_bar_is_seen(
         await sees(pilot, "episode 20,494")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after the current step.")
-        reverse = [text for strip in strips(app) for text, style, _ in strip if style and style.reverse]
+        reverse = [
+            text for strip in strips(app) for text, style, _ in strip if style and style.reverse
+        ]
         assert "  " in reverse, "the cells of the bar, in reverse video"
 
 
@@ -355,7 +417,9 @@ def test_the_own_keys_are_keys_by_name():
             assert len(last) == 1 or last in known, f"{bound.place}: {key}"
 
 
-async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: MakeApp, config_dir: Path):
+async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(
+    make_app: MakeApp, config_dir: Path
+):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=(60, 20)) as pilot:
         await sees(pilot, "rolling out")
@@ -371,8 +435,17 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
 
 
 async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
-    moved = {"pause": "f5", "mode": "y", "advance.turn": "1", "advance.update": "2", "table": "z", "prompt.apply": "f9"}
-    write_keys(config_dir, "[keys]\n" + "".join(f'"{name}" = "{key}"\n' for name, key in moved.items()))
+    moved = {
+        "pause": "f5",
+        "mode": "y",
+        "advance.turn": "1",
+        "advance.update": "2",
+        "table": "z",
+        "prompt.apply": "f9",
+    }
+    write_keys(
+        config_dir, "[keys]\n" + "".join(f'"{name}" = "{key}"\n' for name, key in moved.items())
+    )
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
@@ -389,7 +462,9 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
         await sees(pilot, "z still opens the table.")
 
 
-async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
+async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, '[keys]\n"table.reason" = "f5"\nsearch = "f6"\npause = "f7"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, LARGE) as pilot:
@@ -405,7 +480,9 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_ap
         await sees(pilot, "f7 pauses, u makes one update.")
 
 
-async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_what_is_copied_is_told(
+    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(personal, "COPIED_S", PATIENCE_S)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL, notifications=True) as pilot:
@@ -420,7 +497,9 @@ async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monke
     assert app.clipboard == "hit"
 
 
-async def test_ctrl_c_where_nothing_is_selected_names_the_key_that_leaves(make_app: MakeApp, config_dir: Path):
+async def test_ctrl_c_where_nothing_is_selected_names_the_key_that_leaves(
+    make_app: MakeApp, config_dir: Path
+):
     write_keys(config_dir, '[keys]\n"app.quit" = "f10"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, SMALL) as pilot:

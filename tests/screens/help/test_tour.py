@@ -69,7 +69,11 @@ async def test_where_nothing_can_be_written_the_hints_do_no_harm():
 
 async def test_the_hints_name_the_keys_of_the_map_the_pace_one_update_and_the_wheel():
     async with app().run_test(size=(100, 30)) as pilot:
-        for hint in ("g shows what", "+ is faster, up to full speed, - slower.", "w takes the wheel"):
+        for hint in (
+            "g shows what",
+            "+ is faster, up to full speed, - slower.",
+            "w takes the wheel",
+        ):
             await sees(pilot, "first time here")
             await pilot.press("enter")
             await sees(pilot, hint)
@@ -80,7 +84,9 @@ async def test_the_first_run_ever_begins_at_a_pace_to_watch_and_the_next_one_at_
     sent = []
     for _ in range(2):
         client = fakes.FakeClient(fakes.opening_events())
-        first = LlamaGymApp(fakes.config(data_dir() / "run"), client_factory=lambda client=client: client, tour=True)
+        first = LlamaGymApp(
+            fakes.config(data_dir() / "run"), client_factory=lambda client=client: client, tour=True
+        )
         async with first.run_test(size=SIZE) as pilot:
             await until(pilot, lambda app=first: app.run_state.run is not None)
             await pilot.press("escape")

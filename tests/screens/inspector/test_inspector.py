@@ -35,7 +35,9 @@ async def opened(pilot: Pilot[None], client: InspectedClient) -> None:
     assert client.inspected == [(LAST, 0)]
 
 
-async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_it(make_app: MakeApp):
+async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_it(
+    make_app: MakeApp,
+):
     client = InspectedClient()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
@@ -43,11 +45,18 @@ async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_i
         lines = shown(pilot).splitlines()
         [action] = [line for line in lines if "·1" in line and "70.0%" in line and "1.400" in line]
         assert action.split()[:7] == ["●", "·1", "70.0%", "−0.693", "−0.357", "1.400", "clipped"]
-        assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], "prompt and template"
+        assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], (
+            "prompt and template"
+        )
 
 
 def test_a_probability_that_is_no_number_is_called_so_and_not_small() -> None:
-    assert [_share(each) for each in (math.nan, 0.0004, 0.0, 0.5)] == ["no number", "<0.1%", "<0.1%", "50.0%"]
+    assert [_share(each) for each in (math.nan, 0.0004, 0.0, 0.5)] == [
+        "no number",
+        "<0.1%",
+        "<0.1%",
+        "50.0%",
+    ]
 
 
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):
@@ -56,7 +65,9 @@ async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeAp
         await opened(pilot, client)
         await sees(pilot, "token 2 of 4")
         await sees(pilot, "p 50.0% → 70.0%: ratio 1.400, clipped at 1.2: no gradient")
-        await sees(pilot, "advantage +0.83 of the whole reply · value +0.17, now +0.21 · return +1.00")
+        await sees(
+            pilot, "advantage +0.83 of the whole reply · value +0.17, now +0.21 · return +1.00"
+        )
         await sees(pilot, "● ·0            28.0%")
         await pilot.press("down")
         await sees(pilot, "token 3 of 4")
@@ -65,21 +76,29 @@ async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeAp
         await sees(pilot, "tokens before it, not trained")
 
 
-@pytest.mark.parametrize(("there", "back"), [("right_square_bracket", "left_square_bracket"), ("right", "left")])
-async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(make_app: MakeApp, there: str, back: str):
+@pytest.mark.parametrize(
+    ("there", "back"), [("right_square_bracket", "left_square_bracket"), ("right", "left")]
+)
+async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(
+    make_app: MakeApp, there: str, back: str
+):
     client = InspectedClient()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
         await pilot.press(back)
         await pilot.press(there)
-        await sees(pilot, "Reply 2 of episode 20,494, sampled by policy 39, now policy 39: not trained yet")
+        await sees(
+            pilot, "Reply 2 of episode 20,494, sampled by policy 39, now policy 39: not trained yet"
+        )
         await sees(pilot, "no advantage: not trained yet, its batch is not complete.")
         await pilot.press("down")
         await sees(pilot, "token 3 of 4")
         await pilot.press(there)
         await pilot.press(back)
         await sees(pilot, "1 of 4 tokens clipped")
-        assert client.inspected == [(LAST, 0), (LAST, 1), (LAST, 0)], "none before the first or after the last"
+        assert client.inspected == [(LAST, 0), (LAST, 1), (LAST, 0)], (
+            "none before the first or after the last"
+        )
 
 
 async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
@@ -109,7 +128,9 @@ async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_a
     client = InspectedClient()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
-        client.emit(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        client.emit(
+            TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time.")
+        )
         await sees(pilot, "These figures are of policy 40. Episode 20,494 is of another time.")
         assert "1.400" in shown(pilot)
 
@@ -119,13 +140,19 @@ async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeA
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "Dealer shows: 10")
         await pilot.press("i")
-        await sees(pilot, "Reply 1 of episode 20,494: requested; the trainer answers between two steps.")
-        client.emit(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        await sees(
+            pilot, "Reply 1 of episode 20,494: requested; the trainer answers between two steps."
+        )
+        client.emit(
+            TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time.")
+        )
         await sees(pilot, "Reply 1 of episode 20,494: Episode 20,494 is of another time.")
         assert "most probable under" not in shown(pilot)
 
 
-async def test_the_reply_of_the_match_or_the_lowest_in_view_is_the_one_that_is_opened(make_app: MakeApp):
+async def test_the_reply_of_the_match_or_the_lowest_in_view_is_the_one_that_is_opened(
+    make_app: MakeApp,
+):
     client = InspectedClient()
     async with make_app(client).run_test(size=(100, 18)) as pilot:
         await sees(pilot, "Dealer shows: 10")
@@ -177,11 +204,18 @@ async def test_f1_tells_what_each_column_is(make_app: MakeApp):
     async with make_app(client).run_test(size=(120, 50)) as pilot:
         await opened(pilot, client)
         await pilot.press("f1")
-        for words in ("ratio: exp(new − old)", "clip: clipped where", "old: its log-probability", "p: its probability"):
+        for words in (
+            "ratio: exp(new − old)",
+            "clip: clipped where",
+            "old: its log-probability",
+            "p: its probability",
+        ):
             await sees(pilot, words)
 
 
-async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(make_app: MakeApp):
+async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(
+    make_app: MakeApp,
+):
     client = InspectedClient(fakes.opening_events())
     async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("i")
@@ -222,7 +256,9 @@ def recording(run_dir: Path, *, inspected: bool) -> LlamaGymApp:
     return LlamaGymApp(replay=record(run_dir, events), client_factory=no_client)
 
 
-async def test_in_a_replay_what_was_not_recorded_cannot_be_inspected_and_help_says_why(tmp_path: Path):
+async def test_in_a_replay_what_was_not_recorded_cannot_be_inspected_and_help_says_why(
+    tmp_path: Path,
+):
     app = recording(tmp_path / "run", inspected=False)
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "REPLAY")
@@ -231,7 +267,8 @@ async def test_in_a_replay_what_was_not_recorded_cannot_be_inspected_and_help_sa
         _, binding, enabled, tooltip = app.screen.active_bindings["i"]
         assert (binding.action, enabled) == ("inspect", False)
         assert (
-            tooltip == "The reply that was inspected last while this was recorded; others would need the run's trainer."
+            tooltip
+            == "The reply that was inspected last while this was recorded; others would need the run's trainer."
         )
 
 
@@ -241,7 +278,9 @@ async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path:
         await sees(pilot, "REPLAY")
         await until(pilot, lambda: app.screen.player.recording.complete)  # type: ignore[attr-defined]
         await pilot.press("end")
-        await until(pilot, lambda: app.run_state is not None and app.run_state.inspection.found is not None)
+        await until(
+            pilot, lambda: app.run_state is not None and app.run_state.inspection.found is not None
+        )
         await pilot.press("i")
         await sees(pilot, "Reply 1 of episode 526, sampled by policy 39")
         await pilot.press("down")
@@ -255,6 +294,8 @@ async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: M
         client.confirms = False
         client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
         await pilot.press("right_square_bracket")
-        await sees(pilot, "Reply 2 of episode 20,494: requested; an update is under way, epoch 1 of 2")
+        await sees(
+            pilot, "Reply 2 of episode 20,494: requested; an update is under way, epoch 1 of 2"
+        )
         client.emit(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
         await sees(pilot, "an update is under way, epoch 2 of 2")

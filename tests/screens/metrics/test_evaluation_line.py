@@ -16,7 +16,12 @@ from tests import fakes
 
 def test_an_evaluation_has_the_unit_of_its_returns():
     found = EvaluationFinished(
-        episodes=100, greedy=True, mean_return=43.0, return_stderr=1.0, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=100,
+        greedy=True,
+        mean_return=43.0,
+        return_stderr=1.0,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     events = [replace(fakes.run_started(), return_unit="steps"), found]
     state = fold(reduce, events, initial_state(fakes.config(Path("/runs/demo"))))

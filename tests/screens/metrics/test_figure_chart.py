@@ -55,9 +55,14 @@ def test_the_band_of_a_mean_return_fits_into_its_chart():
 def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     state = with_fields(after("mean_return", -0.5, -0.25), run=fakes.run_started())
     drawing = figure_drawing(state, "mean_return")
-    assert [(level.y, level.color) for level in drawing.levels] == [(-0.0466, "success"), (-0.396, "warning")]
+    assert [(level.y, level.color) for level in drawing.levels] == [
+        (-0.0466, "success"),
+        (-0.396, "warning"),
+    ]
     assert {-0.0466, -0.396} <= set(drawing.fitted)
-    assert "╌ optimal −0.047   ╌ random −0.396" in "\n".join(line.plain for line in figure_texts(state, "mean_return"))
+    assert "╌ optimal −0.047   ╌ random −0.396" in "\n".join(
+        line.plain for line in figure_texts(state, "mean_return")
+    )
     other = with_fields(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
 
@@ -73,7 +78,9 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
         (0.0, 4e-6, ["0", "1e−6", "2e−6", "3e−6", "4e−6"]),
     ],
 )
-def test_ticks_are_round_and_their_labels_tell_them_apart(low: float, high: float, labels: list[str]):
+def test_ticks_are_round_and_their_labels_tell_them_apart(
+    low: float, high: float, labels: list[str]
+):
     assert tick_labels(nice_ticks(low, high, 4)) == labels
 
 

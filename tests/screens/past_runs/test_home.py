@@ -59,9 +59,14 @@ async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
         await pilot.press("escape", "question_mark")
         await sees(pilot, "To move a key")
         told = shown(pilot)
-        assert all(text in told for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's"))
+        assert all(
+            text in told
+            for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's")
+        )
         assert "Demonstrations of the chosen agent" in told
-        meanings = [row.meaning for help in app.screen.query(HelpRows) for row in help.rows if row.meaning]
+        meanings = [
+            row.meaning for help in app.screen.query(HelpRows) for row in help.rows if row.meaning
+        ]
         assert len({*meanings}) == len(meanings)
         assert "KL" not in told
         assert "nats" not in told
@@ -90,7 +95,11 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         every = agents.option_count
         await pilot.press("slash", *"LAKE")
         await until(pilot, lambda: agents.option_count == 3 and not runs.rows)
-        assert {option.id for option in agents.options} == {"frozen_lake", "frozen_lake_8x8", "frozen_lake_slippery"}
+        assert {option.id for option in agents.options} == {
+            "frozen_lake",
+            "frozen_lake_8x8",
+            "frozen_lake_slippery",
+        }
         await pilot.press(*["backspace"] * 4, *"tiny")
         await until(pilot, lambda: agents.option_count == 0 and len(runs.rows) == 1)
         await pilot.press(*"zzz")

@@ -52,7 +52,10 @@ async def test_a_lesson_that_is_left_begins_nothing():
 
 @pytest.mark.parametrize("name", [None, NAME])
 async def test_from_the_command_line_a_lesson_opens_over_its_playground(name: str | None, tmp_path):
-    app = LlamaGymApp(fakes.config(tmp_path / "run"), client_factory=lambda: fakes.FakeClient(fakes.opening_events()))
+    app = LlamaGymApp(
+        fakes.config(tmp_path / "run"),
+        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+    )
     app.lesson = name
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "show the answer" if name else "TRAIN")

@@ -32,8 +32,13 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three runs in a folder of the same name everywhere; no model but the bundled one is here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
-    monkeypatch.setattr("llamagym_tui.screens.past_runs.agent_list.is_here", lambda name: name == "bundled")
-    events = [msgspec.structs.replace(event, at_s=0.4 * at) for at, event in enumerate(fakes.demo_run(batches=160))]
+    monkeypatch.setattr(
+        "llamagym_tui.screens.past_runs.agent_list.is_here", lambda name: name == "bundled"
+    )
+    events = [
+        msgspec.structs.replace(event, at_s=0.4 * at)
+        for at, event in enumerate(fakes.demo_run(batches=160))
+    ]
     of_a_run: dict[str, dict[str, Any]] = {
         "20260102-120000-blackjack": {"checkpoint": True},
         "20260102-130000-blackjack": {"ppo": PPOConfig(lr=1e-3, epochs=3), "n_envs": 64},
@@ -85,7 +90,10 @@ def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
         await pilot.press("l")
         await listed(pilot)
         await pilot.press("down", "space", "down", "c")
-        await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and is_drawn(pilot.app.screen))
+        await until(
+            pilot,
+            lambda: isinstance(pilot.app.screen, CompareScreen) and is_drawn(pilot.app.screen),
+        )
 
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 

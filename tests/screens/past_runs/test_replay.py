@@ -130,7 +130,9 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
             "Policy map",
         }
         await until(
-            pilot, lambda: {key.description for key in bar.keys if key.enabled} == able, "keys that do something"
+            pilot,
+            lambda: {key.description for key in bar.keys if key.enabled} == able,
+            "keys that do something",
         )
         await pilot.press("t", "p", "r", "s", "e", "c", "ctrl+r")
         await pilot.pause()
@@ -159,7 +161,11 @@ async def test_a_person_may_play_beside_a_replay(app: LlamaGymApp):
 
 
 async def test_a_failed_run_is_told_as_what_was_and_leaves_a_clean_exit(tmp_path: Path):
-    events = [*fakes.opening_events(), ModeChanged(mode="inference"), SessionFailed(message="The disk was full.")]
+    events = [
+        *fakes.opening_events(),
+        ModeChanged(mode="inference"),
+        SessionFailed(message="The disk was full."),
+    ]
     app = replay_of(record(tmp_path / "run", events))
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "Here the run failed: The disk was full.")
@@ -198,7 +204,9 @@ async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(ap
 async def test_a_replay_executes_no_code_that_its_folder_names(tmp_path: Path, key: str) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')", encoding="utf-8")
-    app = replay_of(record(tmp_path / "run", stamped(list(fakes.demo_run(batches=2))), agent=str(evil)))
+    app = replay_of(
+        record(tmp_path / "run", stamped(list(fakes.demo_run(batches=2))), agent=str(evil))
+    )
     async with app.run_test(size=(120, 34)) as pilot:
         await paused(pilot)
         await pilot.press(key)
@@ -207,8 +215,13 @@ async def test_a_replay_executes_no_code_that_its_folder_names(tmp_path: Path, k
 
 
 async def test_numbers_beyond_all_measure_are_drawn(tmp_path: Path):
-    events = [*fakes.opening_events(), *(fakes.counted([1e150, -1e150] * 9, episodes=2**62 + k) for k in range(9))]
-    async with replay_of(record(tmp_path / "run", stamped(events))).run_test(size=(120, 34)) as pilot:
+    events = [
+        *fakes.opening_events(),
+        *(fakes.counted([1e150, -1e150] * 9, episodes=2**62 + k) for k in range(9)),
+    ]
+    async with replay_of(record(tmp_path / "run", stamped(events))).run_test(
+        size=(120, 34)
+    ) as pilot:
         await paused(pilot)
         await pilot.press("end")
         await sees(pilot, "return")

@@ -13,11 +13,19 @@ from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.returns import ReturnSeries
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.screens.past_runs.run_list import RunList
-from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_text, read_row, seeds_of
+from llamagym_tui.screens.past_runs.run_table import (
+    COLUMNS,
+    RunRow,
+    played_text,
+    read_row,
+    seeds_of,
+)
 from llamagym_tui.state.run_summary import RunSummary
 
 
-def row(name: str, minute: int, returns: list[float] | None = None, agent: str = "blackjack") -> RunRow:
+def row(
+    name: str, minute: int, returns: list[float] | None = None, agent: str = "blackjack"
+) -> RunRow:
     info = RunInfo(
         run_dir=Path(name),
         config=RunConfig(agent=agent, run_dir=name),
@@ -27,7 +35,9 @@ def row(name: str, minute: int, returns: list[float] | None = None, agent: str =
     if returns is None:
         return RunRow(info=info)
     series = ReturnSeries().add(returns)
-    return RunRow(info=info, summary=RunSummary(returns=series, episodes=len(returns), ending="finished"))
+    return RunRow(
+        info=info, summary=RunSummary(returns=series, episodes=len(returns), ending="finished")
+    )
 
 
 ROWS = [
@@ -54,7 +64,9 @@ def order(by: str, *, backwards: bool = False) -> list[str]:
         ("agent", ["twin", "unread", "old", "new"]),
     ],
 )
-def test_the_latest_best_and_longest_come_first_and_equal_ones_by_time(column: str, expected: list[str]):
+def test_the_latest_best_and_longest_come_first_and_equal_ones_by_time(
+    column: str, expected: list[str]
+):
     assert order(column) == expected
 
 
@@ -64,13 +76,18 @@ def test_backwards_the_oldest_comes_first():
 
 def test_a_row_says_what_is_known():
     texts = {column.title: column.text(ROWS[0]) for column in COLUMNS}
-    assert (texts["when"], texts["agent"], texts["return"]) == ("02 Jan 12:09", "cliff.py", "−1.000")
+    assert (texts["when"], texts["agent"], texts["return"]) == (
+        "02 Jan 12:09",
+        "cliff.py",
+        "−1.000",
+    )
     assert not any(column.text(ROWS[2]) for column in COLUMNS[3:-1])
     assert COLUMNS[-1].text(ROWS[2]) == "…"
 
 
 @pytest.mark.parametrize(
-    ("mean", "text"), [(28.3531, "+28.353"), (-123.456, "−123.5"), (-3135.44, "−3135.4"), (-31354.4, "−31354")]
+    ("mean", "text"),
+    [(28.3531, "+28.353"), (-123.456, "−123.5"), (-3135.44, "−3135.4"), (-31354.4, "−31354")],
 )
 def test_a_large_return_fits_its_column(mean: float, text: str):
     column = next(column for column in COLUMNS if column.title == "return")
@@ -79,8 +96,15 @@ def test_a_large_return_fits_its_column(mean: float, text: str):
 
 
 def test_a_narrow_table_leaves_columns_out():
-    assert [column.title for column in RunList.columns_at(56)] == ["when", "agent", "return", "curve"]
-    assert RunList.columns_at(100) == [column for column in COLUMNS if column.title not in ("prompt", "in")]
+    assert [column.title for column in RunList.columns_at(56)] == [
+        "when",
+        "agent",
+        "return",
+        "curve",
+    ]
+    assert RunList.columns_at(100) == [
+        column for column in COLUMNS if column.title not in ("prompt", "in")
+    ]
     assert RunList.columns_at(150) == list(COLUMNS)
 
 
@@ -105,13 +129,24 @@ def test_the_words_of_a_runs_prompt_stand_where_there_is_room() -> None:
 
 def seeded(name: str, seed: int, returns: list[float] | None = None, **settings: object) -> RunRow:
     made = row(name, 0, [1.0] if returns is None else returns)
-    return replace(made, info=replace(made.info, config=structs.replace(made.info.config, seed=seed, **settings)))
+    return replace(
+        made,
+        info=replace(made.info, config=structs.replace(made.info.config, seed=seed, **settings)),
+    )
 
 
 def test_the_seeds_of_a_run_are_those_that_differ_from_it_in_seed_folder_and_limits_only():
     why = {"ppo.gamma": "of the first batch"}
     chosen = seeded("chosen", 2, measured=why)
-    longer = seeded("longer", 1, episodes=9, minutes=2.0, measured_threads=1, ppo=PPOConfig(gamma=0.5), measured=why)
+    longer = seeded(
+        "longer",
+        1,
+        episodes=9,
+        minutes=2.0,
+        measured_threads=1,
+        ppo=PPOConfig(gamma=0.5),
+        measured=why,
+    )
     others = [
         seeded("given", 3, ppo=PPOConfig(gamma=0.5)),  # gamma was not measured there
         seeded("twin", 2, measured=why),

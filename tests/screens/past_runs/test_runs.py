@@ -43,7 +43,14 @@ EVALUATED: dict[str, Any] = {
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
 
 
-def run(name: str, at_s: int, batches: int = 4, *more: AnyEvent, checkpoint: bool = False, **settings: object) -> Path:
+def run(
+    name: str,
+    at_s: int,
+    batches: int = 4,
+    *more: AnyEvent,
+    checkpoint: bool = False,
+    **settings: object,
+) -> Path:
     """A run in the user's folder, begun at a second of 2026."""
     events = [*fakes.opening_events(), *fakes.learning(batches), *more]
     folder = record(runs_dir() / name, events, checkpoint=checkpoint, **settings)
@@ -123,7 +130,9 @@ async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows
         await pilot.press("space", "slash", *"MIDD")
         await until(pilot, lambda: names(app) == ["middle"])
         await pilot.press("tab", "space", "c")
-        await until(pilot, lambda: not isinstance(app.screen, CompareScreen) and len(runs.marked) == 2)
+        await until(
+            pilot, lambda: not isinstance(app.screen, CompareScreen) and len(runs.marked) == 2
+        )
         await pilot.press("escape")
         await until(pilot, lambda: names(app) == ["late", "middle", "early"])
         await all_read(pilot)
@@ -133,8 +142,13 @@ async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows
 
 @pytest.mark.usefixtures("three_runs")
 async def test_a_run_is_deleted_once_confirmed():
-    with FileLock(runs_dir() / "middle" / ".lock"), pytest.raises(OSError, match="another process has the run"):
-        discard_run(runs_dir() / "middle")  # before the list looks, which calls a locked run running
+    with (
+        FileLock(runs_dir() / "middle" / ".lock"),
+        pytest.raises(OSError, match="another process has the run"),
+    ):
+        discard_run(
+            runs_dir() / "middle"
+        )  # before the list looks, which calls a locked run running
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
@@ -146,7 +160,9 @@ async def test_a_run_is_deleted_once_confirmed():
         await pilot.press("x")
         await sees(pilot, "delete this run?")
         await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and names(app) == ["late", "early"])
+        await until(
+            pilot, lambda: isinstance(app.screen, RunsScreen) and names(app) == ["late", "early"]
+        )
     assert sorted(path.name for path in runs_dir().iterdir()) == ["early", "late"]
 
 
@@ -162,7 +178,9 @@ async def test_keys_and_clicks_sort():
         await pilot.press("s")
         assert runs.sorted_by == "return"
         await pilot.click(TableHeading, offset=(5, 0))
-        await until(pilot, lambda: (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"]))
+        await until(
+            pilot, lambda: (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"])
+        )
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -252,21 +270,39 @@ async def test_runs_of_one_group_of_seeds_have_no_groups_to_compare():
 
 async def test_returns_that_are_compared_have_their_unit():
     evaluated = EvaluationFinished(
-        episodes=400, greedy=True, mean_return=-0.063, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=400,
+        greedy=True,
+        mean_return=-0.063,
+        return_stderr=0.03,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     for at_s, name in enumerate(("earlier", "later")):
-        run(name, at_s, 12, msgspec.structs.replace(fakes.run_started(), return_unit="chips a hand"), evaluated)
+        run(
+            name,
+            at_s,
+            12,
+            msgspec.structs.replace(fakes.run_started(), return_unit="chips a hand"),
+            evaluated,
+        )
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
         await pilot.press("space", "down", "c")
         await sees(pilot, "−0.063 ± 0.059 chips a hand")
-        await until(pilot, lambda: shown(pilot).count("chips a hand") == 4, "the unit of each return")
+        await until(
+            pilot, lambda: shown(pilot).count("chips a hand") == 4, "the unit of each return"
+        )
 
 
 async def test_an_evaluation_is_told_with_its_confidence_interval():
     evaluated = EvaluationFinished(
-        episodes=400, greedy=True, mean_return=-0.063, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+        episodes=400,
+        greedy=True,
+        mean_return=-0.063,
+        return_stderr=0.03,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
     )
     run("earlier", 0, 12)
     run("later", 60, 8, evaluated)
@@ -380,7 +416,12 @@ async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_an
         await pilot.press("tab", *"ppo.lr=0.5", "tab", *"Never", "space", *"hit", "enter")
         await until(pilot, lambda: client.started is not None)
         config = client.started
-        assert (config.resume, config.seed, config.ppo.lr, config.system_prompt) == (True, 3, 0.5, "Never hit")
+        assert (config.resume, config.seed, config.ppo.lr, config.system_prompt) == (
+            True,
+            3,
+            0.5,
+            "Never hit",
+        )
         assert config.origin == "branch of late at update 4"
         assert Path(config.run_dir).parent == runs_dir().absolute()
     (row,) = [each for each in list_runs() if each.config.parent]
@@ -498,7 +539,9 @@ async def test_a_run_that_another_process_has_is_listed_as_running_until_it_ends
 
 
 @pytest.mark.parametrize(("key", "agrees"), [("y", True), ("n", False), ("enter", False)])
-async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path: Path, key: str, agrees: bool) -> None:
+async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
+    tmp_path: Path, key: str, agrees: bool
+) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text("raise RuntimeError('executed')", encoding="utf-8")
     run("foreign", 0, 12, checkpoint=True, agent=str(evil))
@@ -513,11 +556,15 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path:
         assert "evil.py" in shown(pilot)
         assert "SHA-256" in shown(pilot)
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else RunsScreen))
+        await until(
+            pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else RunsScreen)
+        )
         assert (app.config is not None) == agrees
 
 
-def test_many_runs_are_read_between_two_paintings_and_a_slow_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_read_between_two_paintings_and_a_slow_one_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seconds = iter(range(10_000))
     monkeypatch.setattr(run_list, "read_row", lambda row: row)
     monkeypatch.setattr(

@@ -18,7 +18,14 @@ def trial(number: int, scores: list[float | None], **settings: object) -> None:
     """A run a score, of the seeds 1, 2, …; None: it was ended early."""
     for seed, score in enumerate(scores, 1):
         end = [END] if score is None else [EvaluationFinished(mean_return=score, **EVALUATED), END]
-        run(f"lr-{number:03}-seed{seed}", 10 * number + seed, 4 + number, *end, seed=seed, **settings)
+        run(
+            f"lr-{number:03}-seed{seed}",
+            10 * number + seed,
+            4 + number,
+            *end,
+            seed=seed,
+            **settings,
+        )
 
 
 @pytest.fixture
@@ -45,8 +52,16 @@ async def test_a_sweeps_trials_stand_with_their_mean_over_seeds_the_best_first_a
             (0, -0.15),
             (2, -inf),  # a run that was ended early has no score, so its trial has none
         ]
-        assert [each.settings for each in trials] == ["ppo.lr 0.001", "ppo.lr 0.0005", "ppo.lr 0.002"]
-        assert [line.strip()[0] for line in shown(pilot).splitlines() if " ppo.lr" in line][:3] == ["★", "−", "—"]
+        assert [each.settings for each in trials] == [
+            "ppo.lr 0.001",
+            "ppo.lr 0.0005",
+            "ppo.lr 0.002",
+        ]
+        assert [line.strip()[0] for line in shown(pilot).splitlines() if " ppo.lr" in line][:3] == [
+            "★",
+            "−",
+            "—",
+        ]
         await pilot.press("s")
         assert [each.number for each in app.screen.query_one(TrialList).rows] == [0, 1, 2]
         await pilot.press("enter")

@@ -39,8 +39,12 @@ WEIGHED = ("take key 75%", "go north 100%", "open chest 40%")
 
 def opening() -> list[AnyEvent]:
     first, *rest = fakes.opening_events()
-    started = [replace(each, action_names=[]) if hasattr(each, "action_names") else each for each in rest]
-    episode = EpisodeStarted(episode=0, system_prompt="Open the chest.", prompt_version=1, mode="train")
+    started = [
+        replace(each, action_names=[]) if hasattr(each, "action_names") else each for each in rest
+    ]
+    episode = EpisodeStarted(
+        episode=0, system_prompt="Open the chest.", prompt_version=1, mode="train"
+    )
     return [first, *started, episode]
 
 
@@ -54,7 +58,14 @@ def at(turn: int) -> list[AnyEvent]:
 
 
 def acted(turn: int, name: str, **more: object) -> TurnFinished:
-    fields = {"episode": 0, "turn": turn, "reply": name, "action": name, "action_name": name, "reward": 0.0}
+    fields = {
+        "episode": 0,
+        "turn": turn,
+        "reply": name,
+        "action": name,
+        "action_name": name,
+        "reward": 0.0,
+    }
     return TurnFinished(**fields | {"how": "custom"} | more)  # type: ignore[arg-type]
 
 
@@ -71,15 +82,28 @@ class ChestTrainer(fakes.FakeClient):
                 self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares))
             case TakeWheel():
                 choices = [Choice(str(key), name, name) for key, name in enumerate(names)]
-                waits = ActionAwaited(episode=0, turn=2, reply="wait", action_name="wait", choices=choices)
+                waits = ActionAwaited(
+                    episode=0, turn=2, reply="wait", action_name="wait", choices=choices
+                )
                 self.emit(WheelTaken(env=0, choices=[]), waits)
             case Act():
-                person = acted(2, str(command.action), how="human", replaced="wait", replaced_action="wait", reward=1.0)
-                waits = ActionAwaited(episode=0, turn=3, reply="", action_name="", choices=[Choice("0", "bow", "bow")])
+                person = acted(
+                    2,
+                    str(command.action),
+                    how="human",
+                    replaced="wait",
+                    replaced_action="wait",
+                    reward=1.0,
+                )
+                waits = ActionAwaited(
+                    episode=0, turn=3, reply="", action_name="", choices=[Choice("0", "bow", "bow")]
+                )
                 self.emit(person, replace(at(1)[0], turn=3), waits)
             case InspectTurn():
                 replies = [
-                    ScoredReply(text=name, score=-1.0, probability=share, chosen=name == DONE[command.turn])
+                    ScoredReply(
+                        text=name, score=-1.0, probability=share, chosen=name == DONE[command.turn]
+                    )
                     for name, share in zip(*TURNS[command.turn][1:], strict=True)
                 ]
                 self.emit(replace(scored(told(command.episode, command.turn)), replies=replies))

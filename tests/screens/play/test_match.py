@@ -16,9 +16,16 @@ from tests.state.test_reduce import after
 
 
 def by_model(returns: list[float | None], mean: float, seed: int = 5) -> EvaluationFinished:
-    figures: dict[str, Any] = {"mean_return": mean, "return_stderr": 0.1, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    figures: dict[str, Any] = {
+        "mean_return": mean,
+        "return_stderr": 0.1,
+        "parse_failure_rate": 0.0,
+        "elapsed_s": 1.0,
+    }
     of: dict[str, Any] = {"update": 3, "prompt_version": 2, "system_prompt": "Hit below 13."}
-    return EvaluationFinished(episodes=MATCH, greedy=True, seed=seed, returns=returns, **figures, **of)
+    return EvaluationFinished(
+        episodes=MATCH, greedy=True, seed=seed, returns=returns, **figures, **of
+    )
 
 
 def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> None:
@@ -34,10 +41,15 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
 def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores() -> None:
     other = after(fakes.run_started(), by_model([0.0] * MATCH, 0.0, seed=6))
     assert match_text(Match(5, [1.0] * 3), other) == "against the model: 3 of 20 episodes played"
-    assert match_text(Match(5, [1.0] * MATCH), other) == "against the model: it has not played its episodes"
+    assert (
+        match_text(Match(5, [1.0] * MATCH), other)
+        == "against the model: it has not played its episodes"
+    )
 
 
-async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(make_app: MakeApp) -> None:
+async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(
+    make_app: MakeApp,
+) -> None:
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:

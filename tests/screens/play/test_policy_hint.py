@@ -35,7 +35,10 @@ def running(tmp_path: Path) -> RunState:
         (weighed(stick=0.5, hit=0.2), "stick 50%, hit 20%, other replies 30%"),
         (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40%, d 25%, c 20%, a 10%, …"),
         (weighed(), "its actions have no names, so it has no probabilities to show"),
-        (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
+        (
+            replaced(weighed(), why_not="the model cannot say: too long"),
+            "the model cannot say: too long",
+        ),
     ],
 )
 def test_actions_are_shown_the_most_probable_first(answer: ConversationWeighed, words: str):

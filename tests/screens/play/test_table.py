@@ -49,7 +49,12 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
     [demo] = demo_files.read(path)
-    assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == ("blackjack", "human", 1, "2026-01-02T12:00:00Z")
+    assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == (
+        "blackjack",
+        "human",
+        1,
+        "2026-01-02T12:00:00Z",
+    )
 
 
 async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: MakeApp):
@@ -120,7 +125,9 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
     assert len(demo_files.read(demo_files.default_path("blackjack"))) == 1
 
 
-async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(make_app: MakeApp, tmp_path: Path):
+async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
+    make_app: MakeApp, tmp_path: Path
+):
     file = tmp_path / "pendulum.py"
     file.write_text(
         "from llamagym_tui import Agent\n"
@@ -275,7 +282,9 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
 
 
-async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requested_again(make_app: MakeApp):
+async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requested_again(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:
@@ -294,7 +303,9 @@ async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requ
         await sees(pilot, "policy: hit 80%, stick 20%")
 
 
-async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_there(make_app: MakeApp):
+async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_there(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:

@@ -64,23 +64,37 @@ class Trainer(fakes.FakeClient):
                 self.emit(WheelLetGo())
 
     def hand(self) -> list[AnyEvent]:
-        start = EpisodeStarted(episode=self.episode, system_prompt=fakes.PROMPT, prompt_version=1, mode="train")
+        start = EpisodeStarted(
+            episode=self.episode, system_prompt=fakes.PROMPT, prompt_version=1, mode="train"
+        )
         text = "Your total: 17. Usable ace: no. Dealer shows: 6."
         awaited = ActionAwaited(episode=self.episode, turn=0, reply=HIT, action_name="hit")
         return [start, ObservationShown(episode=self.episode, turn=0, text=text), awaited]
 
     def acted(self, act: Act) -> list[AnyEvent]:
-        fields: dict[str, Any] = {"episode": act.episode, "turn": act.turn, "how": "human", "reward": 1.0}
+        fields: dict[str, Any] = {
+            "episode": act.episode,
+            "turn": act.turn,
+            "how": "human",
+            "reward": 1.0,
+        }
         name, reply = ("stick", STICK) if act.action == 0 else ("hit", HIT)
         reply = f"{act.reasoning} {reply}".strip()
         turn = TurnFinished(
-            **fields, action=act.action, action_name=name, reply=reply, replaced=HIT, replaced_action="hit"
+            **fields,
+            action=act.action,
+            action_name=name,
+            reply=reply,
+            replaced=HIT,
+            replaced_action="hit",
         )
         end = EpisodeFinished(episode=act.episode, episode_return=1.0, length=1, end="terminated")
         start, observation, _ = self.hand()
         assert isinstance(start, EpisodeStarted)
         assert isinstance(observation, ObservationShown)
-        whole = EpisodeCorrected(started=start, observations=[observation.text], turns=[turn], finished=end)
+        whole = EpisodeCorrected(
+            started=start, observations=[observation.text], turns=[turn], finished=end
+        )
         return [turn, end, whole]
 
 
@@ -99,7 +113,12 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.sent == [TakeWheel(), Act(episode=7, turn=0, action=0)]
-        for text in ("you     ", "stick · chosen by you", "instead the agent", "left out of the mean"):
+        for text in (
+            "you     ",
+            "stick · chosen by you",
+            "instead the agent",
+            "left out of the mean",
+        ):
             assert text in shown(pilot)
 
 
@@ -214,7 +233,14 @@ async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(mak
         client.hand = list  # type: ignore[method-assign]
         client.acted = lambda act: [  # type: ignore[method-assign]
             TurnFinished(
-                episode=7, turn=0, reply=HIT, action=1, action_name="hit", how="human", reward=0.0, replaced=HIT
+                episode=7,
+                turn=0,
+                reply=HIT,
+                action=1,
+                action_name="hit",
+                how="human",
+                reward=0.0,
+                replaced=HIT,
             )
         ]
         await pilot.press("h")
@@ -237,7 +263,9 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
 
 async def test_keys_that_were_moved_are_named_at_the_wheel(make_app: MakeApp):
     Path("config").mkdir(exist_ok=True)
-    Path("config/keys.toml").write_text('[keys]\n"wheel.reason" = "f5"\n"wheel.let_go" = "f6"\n', encoding="utf-8")
+    Path("config/keys.toml").write_text(
+        '[keys]\n"wheel.reason" = "f5"\n"wheel.let_go" = "f6"\n', encoding="utf-8"
+    )
     async with make_app(Trainer()).run_test(size=SIZE) as pilot:
         await take(pilot)
         await sees(pilot, "a key takes its action at once · f5 says why first · f6 lets go")
@@ -303,7 +331,11 @@ async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_pat
 
 @AT_BOTH_SIZES
 def test_the_wheel(
-    snap_compare: Any, make_app: MakeApp, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    snap_compare: Any,
+    make_app: MakeApp,
+    size: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")

@@ -7,7 +7,10 @@ from llamagym_tui.protocol.events import ActionAwaited, TurnFinished, WheelTaken
 from llamagym_tui.screens.play.wheel import choices_at
 from llamagym_tui.state.wheel import Wheel
 
-ALWAYS, NOW = [Choice("a", 0, "left"), Choice("d", 1, "right")], [Choice("0", "open door", "open door")]
+ALWAYS, NOW = (
+    [Choice("a", 0, "left"), Choice("d", 1, "right")],
+    [Choice("0", "open door", "open door")],
+)
 
 
 def test_a_turn_with_choices_of_its_own_has_those_until_it_is_over():
@@ -15,6 +18,11 @@ def test_a_turn_with_choices_of_its_own_has_those_until_it_is_over():
     assert choices_at(wheel) == ALWAYS
     waits = wheel.after(ActionAwaited(episode=1, turn=0, reply="", action_name="", choices=NOW))
     assert choices_at(waits) == NOW
-    turn = TurnFinished(episode=1, turn=0, reply="", action=0, action_name="", how="human", reward=0.0)
+    turn = TurnFinished(
+        episode=1, turn=0, reply="", action=0, action_name="", how="human", reward=0.0
+    )
     assert choices_at(waits.after(turn)) == ALWAYS
-    assert choices_at(waits.after(ActionAwaited(episode=1, turn=1, reply="", action_name=""))) == ALWAYS
+    assert (
+        choices_at(waits.after(ActionAwaited(episode=1, turn=1, reply="", action_name="")))
+        == ALWAYS
+    )

@@ -25,12 +25,18 @@ def newcomer() -> None:
 
 
 def described(run: Iterator[AnyEvent], words: str = WORDS, *, update: int = 12) -> list[AnyEvent]:
-    counted = [replace(event, words=words) for event in fakes.learning(8) if isinstance(event, fakes.EpisodesCounted)]
+    counted = [
+        replace(event, words=words)
+        for event in fakes.learning(8)
+        if isinstance(event, fakes.EpisodesCounted)
+    ]
     return [*run, *counted, fakes.UpdateFinished(update=update, episodes=1024, stats=fakes.STATS)]
 
 
 @SIZES
-async def test_one_line_says_in_the_agents_words_how_it_plays(make_app: MakeApp, size: tuple[int, int]):
+async def test_one_line_says_in_the_agents_words_how_it_plays(
+    make_app: MakeApp, size: tuple[int, int]
+):
     newcomer()
     async with make_app(fakes.FakeClient(described(blackjack(16.5)))).run_test(size=size) as pilot:
         await sees(pilot, "loses 6 chips")
@@ -40,7 +46,9 @@ async def test_one_line_says_in_the_agents_words_how_it_plays(make_app: MakeApp,
 
 
 @SIZES
-async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(make_app: MakeApp, size: tuple[int, int]):
+async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(
+    make_app: MakeApp, size: tuple[int, int]
+):
     newcomer()
     client = fakes.FakeClient(described(blackjack(16.5), update=15))
     async with make_app(client).run_test(size=size) as pilot:
@@ -61,7 +69,9 @@ async def test_who_plays_best_is_named_where_the_agent_does_not(make_app: MakeAp
 
 
 @SIZES
-async def test_three_figures_are_shown_or_all_on_one_key_and_so_it_stays(make_app: MakeApp, size: tuple[int, int]):
+async def test_three_figures_are_shown_or_all_on_one_key_and_so_it_stays(
+    make_app: MakeApp, size: tuple[int, int]
+):
     newcomer()
     async with make_app(fakes.FakeClient(described(blackjack()))).run_test(size=size) as pilot:
         for figure in ("return ±95%", "update", "parse fail"):

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, UpdateFinished
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    ModeChanged,
+    RunStarted,
+    SettingsChanged,
+    UpdateFinished,
+)
 from llamagym_tui.screens.playground.figures import recent_text
 from llamagym_tui.screens.playground.mode_comparison import MOST_ACTIONS, NONE, action_rows, rows
 from llamagym_tui.state.reduce import reduce
@@ -65,14 +71,20 @@ def test_of_a_single_episode_no_error_is_told():
 
 def test_what_was_not_played_is_a_dash():
     told = {row.name: row[1:] for row in rows(after(*fakes.opening_events(), TRAINED))}
-    assert (told["return ±95%"][1], told["hit"], told["temperature"][1]) == (NONE, ("25.0%", NONE), NONE)
+    assert (told["return ±95%"][1], told["hit"], told["temperature"][1]) == (
+        NONE,
+        ("25.0%", NONE),
+        NONE,
+    )
 
 
 def test_of_many_actions_those_are_told_that_changed_most():
     many = replace(fakes.run_started(), action_names=[f"a{at}" for at in range(6)])
     trained = fakes.counted([1.0], 1, actions=[50, 10, 10, 10, 10, 10])
     played = fakes.counted([1.0], 2, actions=[10, 10, 10, 11, 12, 47], mode="inference")
-    names = [row.name for row in action_rows(after(many, trained, ModeChanged(mode="inference"), played))]
+    names = [
+        row.name for row in action_rows(after(many, trained, ModeChanged(mode="inference"), played))
+    ]
     assert names == ["a0", "a5", "a4", "a3"]
     assert len(names) == MOST_ACTIONS
 
@@ -92,7 +104,9 @@ async def test_in_inference_a_wide_terminal_compares_in_place_of_ppos_figures(ma
         await until(pilot, lambda: "temperature" not in shown(pilot))
 
 
-async def test_a_high_terminal_keeps_the_comparison_under_the_figures_after_inference(make_app: MakeApp):
+async def test_a_high_terminal_keeps_the_comparison_under_the_figures_after_inference(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient([*in_inference(), ModeChanged(mode="train")])
     async with make_app(client).run_test(size=(200, 50)) as pilot:
         await sees(pilot, "KL ref")
@@ -100,7 +114,9 @@ async def test_a_high_terminal_keeps_the_comparison_under_the_figures_after_infe
 
 
 @pytest.mark.parametrize(("width", "more"), [(60, "  stick"), (80, "  stick  hit    temperature")])
-async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: MakeApp, width: int, more: str):
+async def test_in_inference_a_small_terminal_compares_in_three_lines(
+    make_app: MakeApp, width: int, more: str
+):
     client = fakes.FakeClient(in_inference())
     async with make_app(client).run_test(size=(width, 24)) as pilot:
         await sees(pilot, f"return ±95%     episodes  parse fail{more}")
@@ -109,12 +125,17 @@ async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: M
         assert "KL" not in shown(pilot)
 
 
-@pytest.mark.parametrize(("width", "more"), [(60, "left   …"), (80, "left   down   right  up     …")])
+@pytest.mark.parametrize(
+    ("width", "more"), [(60, "left   …"), (80, "left   down   right  up     …")]
+)
 async def test_a_small_terminal_compares_actions_before_other_figures_and_marks_missing_ones(
     make_app: MakeApp, width: int, more: str
 ):
     names, counts = ["left", "down", "right", "up"], [10, 200, 100, 40]
-    opening = [replace(each, action_names=names) if isinstance(each, RunStarted) else each for each in in_inference()]
+    opening = [
+        replace(each, action_names=names) if isinstance(each, RunStarted) else each
+        for each in in_inference()
+    ]
     client = fakes.FakeClient([*opening, fakes.counted([1.0], 9, actions=counts, mode="inference")])
     async with make_app(client).run_test(size=(width, 24)) as pilot:
         await sees(pilot, f"parse fail  {more}")
@@ -123,7 +144,8 @@ async def test_a_small_terminal_compares_actions_before_other_figures_and_marks_
 async def test_names_of_actions_are_literal_and_cut(make_app: MakeApp):
     names = ["[@click=app.quit]leave[/]\x1b[2J", "very long name " * 500]
     opening = [
-        replace(event, action_names=names) if isinstance(event, RunStarted) else event for event in in_inference()
+        replace(event, action_names=names) if isinstance(event, RunStarted) else event
+        for event in in_inference()
     ]
     async with make_app(fakes.FakeClient(opening)).run_test(size=(120, 34)) as pilot:
         await sees(pilot, "[@click=ap… 75.0%")

@@ -56,7 +56,9 @@ async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
 
 
 @pytest.mark.parametrize("exits", [True, False])
-async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(make_app: MakeApp, exits: bool):
+async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(
+    make_app: MakeApp, exits: bool
+):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
@@ -99,7 +101,9 @@ async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_ap
         await sees(pilot, "rolling out · episode 20,480 · 212 ep/s")
 
 
-async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_terminal(make_app: MakeApp):
+async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_terminal(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=LARGE) as pilot:
         await sees(pilot, "mean return, last 1,000 episodes")
@@ -110,9 +114,12 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
 
 
 @pytest.mark.parametrize(
-    ("width", "name"), [(200, "return ±95% "), (120, "return ±95% "), (80, "return ±95% "), (60, "return ")]
+    ("width", "name"),
+    [(200, "return ±95% "), (120, "return ±95% "), (80, "return ±95% "), (60, "return ")],
 )
-async def test_where_there_is_room_the_return_says_what_its_plus_minus_is(make_app: MakeApp, width: int, name: str):
+async def test_where_there_is_room_the_return_says_what_its_plus_minus_is(
+    make_app: MakeApp, width: int, name: str
+):
     async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(width, 34)) as pilot:
         await sees(pilot, f"{name}−0.003 ± 0.060")
 
@@ -156,16 +163,22 @@ def test_the_title_of_a_run_is_the_same_in_every_phase():
 
 
 @pytest.mark.parametrize("key", ["settings", "roll back"])
-async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(make_app: MakeApp, key: str):
+async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(
+    make_app: MakeApp, key: str
+):
     client = fakes.FakeClient(fakes.opening_events())
     async with rolling_out(make_app(client), SMALL) as pilot:
-        collapsed = WarningRaised(message="The policy has collapsed: losses. Roll back.", collapsed=True)
+        collapsed = WarningRaised(
+            message="The policy has collapsed: losses. Roll back.", collapsed=True
+        )
         client.emit(collapsed, WarningRaised(message="The disk is full."))
         banner = pilot.app.screen.query_one(Banner)
         told = "After update 0: The policy has collapsed: losses. Roll back."
         await until(pilot, lambda: banner.display and told in widget_text(banner))
         client.emit(
-            SettingsChanged(changes={"ppo.lr": 1e-4}) if key == "settings" else RolledBack(update=0, reason=".")
+            SettingsChanged(changes={"ppo.lr": 1e-4})
+            if key == "settings"
+            else RolledBack(update=0, reason=".")
         )
         await until(pilot, lambda: not banner.display)
 
@@ -208,7 +221,9 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
         assert client.sent == [SetSystemPrompt(system_prompt="Hit below 13.")]
         client.emit(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
         await sees(pilot, "Prompt v2 is taken; the next episode has it.")
-        new = EpisodeStarted(episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train")
+        new = EpisodeStarted(
+            episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train"
+        )
         client.emit(new)
         await sees(pilot, "system  Hit below 13.")
         assert "is taken; the next" not in shown(pilot).split("\n")[1]
@@ -241,11 +256,18 @@ async def test_a_return_is_legible_on_every_light_theme(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, SMALL) as pilot:
         view = pilot.app.screen.query_one(ConversationView)
-        for theme in [theme.name for theme in app.available_themes.values() if not theme.dark and not theme.ansi]:
+        for theme in [
+            theme.name
+            for theme in app.available_themes.values()
+            if not theme.dark and not theme.ansi
+        ]:
             app.theme = theme
             await pilot.pause()
             for style in ("won", "lost", "warning", "notice"):
-                ink, paper = view.get_component_styles(f"conversation--{style}").color, view.background_colors[1]
+                ink, paper = (
+                    view.get_component_styles(f"conversation--{style}").color,
+                    view.background_colors[1],
+                )
                 assert contrast(ink, paper) > 3, (theme, style)
 
 
@@ -313,7 +335,9 @@ def test_demonstrations_are_called_safe_only_where_there_are_some(tmp_path: Path
 
 
 @pytest.mark.parametrize("end", ["death", "failure"])
-async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_app: MakeApp, tmp_path: Path, end: str):
+async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(
+    make_app: MakeApp, tmp_path: Path, end: str
+):
     client = fakes.FakeClient(fakes.demo_run())
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
@@ -323,7 +347,9 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         else:
             client.emit(SessionFailed(message=DEATH))
         await sees(pilot, "NO TRAINER")
-        await until(pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split()))
+        await until(
+            pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split())
+        )
         flat = " ".join(shown(pilot).split())
         assert "/runs/demo/trainer.log" in flat
         assert "h still opens the table" in flat
@@ -408,10 +434,17 @@ async def test_it_is_shown_how_much_the_model_distinguishes_and_too_little_is_a_
         assert all("take a larger model" in notice.message for notice in app._notifications)
 
 
-async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(make_app: MakeApp):
-    measured = SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"})
+async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(
+    make_app: MakeApp,
+):
+    measured = SettingsMeasured(
+        values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"}
+    )
     written = CheckpointSaved(update=1)
-    clients = [fakes.FakeClient([*fakes.opening_events(), measured, written]), fakes.FakeClient(fakes.opening_events())]
+    clients = [
+        fakes.FakeClient([*fakes.opening_events(), measured, written]),
+        fakes.FakeClient(fakes.opening_events()),
+    ]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
     async with app.run_test(size=SMALL) as pilot:

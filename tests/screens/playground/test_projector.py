@@ -20,7 +20,9 @@ def seen(screen: Widget, kind: str) -> bool:
 
 
 @at_sizes((80, 24), (120, 34), (160, 45))
-async def test_with_it_three_figures_are_large_and_a_shows_all_small(make_app: MakeApp, size: tuple[int, int]):
+async def test_with_it_three_figures_are_large_and_a_shows_all_small(
+    make_app: MakeApp, size: tuple[int, int]
+):
     user_files.keep_preferences(user_files.config_dir(), all_figures=False)
     returns = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)
     app = make_app(fakes.FakeClient([*fakes.opening_events(), UPDATED, returns]))
@@ -33,7 +35,10 @@ async def test_with_it_three_figures_are_large_and_a_shows_all_small(make_app: M
         assert not seen(app.screen, "WatchLine")
         assert not seen(app.screen, "FiguresColumn")
         # The mean, -1/2, as -0.50.
-        rows = [line.rstrip() for line in app.screen.query(LargeFigures).first().content_at(60).plain.splitlines()]
+        rows = [
+            line.rstrip()
+            for line in app.screen.query(LargeFigures).first().content_at(60).plain.splitlines()
+        ]
         assert rows[0].split("  ")[0] == "mean return"
         assert [row[:13] for row in rows[1:]] == ["   ┏━┓ ┏━╸┏━┓", "╺━╸┃ ┃ ┗━┓┃ ┃", "   ┗━┛•╺━┛┗━┛"]
         await pilot.press("a")
@@ -51,4 +56,6 @@ async def test_a_large_mean_has_no_decimals(make_app: MakeApp, mean: float, text
         await sees(pilot, "rolling out")
         await until(pilot, lambda: app.run_state.recent)
         shown = app.screen.query(LargeFigures).last().content_at(78).plain
-        assert [line.strip() for line in shown.splitlines()[1:]] == [line.strip() for line in _large(text)]
+        assert [line.strip() for line in shown.splitlines()[1:]] == [
+            line.strip() for line in _large(text)
+        ]

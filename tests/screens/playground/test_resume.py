@@ -30,7 +30,10 @@ def taken_up(folder: Path, episodes: int, **changes: object) -> RunStarted:
 
 
 async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
-    later = [PromptChanged(prompt_version=2, system_prompt="Win."), fakes.counted([1.0] * 8, 1032, prompt_version=2)]
+    later = [
+        PromptChanged(prompt_version=2, system_prompt="Win."),
+        fakes.counted([1.0] * 8, 1032, prompt_version=2),
+    ]
     folder = run(*later)
     client = fakes.FakeClient()
     app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
@@ -57,7 +60,10 @@ async def test_what_a_resumed_run_has_been_comes_before_what_it_plays_now():
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "episode 1,030")
         assert app.run_state is not None
-        assert (app.run_state.returns.episodes, app.run_state.prompts[0].train.episodes) == (1030, 1030)
+        assert (app.run_state.returns.episodes, app.run_state.prompts[0].train.episodes) == (
+            1030,
+            1030,
+        )
         assert app.run_state.updates == 2
 
 
@@ -94,7 +100,9 @@ async def test_r_goes_on_from_the_checkpoint_of_a_dead_trainer_with_its_history(
         assert (state.prompts[0].train.episodes, state.play.train.returns.episodes) == (1024, 1024)
 
 
-async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_figures(make_app: MakeApp):
+async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_figures(
+    make_app: MakeApp,
+):
     clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__

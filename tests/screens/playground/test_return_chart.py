@@ -15,7 +15,9 @@ from tests.screens.steps import is_drawn, sees, until
 
 @pytest.mark.parametrize("episodes", [2, 8, 10])
 async def test_a_run_of_few_episodes_has_no_line_yet(make_app: MakeApp, episodes: int):
-    client = fakes.FakeClient([*fakes.opening_events(), fakes.counted([1.0, -1.0] * (episodes // 2), episodes)])
+    client = fakes.FakeClient(
+        [*fakes.opening_events(), fakes.counted([1.0, -1.0] * (episodes // 2), episodes)]
+    )
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.run_state.episodes == episodes)
@@ -32,7 +34,10 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
-        await until(pilot, lambda: is_drawn(app.screen, app.run_state) and app.run_state.episodes == episodes)
+        await until(
+            pilot,
+            lambda: is_drawn(app.screen, app.run_state) and app.run_state.episodes == episodes,
+        )
 
 
 async def test_another_size_is_drawn_anew(make_app: MakeApp):

@@ -58,7 +58,10 @@ def test_panels_stand_next_to_each_other_where_they_fit_and_else_below():
     layout = state.map_layout
     assert layout is not None
     apart = small_map(MappedPolicy(layout, state.mapped), spaced=False)
-    assert [line.plain.rstrip() for line in apart[1:3]] == ["hard        soft", "SSSSSSSSSS  SSSSSSSSSS"]
+    assert [line.plain.rstrip() for line in apart[1:3]] == [
+        "hard        soft",
+        "SSSSSSSSSS  SSSSSSSSSS",
+    ]
     assert len(apart) == 20  # the count, the titles, 18 totals
     wide = msgspec.structs.replace(layout.panels[0], columns=layout.panels[0].columns * 2)
     below = msgspec.structs.replace(layout, panels=[wide, layout.panels[1]])
@@ -78,7 +81,9 @@ async def test_a_run_that_ends_at_its_limit_shows_its_card(make_app: MakeApp):
         await until(pilot, lambda: isinstance(app.screen, RunCard))
 
 
-async def test_a_card_comes_over_no_other_screen_and_not_where_the_run_was_stopped(make_app: MakeApp):
+async def test_a_card_comes_over_no_other_screen_and_not_where_the_run_was_stopped(
+    make_app: MakeApp,
+):
     app = make_app(client := fakes.FakeClient([*lake()]))
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "rolling out")

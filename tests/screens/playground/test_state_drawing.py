@@ -13,7 +13,13 @@ from textual.pilot import Pilot
 from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import DrawStates
-from llamagym_tui.protocol.events import AnyEvent, EpisodeStarted, ObservationShown, RunStarted, StateDrawn
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeStarted,
+    ObservationShown,
+    RunStarted,
+    StateDrawn,
+)
 from llamagym_tui.screens.playground.state_drawing import StateDrawing
 from llamagym_tui.user_files import Preferences
 from tests import fakes
@@ -38,7 +44,9 @@ def drawn(episode: int, turn: int, text: str, **marks: object) -> StateDrawn:
 
 def told_with_drawings(episode: int = 7, reward: float = 1.0) -> Iterator[AnyEvent]:
     """A hand of one turn: the drawing before the observation, and one of the last state."""
-    start, observation, *said, end = fakes.hand(episode, [("Your total: 12.", '{"action": 1}', "json")], reward)
+    start, observation, *said, end = fakes.hand(
+        episode, [("Your total: 12.", '{"action": 1}', "json")], reward
+    )
     yield from (start, drawn(episode, 0, TABLE.format(12)), observation, *said)
     yield from (drawn(episode, 1, TABLE.format(22)), end)
 
@@ -79,14 +87,20 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await sees(pilot, "action  hit · read as JSON")
         assert places(pilot) == ["pane-drawing"]
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True, all_figures=True)
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(
+            drawing=True, all_figures=True
+        )
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True), DrawStates(on=False)])
         await until(pilot, lambda: places(pilot) == [])
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False, all_figures=True)
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(
+            drawing=False, all_figures=True
+        )
 
 
-async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_app: MakeApp, tmp_path: Path):
+async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(
+    make_app: MakeApp, tmp_path: Path
+):
     user_files.keep_preferences(tmp_path / "config", drawing=False)
     client = fakes.FakeClient(opening())
     app = make_app(client)
@@ -153,7 +167,9 @@ async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):
 
 async def test_a_replay_of_a_run_in_which_nothing_was_drawn_keeps_no_place_for_it(tmp_path: Path):
     hand = fakes.hand(7, [("Your total: 12.", '{"action": 1}', "json")], 1.0)
-    async with LlamaGymApp(replay=record(tmp_path / "run", [*opening(), *hand])).run_test(size=WIDE) as pilot:
+    async with LlamaGymApp(replay=record(tmp_path / "run", [*opening(), *hand])).run_test(
+        size=WIDE
+    ) as pilot:
         await sees(pilot, "return  ▲ +1")
         assert places(pilot) == []
 
@@ -164,15 +180,24 @@ async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
         client.emit(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
         await sees(pilot, "FHFH")
         place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
-        marked = [segment.text for segment in place.render_line(2) if segment.style and segment.style.reverse]
+        marked = [
+            segment.text
+            for segment in place.render_line(2)
+            if segment.style and segment.style.reverse
+        ]
         assert marked == ["H"]
 
 
 @pytest.mark.parametrize("size", [(60, 20), WIDE])
-async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(make_app: MakeApp, size: tuple[int, int]):
+async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
+    make_app: MakeApp, size: tuple[int, int]
+):
     rng = random.Random(5)
     hostile = ["x" * 1_000_000, "y\n" * 500_000, "\x1b[2J\x1b]52;c;aGk=\x07" * 500, *NASTY]
-    hostile += ["".join(rng.choice(NASTY) + chr(rng.randrange(0x11000)) for _ in range(40)) for _ in range(4)]
+    hostile += [
+        "".join(rng.choice(NASTY) + chr(rng.randrange(0x11000)) for _ in range(40))
+        for _ in range(4)
+    ]
     client = fakes.FakeClient(opening())
     app = make_app(client)
     async with app.run_test(size=size) as pilot:

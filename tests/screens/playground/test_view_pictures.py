@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, StateDrawn
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    ModeChanged,
+    RunStarted,
+    SettingsChanged,
+    StateDrawn,
+)
 from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -49,7 +55,9 @@ def in_inference() -> Iterator[AnyEvent]:
 
 @AT_BOTH_SIZES
 @pytest.mark.parametrize("drawing", ["table", "lake"])
-def test_the_watched_state(snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str):
+def test_the_watched_state(
+    snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str
+):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,494")
         await until(pilot, lambda: app.run_state.view.drawn is not None)

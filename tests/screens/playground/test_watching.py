@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 from textual.events import Key
 
-from llamagym_tui.protocol.commands import AnyCommand, Pause, SetMode, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    Pause,
+    SetMode,
+    SetPace,
+    Step,
+    Watch,
+    WatchNext,
+)
 from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
 from llamagym_tui.screens.playground.watch_line import WatchLine
 from llamagym_tui.state.watching import Watching
@@ -24,14 +32,20 @@ SIZE = (100, 30)
         ("right_square_bracket", Watch(env=1), "watching environment 2 of 128"),
         ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
         ("x", WatchNext(kind="failure"), "waiting for a reply without an action"),
-        ("b", WatchNext(kind="best"), "the best episode of the last batch, shown again · ] goes back to the play"),
+        (
+            "b",
+            WatchNext(kind="best"),
+            "the best episode of the last batch, shown again · ] goes back to the play",
+        ),
         ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
         ("full_stop", Step(), "Paused. space resumes. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
     ],
 )
-async def test_a_key_asks_and_the_trainers_word_is_shown(make_app: MakeApp, key: str, command: AnyCommand, words: str):
+async def test_a_key_asks_and_the_trainers_word_is_shown(
+    make_app: MakeApp, key: str, command: AnyCommand, words: str
+):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
@@ -47,30 +61,45 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
         await pilot.press("right_square_bracket", "right_square_bracket", "minus")
         await sees(pilot, "watching environment 1 of 128 → 3? · full speed → 0.5 s?")
         assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
-        client.emit(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
+        client.emit(
+            WatchChanged(kind="env", env=1),
+            WatchChanged(kind="env", env=2),
+            PaceChanged(turn_s=0.5),
+        )
         await sees(pilot, "watching environment 3 of 128 · 0.5 s a turn, + faster")
 
 
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (200, "waiting for a reply without an action; until then environment 1 of 128 · 0.5 s a turn, + faster"),
+        (
+            200,
+            "waiting for a reply without an action; until then environment 1 of 128 · 0.5 s a turn, + faster",
+        ),
         (80, "waiting for a reply without an action; until then environment 1 of 128"),
         (60, "waiting for a reply without an action; until then environ…"),
     ],
 )
-async def test_the_watch_line_says_as_much_as_it_has_room_for(make_app: MakeApp, width: int, words: str):
+async def test_the_watch_line_says_as_much_as_it_has_room_for(
+    make_app: MakeApp, width: int, words: str
+):
     told = [WatchChanged(kind="env", env=0, awaits_failure=True), PaceChanged(turn_s=0.5)]
     client = fakes.FakeClient([*fakes.opening_events(), *told])
     async with make_app(client).run_test(size=(width, 24)) as pilot:
-        await until(pilot, lambda: words in [row.split("│")[0].strip() for row in shown(pilot).splitlines()], words)
+        await until(
+            pilot,
+            lambda: words in [row.split("│")[0].strip() for row in shown(pilot).splitlines()],
+            words,
+        )
 
 
 async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE):
         assert app.run_state is not None
-        line = WatchLine(app.run_state, id="watch-line")  # it is not mounted, as where the screen goes before it came
+        line = WatchLine(
+            app.run_state, id="watch-line"
+        )  # it is not mounted, as where the screen goes before it came
         line.show(replace(app.run_state, watching=Watching(turn_s=1.5)))
         assert line.display
 
@@ -79,11 +108,26 @@ async def test_keys_that_come_together_count_each(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
-        for key in ("right_square_bracket", "right_square_bracket", "minus", "minus", "full_stop", "full_stop"):
-            pilot.app.post_message(Key(key, None))  # as a terminal hands them over: none waits for the one before
+        for key in (
+            "right_square_bracket",
+            "right_square_bracket",
+            "minus",
+            "minus",
+            "full_stop",
+            "full_stop",
+        ):
+            pilot.app.post_message(
+                Key(key, None)
+            )  # as a terminal hands them over: none waits for the one before
         await sees(pilot, "→ 3?")
         await until(pilot, lambda: len(client.sent) == 5, "all requests")
-        assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5), SetPace(turn_s=1.5), Step()]
+        assert client.sent == [
+            Watch(env=1),
+            Watch(env=2),
+            SetPace(turn_s=0.5),
+            SetPace(turn_s=1.5),
+            Step(),
+        ]
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
@@ -99,7 +143,9 @@ async def test_speeds_end_at_both_ends(make_app: MakeApp):
         assert [command.turn_s for command in client.sent] == [0.5, 1.5, 4.0, 1.5]
 
 
-async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(make_app: MakeApp):
+async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events())
     client.emit(WatchChanged(kind="best", env=6))
     async with make_app(client).run_test(size=SIZE) as pilot:
@@ -109,7 +155,9 @@ async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_pla
         assert client.sent == [Watch(env=6)]
 
 
-async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(make_app: MakeApp):
+async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")

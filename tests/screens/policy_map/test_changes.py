@@ -21,7 +21,9 @@ MOVED = MovedEpisode(
 DONE = UpdateFinished(update=13, episodes=6_656, stats=fakes.STATS, moved=MOVED)
 
 
-async def test_states_in_which_another_action_leads_are_named_with_their_probabilities(make_app: MakeApp):
+async def test_states_in_which_another_action_leads_are_named_with_their_probabilities(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(blackjack(14.5, update=12))
     async with rolling_out(make_app(client), (120, 34)) as pilot:
         client.emit(DONE)
@@ -56,7 +58,9 @@ async def test_where_no_other_action_leads_the_largest_shifts_are_shown(make_app
     client = fakes.FakeClient(lake())
     async with rolling_out(make_app(client), (120, 34)) as pilot:
         before = next(event for event in lake() if isinstance(event, PolicyMapped))
-        client.emit(replace(before, update=9, shares=[*before.shares[:-1], [0.01, 0.05, 0.9, 0.04]]))
+        client.emit(
+            replace(before, update=9, shares=[*before.shares[:-1], [0.01, 0.05, 0.9, 0.04]])
+        )
         await pilot.press("U")
         await sees(pilot, "Updates 5 to 9: another action leads in 0 of 11")
         await sees(pilot, "p(right)  70% →  90%")

@@ -47,8 +47,12 @@ def test_each_map_has_its_turn_and_the_last_one_is_held() -> None:
     assert [turn["values"] for turn in turns] == [
         ";".join(values) for values in ("10" + "0" * HELD, "01" + "0" * HELD, "00" + "1" * HELD)
     ]
-    assert {(turn["dur"], turn["repeatCount"]) for turn in turns} == {(f"{FRAME_S * (2 + HELD):g}s", "indefinite")}
-    assert [frame.get("opacity") for frame in found] == ["0", "0", "1"], "where nothing moves the last one is seen"
+    assert {(turn["dur"], turn["repeatCount"]) for turn in turns} == {
+        (f"{FRAME_S * (2 + HELD):g}s", "indefinite")
+    }
+    assert [frame.get("opacity") for frame in found] == ["0", "0", "1"], (
+        "where nothing moves the last one is seen"
+    )
     assert [len(frame.findall(f"{SVG}rect")) for frame in found] == [280] * 3
     words = [next(text for text in texts(frame) if "update" in text) for frame in found]
     assert words == [f"update {at} · plays like the book in {n} of 280 hands" for at, n in
@@ -57,7 +61,9 @@ def test_each_map_has_its_turn_and_the_last_one_is_held() -> None:
 
 
 def test_a_long_run_has_some_of_its_maps_and_both_ends() -> None:
-    film = frames(run_film(after(*blackjack(), *(hitting(3.0, update=update) for update in range(13, 90)))))
+    film = frames(
+        run_film(after(*blackjack(), *(hitting(3.0, update=update) for update in range(13, 90))))
+    )
     assert len(film) == MOST_FRAMES
     assert "update 12 ·" in " ".join(texts(film[0]))
     assert "update 89 ·" in " ".join(texts(film[-1]))
@@ -66,7 +72,9 @@ def test_a_long_run_has_some_of_its_maps_and_both_ends() -> None:
 def test_each_map_has_the_mean_return_by_then() -> None:
     def played(value: float, episodes: int) -> EpisodesCounted:
         counts = {"mode": "train", "prompt_version": 1, "env_steps": 1, "episodes_per_s": 1.0}
-        return EpisodesCounted(returns=[value] * 512, lengths=[1] * 512, parse_failures=0, episodes=episodes, **counts)  # type: ignore[arg-type]
+        return EpisodesCounted(
+            returns=[value] * 512, lengths=[1] * 512, parse_failures=0, episodes=episodes, **counts
+        )  # type: ignore[arg-type]
 
     done = UpdateFinished(update=13, episodes=512, stats=fakes.STATS)
     state = after(*blackjack(), played(-1.0, 512), done, hitting(3.0, update=13), played(1.0, 1_024),
@@ -92,7 +100,9 @@ def test_what_agents_write_is_text_of_the_picture_and_nothing_outside_it_is_name
     hostile = "</text><script>alert(1)</script>\x1b[2J"
     panel = MapPanel(title=hostile, row_name=hostile, column_name="", rows=["0"], columns=["0"],
                      cells=[[MapCell(words=hostile)]])  # fmt: skip
-    layout = PolicyMapLaidOut(panels=[panel], action_names=[hostile, "b"], signs=["<", "&"], noun=hostile)
+    layout = PolicyMapLaidOut(
+        panels=[panel], action_names=[hostile, "b"], signs=["<", "&"], noun=hostile
+    )
     mapped = replace(hitting(3.0, update=1), shares=[[0.9, 0.1]])
     svg = run_film(after(*fakes.opening_events(), layout, mapped))
     assert {each.tag for each in ElementTree.fromstring(svg).iter()} <= {
@@ -104,14 +114,23 @@ def test_what_agents_write_is_text_of_the_picture_and_nothing_outside_it_is_name
 
 def test_the_command_line_writes_it(tmp_path: Path) -> None:
     record(tmp_path / "run", [*blackjack(3.0), hitting(16.5, update=13)])
-    words = ["report", str(tmp_path / "run"), "-o", str(tmp_path / "r.html"), "--film", str(tmp_path / "f.svg")]
+    words = [
+        "report",
+        str(tmp_path / "run"),
+        "-o",
+        str(tmp_path / "r.html"),
+        "--film",
+        str(tmp_path / "f.svg"),
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [str(tmp_path / "r.html"), str(tmp_path / "f.svg")]
     assert len(frames((tmp_path / "f.svg").read_text(encoding="utf-8"))) == 2
 
 
-async def test_a_replay_steps_through_its_maps_and_saves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_replay_steps_through_its_maps_and_saves_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     app = LlamaGymApp(replay=record(tmp_path / "run", [*blackjack(3.0), hitting(16.5, update=13)]))
     async with app.run_test(size=(80, 24)) as pilot:

@@ -24,7 +24,9 @@ LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())
         ((58, 15), CellSize(3, 1), True, 1, (5 + 30 + 2 + 20, 30)),
     ],
 )
-def test_fields_of_blackjack_are_as_large_as_fits(size, field, with_optimal, across, extent) -> None:
+def test_fields_of_blackjack_are_as_large_as_fits(
+    size, field, with_optimal, across, extent
+) -> None:
     places = places_for(BLACKJACK, *size)
     assert (places.cell, places.with_optimal, places.across) == (field, with_optimal, across)
     assert (places.width, places.height) == extent
@@ -39,7 +41,12 @@ def test_many_panels_stand_in_rows_of_as_many_as_fit() -> None:
     taxi = lay_out(TaxiAgent(), TaxiAgent().policy_map())
     places = places_for(taxi, 158, 37)
     # label at most 13, 5 fields of 4; optimal: gap 2, 5 fields of 3; panels 3 apart. Three rows of 1 + 5 lines.
-    assert (places.cell, places.with_optimal, places.across, places.height) == (CellSize(4, 1), True, 3, 18)
+    assert (places.cell, places.with_optimal, places.across, places.height) == (
+        CellSize(4, 1),
+        True,
+        3,
+        18,
+    )
     assert [place.y for place in places.panels] == [0, 0, 0, 6, 6, 6, 12, 12]
     assert places.panels[3].x == 0
     assert places_for(taxi, 78, 15).across == 1

@@ -14,8 +14,13 @@ HOLE, NOTHING = MapCell(words="hole", sign="O"), MapCell()
 
 
 def panel(title: str, cells: list[list[MapCell]]) -> MapPanel:
-    rows, columns = [str(row) for row in range(len(cells))], [str(column) for column in range(len(cells[0]))]
-    return MapPanel(title=title, row_name="", column_name="", rows=rows, columns=columns, cells=cells)
+    rows, columns = (
+        [str(row) for row in range(len(cells))],
+        [str(column) for column in range(len(cells[0]))],
+    )
+    return MapPanel(
+        title=title, row_name="", column_name="", rows=rows, columns=columns, cells=cells
+    )
 
 
 def state(words: str, *best: int) -> MapCell:
@@ -41,7 +46,14 @@ def mapped(shares: list[list[float]] = SHARES) -> MappedPolicy:
 
 def test_shares_go_to_states_in_order_past_holes_and_empty_fields() -> None:
     cells = mapped().cells
-    assert list(cells) == [Spot(0, 0, 0), Spot(0, 0, 1), Spot(0, 1, 0), Spot(0, 1, 1), Spot(1, 0, 1), Spot(1, 0, 2)]
+    assert list(cells) == [
+        Spot(0, 0, 0),
+        Spot(0, 0, 1),
+        Spot(0, 1, 0),
+        Spot(0, 1, 1),
+        Spot(1, 0, 1),
+        Spot(1, 0, 2),
+    ]
     assert cells[Spot(0, 0, 1)].shares == ()
     assert cells[Spot(1, 0, 1)].shares == (0.2, 0.8)
 
@@ -89,6 +101,8 @@ def test_maps_stand_side_by_side_with_what_differs() -> None:
 
 
 @pytest.mark.parametrize(("layout", "maps"), [(None, 2), (LAYOUT, 0)])
-def test_without_a_map_nothing_stands_side_by_side(layout: PolicyMapLaidOut | None, maps: int) -> None:
+def test_without_a_map_nothing_stands_side_by_side(
+    layout: PolicyMapLaidOut | None, maps: int
+) -> None:
     mapped = PolicyMapped(update=1, prompt_version=0, shares=SHARES)
     assert list(side_by_side(layout, [mapped] * maps)) == []

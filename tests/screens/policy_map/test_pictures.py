@@ -52,4 +52,6 @@ def test_in_the_colours_of_the_terminal(snap_compare: Any, make_app: MakeApp):
         await sees(pilot, "agrees on 224 of 280")
         await sees(pilot, "live")
 
-    assert snap_compare(make_app(fakes.FakeClient(blackjack())), terminal_size=(120, 34), run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(blackjack())), terminal_size=(120, 34), run_before=settled
+    )

@@ -27,14 +27,18 @@ from tests.screens.steps import rolling_out, sees, shown, until
 NARROW, WIDE = (80, 24), (120, 34)
 
 
-async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_is_left(make_app: MakeApp):
+async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_is_left(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(blackjack())
     async with rolling_out(make_app(client), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "update 12 · prompt v1 · live")
         await pilot.press("g")
         await sees(pilot, "Prompt")
-        await until(pilot, lambda: client.sent == [WatchPolicyMap(on=True), WatchPolicyMap(on=False)])
+        await until(
+            pilot, lambda: client.sent == [WatchPolicyMap(on=True), WatchPolicyMap(on=False)]
+        )
 
 
 async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(make_app: MakeApp):
@@ -42,12 +46,16 @@ async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(mak
         await pilot.press("g")
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
-        await sees(pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100      update 12 · live")
+        await sees(
+            pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100      update 12 · live"
+        )
 
 
 async def test_a_policy_whose_probabilities_are_no_numbers_is_told(make_app: MakeApp):
     broken = replace(hitting(14.5, update=13), shares=[[math.nan, math.nan]] * 280)
-    async with rolling_out(make_app(fakes.FakeClient(chain(blackjack(), [broken]))), NARROW) as pilot:
+    async with rolling_out(
+        make_app(fakes.FakeClient(chain(blackjack(), [broken]))), NARROW
+    ) as pilot:
         await pilot.press("g")
         await sees(pilot, "the policy's probabilities are no numbers")
 
@@ -66,7 +74,9 @@ async def test_the_map_follows_the_training(make_app: MakeApp):
         await sees(pilot, "agrees on 110 of 280 states · hard 73/180 · soft 37/100")
 
 
-async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_newest(make_app: MakeApp):
+async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_newest(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(blackjack(3.0, update=4))
     async with rolling_out(make_app(client), WIDE) as pilot:
         client.emit(hitting(14.5, update=8))
@@ -80,7 +90,9 @@ async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_ne
         await sees(pilot, "agrees on 110 of 280")
         await sees(pilot, "update 4 · prompt v1 · map 1 of 3")
         client.emit(*updated(3.0, 14))
-        await sees(pilot, "update 8 · prompt v1 · map 2 of 4")  # as many maps before the newest as it was
+        await sees(
+            pilot, "update 8 · prompt v1 · map 2 of 4"
+        )  # as many maps before the newest as it was
         await pilot.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
         await sees(pilot, "update 14 · prompt v1 · live")
 
@@ -111,7 +123,9 @@ async def test_an_older_map_names_its_update_and_is_not_called_live(make_app: Ma
 async def test_the_smallest_map_explains_its_digits_next_to_the_state(make_app: MakeApp):
     async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
-        await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.    3 P(hit) 30–39%, × differs")
+        await sees(
+            pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.    3 P(hit) 30–39%, × differs"
+        )
         await pilot.resize_terminal(*WIDE)
         await sees(pilot, "each state as a first turn")
         assert "30–39%" not in shown(pilot)
@@ -141,7 +155,9 @@ async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
         await pilot.press(*["down"] * 5)
-        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other replies 1.0%")
+        await sees(
+            pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other replies 1.0%"
+        )
         await pilot.press(*["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
         await sees(pilot, "× differs, optimal is hit")
@@ -174,7 +190,9 @@ async def test_the_field_under_the_pointer_is_told(make_app: MakeApp):
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: ace.")
 
 
-async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_place(make_app: MakeApp):
+async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_place(
+    make_app: MakeApp,
+):
     async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "o Best")
@@ -218,7 +236,11 @@ async def test_arrow_keys_cross_to_the_panel_below_and_to_the_one_beside(make_ap
         await pilot.press("g")
         await sees(pilot, "fetch red")
         grid = pilot.app.screen.query_one(PolicyGrid)
-        for keys, spot in (("down",) * 5, Spot(3, 0, 0)), (("right",) * 5, Spot(4, 0, 0)), (("up",), Spot(1, 4, 0)):
+        for keys, spot in (
+            (("down",) * 5, Spot(3, 0, 0)),
+            (("right",) * 5, Spot(4, 0, 0)),
+            (("up",), Spot(1, 4, 0)),
+        ):
             await pilot.press(*keys)
             assert grid.cursor == spot
         await pilot.press(*("right",) * 10)
@@ -278,7 +300,9 @@ async def test_where_there_is_no_map_a_sentence_says_why(make_app: MakeApp, even
 
 
 async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeApp):
-    why_not = f"CliffAgent.policy_map failed: ValueError: {'there is no such state, ' * 3}states-end"
+    why_not = (
+        f"CliffAgent.policy_map failed: ValueError: {'there is no such state, ' * 3}states-end"
+    )
     client = fakes.FakeClient(iter([*fakes.opening_events(), PolicyMapLaidOut(why_not=why_not)]))
     async with make_app(client).run_test(size=(60, 20)) as pilot:
         await sees(pilot, "rolling out")

@@ -80,7 +80,9 @@ def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("m", *["down"] * 5)
         await sees(pilot, "26.0%  above its")
 
-    assert snap_compare(make_app(fakes.FakeClient(updates())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(updates())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
@@ -103,7 +105,9 @@ def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await pilot.press("e")
         await sees(pilot, "95 % interval")
 
-    client = fakes.FakeClient([*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)])
+    client = fakes.FakeClient(
+        [*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)]
+    )
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
@@ -117,7 +121,11 @@ def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, in
         await sees(pilot, "13.{+ Stick.+}")
 
     new = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
-    counts = [fakes.counted([1.0, -1.0] * 8, 16), new, fakes.counted([1.0, 0.0] * 8, 32, prompt_version=2)]
+    counts = [
+        fakes.counted([1.0, -1.0] * 8, 16),
+        new,
+        fakes.counted([1.0, 0.0] * 8, 32, prompt_version=2),
+    ]
     client = fakes.FakeClient([*fakes.opening_events(), *counts])
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
@@ -129,11 +137,15 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("m", "question_mark")
         await sees(pilot, "Back to the conversation.")
 
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )
 
 
 @AT_BOTH_SIZES
-def test_leaving_a_table_that_is_played_at(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_leaving_a_table_that_is_played_at(
+    snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
+):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         await pilot.press("h")
@@ -143,4 +155,6 @@ def test_leaving_a_table_that_is_played_at(snap_compare: Any, make_app: MakeApp,
         await pilot.press("q")
         await sees(pilot, "quit?")
 
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(
+        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
+    )

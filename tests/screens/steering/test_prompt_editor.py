@@ -68,13 +68,18 @@ async def test_each_version_tells_its_words_and_the_mean_return_under_it(make_ap
 
 
 async def test_the_first_version_stands_below_the_present_one(make_app: MakeApp):
-    changed = [PromptChanged(prompt_version=version, system_prompt=f"Hit below {version}.") for version in range(2, 9)]
+    changed = [
+        PromptChanged(prompt_version=version, system_prompt=f"Hit below {version}.")
+        for version in range(2, 9)
+    ]
     app = make_app(fakes.FakeClient([*fakes.opening_events(), *changed]))
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await sees(pilot, "v8 active  “Hit below 8.”")
         await sees(pilot, "v1         “You are playing")
-        assert [option.id for option in app.screen.query_one(OptionList).options] == list("81765432")
+        assert [option.id for option in app.screen.query_one(OptionList).options] == list(
+            "81765432"
+        )
 
 
 async def test_versions_are_filtered_by_their_words_and_escape_shows_all_again(make_app: MakeApp):
@@ -124,10 +129,14 @@ async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
         await pilot.press("down", "f2", "f2")
         await sees(pilot, "Compared with v1: the draft is the same.")
         await pilot.press("escape", "ctrl+s")
-        await until(pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
+        await until(
+            pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt=fakes.PROMPT)]
+        )
 
 
-async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+async def test_a_draft_survives_a_crash_and_can_be_reverted(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SMALL) as pilot:
@@ -177,7 +186,9 @@ async def test_an_unchanged_prompt_leaves_no_draft(make_app: MakeApp):
         assert (notices(app), kept_draft()) == ([], None)
 
 
-async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+async def test_an_applied_draft_is_no_draft_any_more(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
@@ -202,7 +213,9 @@ async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp,
         assert read_prompt(tmp_path / "new" / "a.txt") == fakes.PROMPT
         (tmp_path / "b.txt").write_text("\ufeffHit.\x1b[2J\n", encoding="utf-8")
         await pilot.press("f3")
-        await sees(pilot, "Load the draft from which file?")  # the field has the name that was saved to
+        await sees(
+            pilot, "Load the draft from which file?"
+        )  # the field has the name that was saved to
         app.screen.query_one("#path").value = str(tmp_path / "b.txt")  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: draft.text == "Hit.␛[2J")
@@ -230,7 +243,10 @@ async def test_no_editor_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPa
 
 
 def test_words_that_differ_are_told_without_colour():
-    assert word_diff("Hit below 13.", "Hit below 17, always.").plain == "Hit below [-13.-]{+17, always.+}"
+    assert (
+        word_diff("Hit below 13.", "Hit below 17, always.").plain
+        == "Hit below [-13.-]{+17, always.+}"
+    )
     assert word_diff("same", "same").plain == "same"
     assert "\x1b" not in word_diff("\x1b[2J", "[/red] \x1b").plain
 
@@ -268,7 +284,9 @@ async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
             await until(pilot, lambda: "the draft is the same" not in shown(pilot))
 
 
-async def test_two_versions_are_compared_and_the_result_has_their_maps_side_by_side(make_app: MakeApp):
+async def test_two_versions_are_compared_and_the_result_has_their_maps_side_by_side(
+    make_app: MakeApp,
+):
     three = PromptChanged(prompt_version=3, system_prompt="Never hit.")
     client = fakes.FakeClient([*EVENTS, layout_of(BlackjackAgent()), three])
     app = make_app(client)
@@ -281,7 +299,9 @@ async def test_two_versions_are_compared_and_the_result_has_their_maps_side_by_s
         await pilot.press("down", "c")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         texts = (fakes.PROMPT, "Hit below 13.")
-        await until(pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(1, 2))])
+        await until(
+            pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(1, 2))]
+        )
         await sees(pilot, "requested; it starts")
         maps = [hitting(11.5, update=1), hitting(12.5, update=1)]
         client.emit(comparison(maps=maps))
@@ -303,16 +323,23 @@ async def test_without_a_mark_a_version_is_compared_with_the_active_one(make_app
         await open_editor(pilot, app)
         await pilot.press("tab", "down", "c")
         texts = ("Hit below 13.", fakes.PROMPT)
-        await until(pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(2, 1))])
+        await until(
+            pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(2, 1))]
+        )
 
 
 def test_a_replay_that_has_no_evaluation_shows_its_comparison():
-    state = replace(fold(reduce, [fakes.run_started()], initial_state(fakes.config(Path("/runs/demo")))), recorded=True)
+    state = replace(
+        fold(reduce, [fakes.run_started()], initial_state(fakes.config(Path("/runs/demo")))),
+        recorded=True,
+    )
     assert allowed("evaluate", state) is None
     assert allowed("evaluate", reduce(state, comparison())) is True
 
 
-async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_the_end_of_the_draft(make_app: MakeApp):
+async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_the_end_of_the_draft(
+    make_app: MakeApp,
+):
     app = make_app(fakes.FakeClient(EVENTS))
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
@@ -341,7 +368,9 @@ async def test_a_wording_that_hardly_moves_the_actions_is_marked(make_app: MakeA
         await until(pilot, lambda: "This wording" not in shown(pilot))
 
 
-async def test_of_the_active_prompt_nothing_is_said_about_how_far_it_moves_the_actions(make_app: MakeApp):
+async def test_of_the_active_prompt_nothing_is_said_about_how_far_it_moves_the_actions(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient([*EVENTS, PromptWeighed(system_prompt="Hit below 13.", moved=0.07)])
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
@@ -372,14 +401,20 @@ async def test_of_another_model_no_sentences_are_offered(make_app: MakeApp):
 
 def test_every_sentence_on_offer_is_followed_by_the_cards_own_figures():
     card = Path(str(files("llamagym_tui.bundled_model"))) / "README.md"
-    rows = [line.strip("| ").rsplit(" | ", 1) for line in card.read_text("utf-8").splitlines() if line.startswith("|")]
+    rows = [
+        line.strip("| ").rsplit(" | ", 1)
+        for line in card.read_text("utf-8").splitlines()
+        if line.startswith("|")
+    ]
     figures = dict(row for row in rows if len(row) == 2)
     offered = followed("blackjack")
     assert offered == sorted(offered)
     for _, text in offered:
         assert float(figures[f"{text} P(hit) in hit"]) >= 0.9
         assert float(figures[f"{text} P(hit) in stick"]) < 0.1
-    both = [text.removesuffix(" P(hit) in hit") for text in figures if text.endswith(" P(hit) in hit")]
+    both = [
+        text.removesuffix(" P(hit) in hit") for text in figures if text.endswith(" P(hit) in hit")
+    ]
     good = [t for t in both if float(figures[f"{t} P(hit) in hit"]) >= 0.9]
     good = [t for t in good if float(figures.get(f"{t} P(hit) in stick", 1)) < 0.1]
     assert sorted(text for _, text in offered) == sorted(good)

@@ -48,7 +48,14 @@ def test_what_is_typed_is_read(name: str, text: str, value: Value):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("ppo.lr", "fast"), ("ppo.lr", "0"), ("ppo.lr", "inf"), ("ppo.lr", "nan"), ("n_envs", "1.5"), ("n_envs", "")],
+    [
+        ("ppo.lr", "fast"),
+        ("ppo.lr", "0"),
+        ("ppo.lr", "inf"),
+        ("ppo.lr", "nan"),
+        ("n_envs", "1.5"),
+        ("n_envs", ""),
+    ],
 )
 def test_what_it_does_not_take_is_refused_with_what_it_takes(name: str, text: str):
     with pytest.raises(ConfigError, match=rf"takes {takes(name)}, not '{text}'"):
@@ -58,8 +65,12 @@ def test_what_it_does_not_take_is_refused_with_what_it_takes(name: str, text: st
 def test_what_only_several_settings_show_is_refused_too():
     with pytest.raises(ConfigError, match="kl_target"):
         read(fakes.config(Path("run"), ppo=PPOConfig(kl_target=0.1)), "ppo.kl_coef", "0.5")
-    with pytest.raises(ConfigError, match=r"ppo\.entropy_coef is adapted by itself .* ppo\.entropy_target"):
-        read(fakes.config(Path("run"), ppo=PPOConfig(entropy_target=0.1)), "ppo.entropy_coef", "0.5")
+    with pytest.raises(
+        ConfigError, match=r"ppo\.entropy_coef is adapted by itself .* ppo\.entropy_target"
+    ):
+        read(
+            fakes.config(Path("run"), ppo=PPOConfig(entropy_target=0.1)), "ppo.entropy_coef", "0.5"
+        )
 
 
 def test_a_setting_on_its_line_is_told_by_the_last_update():

@@ -12,7 +12,13 @@ from textual.events import Key
 from textual.widgets import Input, OptionList
 
 from llamagym_tui.config import LIVE
-from llamagym_tui.protocol.commands import CancelEvaluation, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.commands import (
+    CancelEvaluation,
+    ChangeSettings,
+    Evaluate,
+    RollBack,
+    SaveCheckpoint,
+)
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EvaluationCancelled,
@@ -41,11 +47,18 @@ from tests.screens.steps import rolling_out, sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
 EVALUATED = EvaluationFinished(
-    episodes=400, greedy=True, mean_return=-0.1, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=2.0
+    episodes=400,
+    greedy=True,
+    mean_return=-0.1,
+    return_stderr=0.05,
+    parse_failure_rate=0.0,
+    elapsed_s=2.0,
 )
 
 
-async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_healthy(make_app: MakeApp):
+async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_healthy(
+    make_app: MakeApp,
+):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "episode 20,494")
@@ -62,7 +75,9 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
 
 
 async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
-    stats = structs.replace(fakes.STATS, mean_return=float("nan"), return_std=float("nan"), episodes=0)
+    stats = structs.replace(
+        fakes.STATS, mean_return=float("nan"), return_std=float("nan"), episodes=0
+    )
     updates = [UpdateFinished(update=number, episodes=16, stats=stats) for number in (1, 2, 3)]
     app = make_app(fakes.FakeClient([*fakes.opening_events(), *updates]))
     async with app.run_test(size=LARGE) as pilot:
@@ -74,7 +89,11 @@ async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
 
 async def test_a_figure_that_is_no_number_stays_apart_from_its_judgement(make_app: MakeApp):
     stats = structs.replace(fakes.STATS, approx_kl=float("nan"))
-    app = make_app(fakes.FakeClient([*fakes.opening_events(), UpdateFinished(update=1, episodes=16, stats=stats)]))
+    app = make_app(
+        fakes.FakeClient(
+            [*fakes.opening_events(), UpdateFinished(update=1, episodes=16, stats=stats)]
+        )
+    )
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("m")
         await sees(pilot, "KL          no number out")
@@ -107,7 +126,9 @@ async def test_the_metrics_follow_the_run(make_app: MakeApp):
         await sees(pilot, "1,536 episodes")
 
 
-async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(make_app: MakeApp):
+async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
@@ -125,7 +146,9 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
         await sees(pilot, "ppo.lr 0.0001: from now on")
 
 
-async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_until_it_is_changed(make_app: MakeApp):
+async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_until_it_is_changed(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
@@ -249,7 +272,9 @@ async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeAp
         await pilot.press("e", "e")
         await sees(pilot, "cancelled; it ends between two steps")
         assert client.sent == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
-        client.emit(EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out"))
+        client.emit(
+            EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out")
+        )
         await sees(pilot, "enter begins")
         await pilot.press("escape")
         await sees(pilot, "The evaluation was cancelled after 130 of 1,000 episodes.")
@@ -276,7 +301,9 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
-async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: str, asked: list[RollBack]):
+async def test_a_question_is_answered_by_a_click_too(
+    make_app: MakeApp, answer: str, asked: list[RollBack]
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
@@ -292,7 +319,9 @@ async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: 
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
-async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, asked: list[RollBack]):
+async def test_ctrl_r_rolls_back_if_it_is_meant(
+    make_app: MakeApp, answer: str, asked: list[RollBack]
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
@@ -308,19 +337,28 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
             await sees(pilot, "rolled back: to update 2; requested")
 
 
-async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(make_app: MakeApp):
+async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(
+    make_app: MakeApp,
+):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("ctrl+r")
         await sees(pilot, " n  stay")
-        await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
+        await until(
+            pilot,
+            lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No",
+            "the dialog's keys",
+        )
         await pilot.press("enter")
         await until(pilot, lambda: client.sent == [RollBack()])
 
 
 def test_the_band_of_a_batch_is_half_a_confidence_interval():
     stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
-    state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
+    state = reduce(
+        initial_state(fakes.config(Path("/runs/demo"))),
+        UpdateFinished(update=1, episodes=5, stats=stats),
+    )
     # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
     assert [half for *_, half in samples(state, "mean_return")] == pytest.approx([1.96 / 2])
 

@@ -79,7 +79,11 @@ def test_brackets_are_brackets():
 
 def test_what_was_forgotten_is_left_out_at_the_last_look_and_nothing_moves():
     link = Style(link="https://x.y", bold=True)
-    segments = [Segment("a\x1b]52;c;aGk=\x07b\u200b\x9b"), Segment("\ud800\ttab\n", link), Segment("日本", link)]
+    segments = [
+        Segment("a\x1b]52;c;aGk=\x07b\u200b\x9b"),
+        Segment("\ud800\ttab\n", link),
+        Segment("日本", link),
+    ]
     found = UNPATCHED(LiteralLines(), segments, Color(0, 0, 0))
     assert [(text, style) for text, style, _ in found] == [
         ("a]52;c;aGk=b", None),
@@ -89,7 +93,9 @@ def test_what_was_forgotten_is_left_out_at_the_last_look_and_nothing_moves():
     assert [each.cell_length for each in found] == [each.cell_length for each in segments]
 
 
-async def test_every_widget_is_looked_at_and_its_border_too(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+async def test_every_widget_is_looked_at_and_its_border_too(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(LiteralLines, "apply", UNPATCHED)
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -224,9 +230,17 @@ async def test_random_conversations_are_harmless_at_every_width():
         for width in (17, 40, 93):
             transcript = Transcript()
             for episode in range(12):
-                parts = [rng.choice(NASTY), chr(rng.randrange(0x11000)), " ", "x" * rng.randrange(99), "日" * 40]
+                parts = [
+                    rng.choice(NASTY),
+                    chr(rng.randrange(0x11000)),
+                    " ",
+                    "x" * rng.randrange(99),
+                    "日" * 40,
+                ]
                 text = "".join(rng.choice(parts) for _ in range(20))
-                for event in fakes.hand(episode, [(text, text, "failed")], -1.0, system_prompt=text):
+                for event in fakes.hand(
+                    episode, [(text, text, "failed")], -1.0, system_prompt=text
+                ):
                     transcript = transcript.after(event)
             await pilot.resize_terminal(width, 20)
             view = app.query_one(ConversationView)
@@ -260,13 +274,23 @@ async def test_tokens_and_replies_that_are_inspected_are_literal(
     make_app: MakeApp, text: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ):
     text = wired(text)
-    beside = {"before": [ContextToken(text=text, trained=False)], "after": [ContextToken(text=text, trained=True)]}
+    beside = {
+        "before": [ContextToken(text=text, trained=False)],
+        "after": [ContextToken(text=text, trained=True)],
+    }
     reply = told(1, 0, **beside)
     tokens = [
-        replace(token, text=text, alternatives=[other(9, text, 0.6), other(7, text, 0.4)]) for token in reply.tokens
+        replace(token, text=text, alternatives=[other(9, text, 0.6), other(7, text, 0.4)])
+        for token in reply.tokens
     ]
-    replies = [ScoredReply(text=text, score=-0.4, probability=0.5, chosen=chosen) for chosen in (True, False)]
-    answers = [replace(reply, tokens=tokens), replace(scored(reply), tokens=tokens, replies=replies)]
+    replies = [
+        ScoredReply(text=text, score=-0.4, probability=0.5, chosen=chosen)
+        for chosen in (True, False)
+    ]
+    answers = [
+        replace(reply, tokens=tokens),
+        replace(scored(reply), tokens=tokens, replies=replies),
+    ]
     client = InspectedClient(fakes.opening_events())
     monkeypatch.setattr(client, "_answer", lambda command: answers[len(client.inspected) - 1])
     app = make_app(client)
@@ -298,7 +322,12 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
     text = wired(text)[:2000]
     cell, hole = MapCell(words=text, best=[1]), MapCell(words=text, sign=text)
     panel = MapPanel(
-        title=text, row_name=text, column_name=text, rows=[text] * 2, columns=[text] * 2, cells=[[cell, hole]] * 2
+        title=text,
+        row_name=text,
+        column_name=text,
+        rows=[text] * 2,
+        columns=[text] * 2,
+        cells=[[cell, hole]] * 2,
     )
     laid = {"panels": [panel] * 2, "action_names": [text, text], "signs": [text, text]}
     mapped = PolicyMapped(update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
@@ -343,7 +372,9 @@ async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str)
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
-async def test_names_of_actions_and_drawings_are_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+async def test_names_of_actions_and_drawings_are_literal(
+    make_app: MakeApp, text: str, size: tuple[int, int]
+):
     text = wired(text)
     client = fakes.FakeClient(named(text))
     async with make_app(client).run_test(size=size) as pilot:
@@ -351,8 +382,14 @@ async def test_names_of_actions_and_drawings_are_literal(make_app: MakeApp, text
         if size == SIZES[0]:
             await pilot.press("v")
         start, observation, *_ = fakes.hand(1, [(text, text[:200], "failed")], 0.0)
-        client.emit(start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation)
-        client.emit(ActionsWeighed(episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]))
+        client.emit(
+            start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation
+        )
+        client.emit(
+            ActionsWeighed(
+                episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]
+            )
+        )
         client.emit(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
         client.emit(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
         await sees(pilot, "+0.000 ± 1.960")

@@ -37,7 +37,9 @@ async def test_a_chart_that_had_nothing_to_draw_comes_back_with_the_same_drawing
             assert not chart.is_drawn("nothing")
 
 
-@pytest.mark.parametrize(("width", "labels"), [(26, [0.0, 5000.0]), (80, [0.0, 2000.0, 4000.0, 6000.0])])
+@pytest.mark.parametrize(
+    ("width", "labels"), [(26, [0.0, 5000.0]), (80, [0.0, 2000.0, 4000.0, 6000.0])]
+)
 async def test_labels_of_the_x_axis_stand_apart(width: int, labels: list[float]):
     long = Drawing(curves=[Curve([(0.0, -1.0), (6500.0, 1.0)])])
     async with ChartApp().run_test(size=(width, 12)) as pilot:
@@ -47,7 +49,9 @@ async def test_labels_of_the_x_axis_stand_apart(width: int, labels: list[float])
         assert chart.query_one(PlotWidget)._x_ticks == labels
 
 
-async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(monkeypatch: pytest.MonkeyPatch):
+async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(PlotWidget, "compose", lambda plot: iter(()))
     async with ChartApp().run_test(size=(80, 24)) as pilot:
         chart = pilot.app.query_one(Plot)
@@ -57,7 +61,9 @@ async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(mo
         assert not chart.is_drawn("rising")
 
 
-async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(monkeypatch: pytest.MonkeyPatch):
+async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(plot, "CHART_S", 60.0)
     now, real = 0.0, time.monotonic
     monkeypatch.setattr(plot.time, "monotonic", lambda: real() + now)

@@ -46,9 +46,13 @@ async def test_an_opened_screen_follows_the_terminal_below_another_one():
         await pilot.app.push_screen(below)
         await pilot.app.push_screen(above)
         await pilot.resize_terminal(60, 15)
-        await until(pilot, lambda: above.classes == {"-narrow", "-too-short"}, "classes of the upper one")
+        await until(
+            pilot, lambda: above.classes == {"-narrow", "-too-short"}, "classes of the upper one"
+        )
         pilot.app.pop_screen()
-        await until(pilot, lambda: below.classes == {"-narrow", "-too-short"}, "classes of the lower one")
+        await until(
+            pilot, lambda: below.classes == {"-narrow", "-too-short"}, "classes of the lower one"
+        )
 
 
 async def test_a_screen_follows_the_terminal_to_a_size_of_the_same_classes():
@@ -57,7 +61,11 @@ async def test_a_screen_follows_the_terminal_to_a_size_of_the_same_classes():
         await pilot.app.push_screen(sheet)
         await sees(pilot, "a sheet")
         await pilot.resize_terminal(200, 50)
-        await until(pilot, lambda: sheet.query_one(Static).outer_size.width == 200, "a layout of the new width")
+        await until(
+            pilot,
+            lambda: sheet.query_one(Static).outer_size.width == 200,
+            "a layout of the new width",
+        )
         assert sheet.outer_size == (200, 50)
 
 

@@ -19,7 +19,9 @@ from tests.toy_env import CountAgent, EndlessAgent
 def rollout(make_policy):
     emitted: list[events.Event] = []
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
-    made = Rollout(EndlessAgent(), policy, n_envs=2, max_turns=9, batch_turns=100, seed=1, emit=emitted.append)
+    made = Rollout(
+        EndlessAgent(), policy, n_envs=2, max_turns=9, batch_turns=100, seed=1, emit=emitted.append
+    )
     made.emitted = emitted  # type: ignore[attr-defined]
     return made
 
@@ -28,12 +30,16 @@ def test_a_sampled_actions_probability_is_that_of_its_canonical_reply(make_polic
     policy = make_policy(temperature=0.7)
     prompt = policy.chat.opening("Play.", "a b")
     (found,) = probabilities_of_actions(policy, [prompt])
-    assert found == pytest.approx(reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0)
+    assert found == pytest.approx(
+        reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0
+    )
     assert 0 < sum(found) < 1
 
 
 @pytest.mark.parametrize("normalization", ["sum", "token", "word"])
-def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from(make_policy, normalization):
+def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from(
+    make_policy, normalization
+):
     from llamagym_tui.engine.policy.sampler import Sampler
 
     policy = make_policy(policy="score", temperature=0.6, normalization=normalization)
@@ -44,7 +50,9 @@ def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from
     sampler.restart(0, prompt.prefix)
     [reply] = sampler.reply([0], [list(prompt.rest)])
     assert reply.choice is not None
-    assert found[reply.choice.chosen] == pytest.approx(float(torch.tensor(reply.choice.logprob).exp()), abs=1e-4)
+    assert found[reply.choice.chosen] == pytest.approx(
+        float(torch.tensor(reply.choice.logprob).exp()), abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
@@ -57,7 +65,10 @@ def test_the_pending_prompt_is_the_one_that_the_reply_is_sampled_on(rollout, tur
     segment_before = list(segments[-1].ids)
     rollout.step()
     segment = segments[-1]
-    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[-1].start])
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (
+        segment.prefix,
+        segment.ids[: segment.turns[-1].start],
+    )
     assert len(segment.ids) > len(segment_before)
 
 
@@ -69,7 +80,10 @@ def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
     assert seen == [events.EpisodeStarted, events.ObservationShown]
     rollout.step()
     segment = rollout.recall(where.episode)[0].segments[0]
-    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[0].start])
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (
+        segment.prefix,
+        segment.ids[: segment.turns[0].start],
+    )
     assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
 
 
@@ -109,14 +123,17 @@ def test_no_prompt_is_pending_while_an_ended_episode_is_shown(rollout):
 
 
 @pytest.mark.parametrize("turns", [0, 2])
-def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_would_have(rollout, turns):
+def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_would_have(
+    rollout, turns
+):
     rollout.begin_episodes()
     for _ in range(turns):
         rollout.step()
     where, seat = rollout.pending_prompt(), rollout.slots[0]
     messages = [*seat.episode.conversation, user(seat.observation)]
     canonical = [
-        assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message for message in messages
+        assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message
+        for message in messages
     ]
     found = prompt_after(rollout.policy, messages if turns == 0 else canonical)
     assert found.prefix == where.prompt.prefix
@@ -142,18 +159,26 @@ def test_where_actions_have_no_names_nothing_is_probed(make_policy):
     assert (answer.names, answer.shares) == ([], [])
 
 
-def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_run(make_policy, monkeypatch):
+def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_run(
+    make_policy, monkeypatch
+):
     def fail(*_: object) -> list[float]:
         raise IndexError("index out of range")
 
-    monkeypatch.setattr("llamagym_tui.trainer.probes.action_probabilities.probabilities_of_actions", fail)
+    monkeypatch.setattr(
+        "llamagym_tui.trainer.probes.action_probabilities.probabilities_of_actions", fail
+    )
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
-    answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
+    answer = ActionProbes(CountAgent(), policy).probe_conversation(
+        WeighActions(ticket=3, messages=[user("a")])
+    )
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
     assert answer.why_not == "the forward failed: IndexError: index out of range"
 
 
-def test_a_persons_conversation_that_the_model_cannot_read_is_refused_before_the_forward(make_policy, caplog):
+def test_a_persons_conversation_that_the_model_cannot_read_is_refused_before_the_forward(
+    make_policy, caplog
+):
     policy = make_policy()
     policy.model.backbone.encode_trees = None
     question = WeighActions(ticket=3, messages=[system("Play."), user("q" * 50_000)])

@@ -13,7 +13,15 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.game.policy_map import Panel, PolicyMap
-from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt, Stop, WarmStart, WatchPolicyMap
+from llamagym_tui.protocol.commands import (
+    Pause,
+    Resume,
+    SetMode,
+    SetSystemPrompt,
+    Stop,
+    WarmStart,
+    WatchPolicyMap,
+)
 from llamagym_tui.protocol.events import (
     PolicyMapLaidOut,
     PolicyMapped,
@@ -43,7 +51,9 @@ class MappedCoin(CoinAgent):
 class Table:
     """A mapping on fakes: asking about a piece of the states takes `takes_s`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, coins: int = 3, takes_s: float = 0.1) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, coins: int = 3, takes_s: float = 0.1
+    ) -> None:
         self.clock, self.policy, self.seen = Clock(), Policy(), list[Any]()
         self.calls: list[tuple[str, list[str]]] = []
         self.takes_s, self.stop = takes_s, False
@@ -61,7 +71,9 @@ class Table:
 
     def map(self, *, prompt: str = "Call.", version: int = 0, **options: Any) -> int:
         """Maps emitted by now."""
-        self.mapping.map(prompt, version, self.policy.version, should_stop=lambda: self.stop, **options)
+        self.mapping.map(
+            prompt, version, self.policy.version, should_stop=lambda: self.stop, **options
+        )
         return sum(isinstance(event, PolicyMapped) for event in self.seen)
 
 
@@ -170,14 +182,19 @@ def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None
     ]
 
 
-def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Table, monkeypatch) -> None:
+def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(
+    table: Table, monkeypatch
+) -> None:
     def fail(*_: Any) -> list[list[float]]:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(PolicyMapper, "probabilities", fail)
     assert table.map() == 0
     assert table.map() == 0
-    assert [event.why_not for event in table.seen] == ["", "The map is given up: RuntimeError: out of memory."]
+    assert [event.why_not for event in table.seen] == [
+        "",
+        "The map is given up: RuntimeError: out of memory.",
+    ]
 
 
 # In a session
@@ -187,11 +204,17 @@ def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Tab
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(CoinAgent, "policy_map", MappedCoin.policy_map)
     monkeypatch.setattr(CoinAgent, "coins", 3, raising=False)
-    monkeypatch.setattr(PolicyMapper, "probabilities", lambda mapping, prompt, states: [[0.25, 0.75] for _ in states])
+    monkeypatch.setattr(
+        PolicyMapper,
+        "probabilities",
+        lambda mapping, prompt, states: [[0.25, 0.75] for _ in states],
+    )
     return Stage(tmp_path, episodes=200)
 
 
-def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(stage: Stage) -> None:
+def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(
+    stage: Stage,
+) -> None:
     stage.session.run()
     kinds = [type(event) for event in stage.events]
     assert kinds.index(PolicyMapLaidOut) == kinds.index(RunStarted) + 1
@@ -203,18 +226,29 @@ def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_b
 def test_whoever_looks_gets_a_map_of_every_update(stage: Stage) -> None:
     stage.script = {2: [WatchPolicyMap(on=True)]}
     stage.session.run()
-    assert stage.of(PolicyMapWatched) == [PolicyMapWatched(on=True, at_s=stage.of(PolicyMapWatched)[0].at_s)]
+    assert stage.of(PolicyMapWatched) == [
+        PolicyMapWatched(on=True, at_s=stage.of(PolicyMapWatched)[0].at_s)
+    ]
     assert [event.update for event in stage.of(PolicyMapped)] == list(range(stage.ppo.updates + 1))
 
 
-def test_a_look_during_a_pause_and_in_inference_mode_gets_the_present_policy_at_once(stage: Stage) -> None:
-    stage.script = {5: [SetMode(mode="inference"), Pause(), WatchPolicyMap(on=True), Resume(), Stop()]}
+def test_a_look_during_a_pause_and_in_inference_mode_gets_the_present_policy_at_once(
+    stage: Stage,
+) -> None:
+    stage.script = {
+        5: [SetMode(mode="inference"), Pause(), WatchPolicyMap(on=True), Resume(), Stop()]
+    }
     stage.session.run()
-    watched = next(index for index, event in enumerate(stage.events) if isinstance(event, PolicyMapWatched))
+    watched = next(
+        index for index, event in enumerate(stage.events) if isinstance(event, PolicyMapWatched)
+    )
     update = stage.ppo.updates
     assert update == 1
     assert [event.update for event in stage.of(PolicyMapped)] == [0, update]
-    assert any(isinstance(event, PolicyMapped) and event.update == update for event in stage.events[: watched + 3])
+    assert any(
+        isinstance(event, PolicyMapped) and event.update == update
+        for event in stage.events[: watched + 3]
+    )
 
 
 def test_another_prompt_gets_a_map_of_its_own(stage: Stage) -> None:
@@ -241,13 +275,18 @@ def test_a_warm_start_gets_a_map_right_after_it(stage: Stage, demonstrations: Pa
     stage.script = {2: [WarmStart(sft_data=str(demonstrations))]}
     stage.session.run()
     kinds = [type(event) for event in stage.events]
-    assert PolicyMapped in kinds[kinds.index(WarmStartFinished) : kinds.index(WarmStartFinished) + 8]
+    assert (
+        PolicyMapped in kinds[kinds.index(WarmStartFinished) : kinds.index(WarmStartFinished) + 8]
+    )
 
 
 def test_another_prompt_is_weighed_by_how_much_probability_goes_to_other_actions(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shares = {"Call.": [[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]], "Heads.": [[0.5, 0.5], [0.5, 0.5], [0.1, 0.9]]}
+    shares = {
+        "Call.": [[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]],
+        "Heads.": [[0.5, 0.5], [0.5, 0.5], [0.1, 0.9]],
+    }
     monkeypatch.setattr(PolicyMapper, "probabilities", lambda self, prompt, states: shares[prompt])
     table.mapping.weigh("Call.", "Heads.")
     answer = table.seen[-1]
@@ -255,7 +294,9 @@ def test_another_prompt_is_weighed_by_how_much_probability_goes_to_other_actions
     assert answer.moved == pytest.approx((0.3 + 0.0 + 0.9) / 3)
 
 
-def test_a_prompt_that_cannot_be_weighed_ends_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_that_cannot_be_weighed_ends_nothing(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(PolicyMapper, "probabilities", lambda *given: 1 / 0)
     seen = len(table.seen)
     table.mapping.weigh("Call.", "Heads.")

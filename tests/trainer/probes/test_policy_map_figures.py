@@ -32,7 +32,9 @@ def logprob(policy, prompt, words, reply, temperature):
     ids = [*opening.prefix, *opening.rest, *reply]
     logits = policy.model(torch.tensor([ids])).logits[0] / temperature
     start = len(ids) - len(reply)
-    return sum(float(logits[start + at - 1].log_softmax(-1)[token]) for at, token in enumerate(reply))
+    return sum(
+        float(logits[start + at - 1].log_softmax(-1)[token]) for at, token in enumerate(reply)
+    )
 
 
 def test_probabilities_are_those_of_sampling_each_reply_as_a_first_turn(make_policy):
@@ -40,7 +42,9 @@ def test_probabilities_are_those_of_sampling_each_reply_as_a_first_turn(make_pol
     words, found = mapped(policy, "Play well.")
     assert (len(words), len(found.shares), found.update, found.prompt_version) == (280, 280, 2, 3)
     for state in SOME:
-        expected = [logprob(policy, "Play well.", words[state], reply, 0.8) for reply in policy.trie.replies]
+        expected = [
+            logprob(policy, "Play well.", words[state], reply, 0.8) for reply in policy.trie.replies
+        ]
         assert found.shares[state] == pytest.approx(torch.tensor(expected).exp().tolist(), rel=2e-3)
 
 
@@ -48,8 +52,13 @@ def test_probabilities_of_the_score_policy_are_a_softmax_over_scores(make_policy
     policy = make_policy(policy="score", temperature=0.5, normalization="token")
     words, found = mapped(policy)
     for state in SOME:
-        scores = [logprob(policy, "Play.", words[state], reply, 1.0) / len(reply) for reply in policy.trie.replies]
-        assert found.shares[state] == pytest.approx((torch.tensor(scores) / 0.5).softmax(0).tolist(), abs=2e-4)
+        scores = [
+            logprob(policy, "Play.", words[state], reply, 1.0) / len(reply)
+            for reply in policy.trie.replies
+        ]
+        assert found.shares[state] == pytest.approx(
+            (torch.tensor(scores) / 0.5).softmax(0).tolist(), abs=2e-4
+        )
 
 
 def test_asking_draws_no_random_number(make_policy):

@@ -20,7 +20,13 @@ def make_rollout(make_policy):
             if isinstance(event, events.WarningRaised):
                 warnings.append(event.message)
 
-        settings = {"n_envs": 2, "max_turns": 9, "batch_turns": 8, "seed": SEED, "max_failures": 3} | changes
+        settings = {
+            "n_envs": 2,
+            "max_turns": 9,
+            "batch_turns": 8,
+            "seed": SEED,
+            "max_failures": 3,
+        } | changes
         return Rollout(agent, make_policy(), emit=emit, **settings), warnings
 
     return make

@@ -48,15 +48,21 @@ def test_what_is_no_number_of_steps_drops_the_episode(make_rollout, monkeypatch)
     assert "LlamaCount-v0 failed on" in warnings[0]
 
 
-@pytest.mark.parametrize(("named", "steps"), [(4, 4), (0, 1), (-3, 1), (2.0, 2), (10**30, 1_000_000)])
+@pytest.mark.parametrize(
+    ("named", "steps"), [(4, 4), (0, 1), (-3, 1), (2.0, 2), (10**30, 1_000_000)]
+)
 def test_numbers_of_steps_are_whole_and_within_reason(named, steps):
     assert action_steps({"action_steps": named}) == steps
 
 
 def test_llamagyms_loop_reads_them_from_the_info_of_a_step(make_policy):
-    loop = SimpleNamespace(slots=[SimpleNamespace(took_turn=True, is_trained=True, rewards=[])], _many=False)
+    loop = SimpleNamespace(
+        slots=[SimpleNamespace(took_turn=True, is_trained=True, rewards=[])], _many=False
+    )
     kept = []
-    loop.slots[0].episode = SimpleNamespace(turns=1, reward=lambda reward, **more: kept.append((reward, more["steps"])))
+    loop.slots[0].episode = SimpleNamespace(
+        turns=1, reward=lambda reward, **more: kept.append((reward, more["steps"]))
+    )
     LlamaGymLoop.assign_reward(loop, 2.0, {"action_steps": 5})
     LlamaGymLoop.assign_reward(loop, 1.0, None)
     assert kept == [(2.0, 5), (1.0, 1)]
@@ -75,7 +81,9 @@ def test_time_counts_in_the_discount_of_the_kitchens_runs(make_rollout, monkeypa
     agent = KitchenAgent()
     rollout, _ = make_rollout(agent, n_envs=1, batch_turns=1)
     monkeypatch.setattr(
-        KitchenAgent, "extract_action", lambda self, reply: agent.expert(rollout.slots[0].env.unwrapped.state.number)
+        KitchenAgent,
+        "extract_action",
+        lambda self, reply: agent.expert(rollout.slots[0].env.unwrapped.state.number),
     )
     rollout.begin_episodes()
     begun = rollout.slots[0].env.unwrapped.state

@@ -26,7 +26,11 @@ from tests.text_env import ROOMS, CommandAgent
 
 
 def commands_of(text: str) -> list[str]:
-    return next(commands for room, commands in ROOMS.values() if text == f"{room} You can: {', '.join(commands)}.")
+    return next(
+        commands
+        for room, commands in ROOMS.values()
+        if text == f"{room} You can: {', '.join(commands)}."
+    )
 
 
 @pytest.fixture
@@ -75,19 +79,31 @@ def test_probabilities_are_those_of_the_actions_of_the_turn_that_waits(make):
         weighed = probes.probe(where)
         assert weighed.names == commands_of(rollout.slots[0].observation)
         assert sum(weighed.shares) == pytest.approx(1.0)
-        messages = [*rollout.slots[0].under_way.conversation, {"role": "user", "content": rollout.slots[0].observation}]
+        messages = [
+            *rollout.slots[0].under_way.conversation,
+            {"role": "user", "content": rollout.slots[0].observation},
+        ]
         messages[-1]["actions"] = weighed.names
         answer = probes.probe_conversation(WeighActions(ticket=1, messages=messages))
-        assert (answer.names, answer.shares) == (weighed.names, pytest.approx(weighed.shares, abs=1e-5))
+        assert (answer.names, answer.shares) == (
+            weighed.names,
+            pytest.approx(weighed.shares, abs=1e-5),
+        )
 
 
 def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
     rollout, emitted = make(n_envs=1)
     rollout.take_wheel()
     rollout.step()
-    taken, (awaited,) = emitted[0], [event for event in emitted if isinstance(event, events.ActionAwaited)]
+    taken, (awaited,) = (
+        emitted[0],
+        [event for event in emitted if isinstance(event, events.ActionAwaited)],
+    )
     assert taken == events.WheelTaken(env=0, choices=[])
-    assert awaited.choices == [Choice("0", "take key", "take key"), Choice("1", "go north", "go north")]
+    assert awaited.choices == [
+        Choice("0", "take key", "take key"),
+        Choice("1", "go north", "go north"),
+    ]
     with pytest.raises(UsageError, match="no action open chest"):
         rollout.act(0, 0, "open chest")
     for turn, command in enumerate(("take key", "go north", "open chest")):
@@ -96,7 +112,9 @@ def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
         rollout.step()
     (corrected,) = [event for event in emitted if isinstance(event, events.EpisodeCorrected)]
     assert corrected.finished.episode_return == 1.0
-    assert corrected.admissible == [ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")]
+    assert corrected.admissible == [
+        ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")
+    ]
 
 
 def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make):
@@ -110,7 +128,9 @@ def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make)
     assert again.restore(state) == 0
     assert msgspec.to_builtins(again.state()) == state
     sets = {
-        turn.actions for episode in msgspec.convert(state, SavedRollout).episodes for turn in episode.segments[0].turns
+        turn.actions
+        for episode in msgspec.convert(state, SavedRollout).episodes
+        for turn in episode.segments[0].turns
     }
     assert len(sets) > 1
     for each in (rollout, again):
@@ -125,7 +145,9 @@ def test_the_inspector_shows_what_was_admissible_in_that_turn(make, kind):
         rollout.step()
     policy = rollout.policy
     inspector = ReplyInspector(policy, PPO(policy, PPOConfig()), rollout)
-    for turn, observation in enumerate(["You are in a hall.", "There is a chest."][: 2 if kind == "score" else 1]):
+    for turn, observation in enumerate(
+        ["You are in a hall.", "There is a chest."][: 2 if kind == "score" else 1]
+    ):
         commands = next(commands for room, commands in ROOMS.values() if room == observation)
         found = inspector.inspect(0, turn)
         if kind == "score":
@@ -135,7 +157,9 @@ def test_the_inspector_shows_what_was_admissible_in_that_turn(make, kind):
 
 
 def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
-    rollout, emitted = make(type("Silent", (CommandAgent,), {"actions": lambda self, observation, info: []})())
+    rollout, emitted = make(
+        type("Silent", (CommandAgent,), {"actions": lambda self, observation, info: []})()
+    )
     rollout.step()
     (reason,) = {event.reason for event in emitted if isinstance(event, events.EpisodeDropped)}
     assert reason == "Silent.actions names no action, and the score policy chooses among them"
@@ -149,7 +173,9 @@ def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
     ],
 )
 def test_what_is_no_list_of_names_is_a_fault_of_the_agents(make, given, reason):
-    rollout, emitted = make(type("Wrong", (CommandAgent,), {"actions": lambda self, observation: given})())
+    rollout, emitted = make(
+        type("Wrong", (CommandAgent,), {"actions": lambda self, observation: given})()
+    )
     rollout.step()
     (dropped,) = [event for event in emitted if isinstance(event, events.EpisodeDropped)]
     assert dropped.reason.startswith(reason)
@@ -170,7 +196,9 @@ def test_a_built_policy_may_choose_where_actions_are_named_turn_by_turn(make_pol
     policy = make_policy()
     loaded: Any = SimpleNamespace(model=policy.model, tokenizer=policy.chat)
     config = RunConfig(
-        agent="./chest.py", run_dir="", generation=msgspec.structs.replace(policy.generation, policy="score")
+        agent="./chest.py",
+        run_dir="",
+        generation=msgspec.structs.replace(policy.generation, policy="score"),
     )
     built = Builders(config).policy(CommandAgent(), loaded)
     assert built.can_choose

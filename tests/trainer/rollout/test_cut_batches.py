@@ -23,7 +23,9 @@ class FiveAgent(CountAgent):
 @pytest.fixture
 def cutting(make_rollout):
     def make(agent: CountAgent, history: int | None = 0, **changes):
-        rollout, _ = make_rollout(agent, **{"cuts_episodes": True, "batch_turns": 6, "max_turns": 50} | changes)
+        rollout, _ = make_rollout(
+            agent, **{"cuts_episodes": True, "batch_turns": 6, "max_turns": 50} | changes
+        )
         rollout.policy.history = history
         return rollout
 
@@ -38,7 +40,9 @@ def batch_of(rollout) -> list[Trajectory]:
     raise AssertionError("the batch never filled")
 
 
-def test_a_batch_is_full_after_its_turns_however_long_episodes_are_and_they_go_on_in_the_next(cutting):
+def test_a_batch_is_full_after_its_turns_however_long_episodes_are_and_they_go_on_in_the_next(
+    cutting,
+):
     rollout = cutting(EndlessAgent())
     first, second = batch_of(rollout), batch_of(rollout)
     assert rollout.env_steps == 12
@@ -115,11 +119,16 @@ def test_what_is_left_of_inference_mode_holds_up_no_cut(cutting):
 
 
 def test_a_persons_turn_in_an_earlier_batch_keeps_an_episode_out_of_the_mean():
-    turns = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=reward) for reward in (1.0, 2.0)]
+    turns = [
+        Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=reward) for reward in (1.0, 2.0)
+    ]
     persons = Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=4.0, is_trained=False)
     assert Trajectory([Segment((), turns=turns)], "terminated").is_own
     assert not Trajectory([Segment((), turns=turns)], "terminated", earlier=[persons]).is_own
-    assert Trajectory([Segment((), turns=turns)], "terminated", earlier=[persons]).episode_return == 7.0
+    assert (
+        Trajectory([Segment((), turns=turns)], "terminated", earlier=[persons]).episode_return
+        == 7.0
+    )
 
 
 def test_each_turn_of_a_cut_episode_is_inspected_with_what_its_own_update_made_of_it(cutting):

@@ -63,21 +63,33 @@ def make_rollout(make_policy) -> Make:  # type: ignore[no-untyped-def]
     def make(agent: CountAgent, n_envs: int = 2) -> tuple[Rollout, list[events.Event]]:
         seen: list[events.Event] = []
         return Rollout(
-            agent, make_policy(), n_envs=n_envs, max_turns=9, batch_turns=100, seed=1, emit=seen.append
+            agent,
+            make_policy(),
+            n_envs=n_envs,
+            max_turns=9,
+            batch_turns=100,
+            seed=1,
+            emit=seen.append,
         ), seen
 
     return make
 
 
 def drawn(seen: list[events.Event]) -> list[tuple[int, int, str]]:
-    return [(event.episode, event.turn, event.text) for event in seen if isinstance(event, events.StateDrawn)]
+    return [
+        (event.episode, event.turn, event.text)
+        for event in seen
+        if isinstance(event, events.StateDrawn)
+    ]
 
 
 def order(seen: list[events.Event]) -> list[str]:
     return [type(event).__name__ for event in seen if not isinstance(event, events.TokensStreamed)]
 
 
-def test_a_state_is_drawn_before_it_is_reported_and_the_last_one_before_the_end(make_rollout: Make) -> None:
+def test_a_state_is_drawn_before_it_is_reported_and_the_last_one_before_the_end(
+    make_rollout: Make,
+) -> None:
     rollout, seen = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     rollout.step()
@@ -89,7 +101,9 @@ def test_a_state_is_drawn_before_it_is_reported_and_the_last_one_before_the_end(
     ]
 
 
-def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(make_rollout: Make) -> None:
+def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(
+    make_rollout: Make,
+) -> None:
     rollout, seen = make_rollout(DrawingAgent())
     DrawingAgent.drawings_made = 0
     rollout.step()
@@ -110,8 +124,12 @@ def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Ma
     assert RenderingEnv.rendered == 2
 
 
-@pytest.mark.parametrize("agent", [CountAgent(), SilentAgent()], ids=["no text", "text that no one can request"])
-def test_an_environment_that_renders_no_text_has_no_drawing(make_rollout: Make, agent: CountAgent) -> None:
+@pytest.mark.parametrize(
+    "agent", [CountAgent(), SilentAgent()], ids=["no text", "text that no one can request"]
+)
+def test_an_environment_that_renders_no_text_has_no_drawing(
+    make_rollout: Make, agent: CountAgent
+) -> None:
     rollout, seen = make_rollout(agent)
     rollout.set_drawing(True)
     rollout.step()
@@ -128,7 +146,9 @@ def test_another_environment_shows_its_present_state_at_once(make_rollout: Make)
     assert drawn(seen) == [(1, 1, "1 steps")]
 
 
-def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(make_rollout: Make) -> None:
+def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(
+    make_rollout: Make,
+) -> None:
     rollout, seen = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     for _ in range(5):

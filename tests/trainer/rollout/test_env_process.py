@@ -49,7 +49,9 @@ def exists(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path("/proc").is_dir() else True
+    return (
+        Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path("/proc").is_dir() else True
+    )
 
 
 def is_gone(pid: int) -> bool:
@@ -63,10 +65,16 @@ def is_gone(pid: int) -> bool:
 def make(make_policy) -> Iterator:
     made: list[Rollout] = []
 
-    def rollout(agent: AgentBase, when: str | None = "on", **changes) -> tuple[Rollout, list[events.Event]]:
+    def rollout(
+        agent: AgentBase, when: str | None = "on", **changes
+    ) -> tuple[Rollout, list[events.Event]]:
         emitted: list[events.Event] = []
         make_env = None if when is None else maker(agent, when)
-        made.append(Rollout(agent, make_policy(), emit=emitted.append, make_env=make_env, **SETTINGS | changes))
+        made.append(
+            Rollout(
+                agent, make_policy(), emit=emitted.append, make_env=make_env, **SETTINGS | changes
+            )
+        )
         return made[-1], emitted
 
     yield rollout
@@ -96,7 +104,10 @@ def test_resets_and_steps_are_made_at_the_same_time(make, tmp_path):
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("dies", "the process of the environment ended with exit code 3"), ("raises", "RuntimeError: the door is stuck")],
+    [
+        ("dies", "the process of the environment ended with exit code 3"),
+        ("raises", "RuntimeError: the door is stuck"),
+    ],
 )
 def test_an_environment_that_fails_costs_its_episode_alone_and_is_made_again(make, fault, words):
     agent = with_kwargs(MortalAgent, seed=episode_seed(SEED, 1), fault=fault)
@@ -117,7 +128,10 @@ def test_an_environment_that_fails_costs_its_episode_alone_and_is_made_again(mak
 
 
 def test_an_episode_is_repeated_in_a_process_after_a_resume(make):
-    (before, _), (after, _) = make(CartPoleAgent(), None, batch_turns=60), make(CartPoleAgent(), batch_turns=60)
+    (before, _), (after, _) = (
+        make(CartPoleAgent(), None, batch_turns=60),
+        make(CartPoleAgent(), batch_turns=60),
+    )
     for _ in range(5):
         before.step()
     saved = msgspec.json.decode(msgspec.json.encode(before.state()))
@@ -134,8 +148,12 @@ def test_what_an_environment_renders_as_text_comes_from_its_process(make_policy)
     drawn: list[list[events.Event]] = []
     for when in ("off", "on"):
         shown: list[events.Event] = []
-        make_env = ParallelMaker(EnvMaker(agent), partial(agent_env_of, "FrozenLake-v1", {}, None), when)
-        with closing(Rollout(agent, make_policy(), emit=shown.append, make_env=make_env, **SETTINGS)) as rollout:
+        make_env = ParallelMaker(
+            EnvMaker(agent), partial(agent_env_of, "FrozenLake-v1", {}, None), when
+        )
+        with closing(
+            Rollout(agent, make_policy(), emit=shown.append, make_env=make_env, **SETTINGS)
+        ) as rollout:
             assert (rollout.draws, in_processes(rollout)) == (True, {when == "on"})
             rollout.set_drawing(True)
             for _ in range(3):
@@ -153,7 +171,9 @@ def test_only_an_environment_that_is_slow_gets_a_process_and_that_is_said_once(m
     slow, said = make(with_kwargs(MortalAgent, step_s=0.012), "auto")
     assert in_processes(slow) == {True}
     (sentence,) = warnings(said)
-    found = re.fullmatch(r"LlamaMortal-v0 takes (\d+) ms a step: 3 environments step at the same time\.", sentence)
+    found = re.fullmatch(
+        r"LlamaMortal-v0 takes (\d+) ms a step: 3 environments step at the same time\.", sentence
+    )
     assert found is not None
     assert int(found[1]) >= 12, "more on a busy machine"
     assert random.getstate() == before, "the measurement has drawn from it"
@@ -164,7 +184,11 @@ def test_only_an_environment_that_is_slow_gets_a_process_and_that_is_said_once(m
 
 @pytest.mark.parametrize(
     ("when", "kwargs"),
-    [("off", {"step_s": 0.012}), ("auto", {"step_s": 0.012, "shows": 1}), ("auto", {"seed": 0, "fault": "raises"})],
+    [
+        ("off", {"step_s": 0.012}),
+        ("auto", {"step_s": 0.012, "shows": 1}),
+        ("auto", {"seed": 0, "fault": "raises"}),
+    ],
     ids=["off", "an info that cannot be sent", "a step that fails"],
 )
 def test_an_environment_stays_in_the_trainer_if_it_should_or_cannot_leave(make, when, kwargs):
@@ -175,7 +199,10 @@ def test_an_environment_stays_in_the_trainer_if_it_should_or_cannot_leave(make, 
 def test_what_cannot_be_sent_is_reported(make):
     rollout, emitted = make(with_kwargs(MortalAgent, shows=1), max_failures=1000)
     rollout.step()
-    assert "its observation or info cannot be sent to another process (--parallel-envs off" in warnings(emitted)[0]
+    assert (
+        "its observation or info cannot be sent to another process (--parallel-envs off"
+        in warnings(emitted)[0]
+    )
 
 
 @pytest.mark.parametrize("when", ["on", "auto"])
@@ -184,7 +211,9 @@ def test_what_cannot_be_read_from_a_process_ends_no_run(make, when):
     rollout, emitted = make(agent, when, max_failures=1000)
     rollout.step()
     assert in_processes(rollout) == {when == "on"}
-    assert ("its observation or info cannot be read here (--parallel-envs off" in str(emitted)) == (when == "on")
+    assert ("its observation or info cannot be read here (--parallel-envs off" in str(emitted)) == (
+        when == "on"
+    )
 
 
 def test_processes_may_be_more_than_files_can_be_open_by_default(make):

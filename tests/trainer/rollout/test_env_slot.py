@@ -28,7 +28,9 @@ def test_it_is_counted_how_often_each_action_was_named(make_rollout):
     assert rollout.step() == []
     first, second = rollout.step()
     assert (first.actions, first.parse_failures) == ((1, 1), 0)
-    assert (second.actions, second.parse_failures) == ((0, 1), 1), "a reply that names none counts as none"
+    assert (second.actions, second.parse_failures) == ((0, 1), 1), (
+        "a reply that names none counts as none"
+    )
 
 
 def test_an_observation_with_half_a_character_is_played(make_rollout):
@@ -42,10 +44,18 @@ def test_an_observation_with_half_a_character_is_played(make_rollout):
     assert rollout.slots[0].observation.endswith("?")
 
 
-@pytest.mark.parametrize("action", [True, 10**30, 1e200, float("nan"), np.float64(0.5), np.int64(1)])
+@pytest.mark.parametrize(
+    "action", [True, 10**30, 1e200, float("nan"), np.float64(0.5), np.int64(1)]
+)
 def test_whatever_an_action_is_its_event_is_read_back(action):
     turn = events.TurnFinished(
-        episode=0, turn=0, reply="", action=shown_action(action), action_name="", how="json", reward=0.0
+        episode=0,
+        turn=0,
+        reply="",
+        action=shown_action(action),
+        action_name="",
+        how="json",
+        reward=0.0,
     )
     line = msgspec.json.encode(turn)
     assert msgspec.json.decode(line, type=events.AnyEvent).action == str(action)
@@ -58,16 +68,22 @@ class LongWinded(EndlessAgent):
         return "q" * 40 * (observation + 1)
 
 
-def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(make_rollout):
+def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(
+    make_rollout,
+):
     rollout, warnings = make_rollout(LongWinded(), max_turns=50)
     rollout.policy.context = 200
     rollout.policy.history = 0
     batch = fill(rollout)
     assert {trajectory.end for trajectory in batch} == {"truncated"}
-    segments = [each for trajectory in batch for each in (*trajectory.segments, trajectory.final_prompt)]
+    segments = [
+        each for trajectory in batch for each in (*trajectory.segments, trajectory.final_prompt)
+    ]
     lengths = [len(each.prefix) + len(each.ids) for each in segments]
     assert 150 < max(lengths) <= 200
-    for trajectory in batch:  # the nearest value that is known is that of the last prompt that was read
+    for (
+        trajectory
+    ) in batch:  # the nearest value that is known is that of the last prompt that was read
         segment = trajectory.segments[-1]
         assert trajectory.final_prompt.ids == segment.ids[: segment.turns[-1].start]
     assert len(warnings) == 1
@@ -78,7 +94,9 @@ def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_t
     )
 
 
-def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forward(make_rollout, make_policy):
+def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forward(
+    make_rollout, make_policy
+):
     class Verbose(CountAgent):
         def format_observation(self, observation: int) -> str:
             return "q" * 50_000
@@ -86,7 +104,8 @@ def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forwa
     rollout, _ = make_rollout(Verbose())
     rollout.policy.model.backbone.encode = None
     with pytest.raises(
-        PromptTooLongError, match=r"system prompt and one observation of LlamaCount-v0 are too long: .*"
+        PromptTooLongError,
+        match=r"system prompt and one observation of LlamaCount-v0 are too long: .*",
     ):
         rollout.step()
     assert rollout.live == 0

@@ -6,7 +6,9 @@ from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, EpisodeCou
 
 
 def test_the_last_returns_under_a_prompt_are_put_in_words_when_those_are_others():
-    counter = EpisodeCounter(Stopwatch(lambda: 0.0), lambda: 0.0, describe=lambda mean: f"earns {mean:.1f}")
+    counter = EpisodeCounter(
+        Stopwatch(lambda: 0.0), lambda: 0.0, describe=lambda mean: f"earns {mean:.1f}"
+    )
 
     def words(*returns: float, prompt: int = 1) -> list[str]:
         counter.add(EndedEpisode(each, 1, 0, "train", prompt) for each in returns)

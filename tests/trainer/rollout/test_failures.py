@@ -57,7 +57,11 @@ def test_an_environment_that_raises_costs_its_episode_alone(make_rollout):
     before, failed = FaultyEnv.made, rollout.slots[1].env.unwrapped
     batch = fill(rollout)
     assert left_out(batch) == {1}
-    assert (rollout.failures.dropped, rollout.episodes, FaultyEnv.made - before) == (1, len(batch), 1)
+    assert (rollout.failures.dropped, rollout.episodes, FaultyEnv.made - before) == (
+        1,
+        len(batch),
+        1,
+    )
     assert failed.is_closed
     assert episode_seed(SEED, 1) not in rollout.slots[1].env.unwrapped.seeds, "it was made anew"
     assert warnings == [
@@ -88,7 +92,10 @@ def test_a_reset_that_raises_costs_its_episode_alone_whatever_it_raises(make_rol
     rollout, warnings = make_rollout(faulty(fault))
     assert left_out(fill(rollout)) == {0}
     (warning,) = warnings
-    assert f"Environment 1, episode 0, step 1: LlamaFaulty-v0 failed to reset: {type(raised).__name__}" in warning
+    assert (
+        f"Environment 1, episode 0, step 1: LlamaFaulty-v0 failed to reset: {type(raised).__name__}"
+        in warning
+    )
     assert f"({__file__}, line {line_of(fault, 'raise')})" in warning
 
 
@@ -135,7 +142,9 @@ def test_what_is_no_text_is_no_observation(make_rollout):
             return observation
 
     rollout, warnings = make_rollout(Wordless())
-    with pytest.raises(EnvError, match=r"Wordless\.format_observation returned int, which is no text"):
+    with pytest.raises(
+        EnvError, match=r"Wordless\.format_observation returned int, which is no text"
+    ):
         fill(rollout)
     assert len(warnings) == 1
 
@@ -147,20 +156,29 @@ def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_
 
     rollout, warnings = make_rollout(Wrong(), max_failures=9)
     rollout.step()
-    assert "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5" in warnings[0]
+    assert (
+        "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5"
+        in warnings[0]
+    )
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e16, 1e200, None, "much"])
 def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_rollout, reward):
     def fault(env: FaultyEnv):
-        return (reward if reward is not None else object()) if in_episode(1, env) and env.steps == 1 else None
+        return (
+            (reward if reward is not None else object())
+            if in_episode(1, env) and env.steps == 1
+            else None
+        )
 
     rollout, warnings = make_rollout(faulty(fault))
     batch = fill(rollout)
     assert left_out(batch) == {1}
     assert {trajectory.episode_return for trajectory in batch} == {1.0}
     assert "Environment 2, episode 1, step 1: " in warnings[0]
-    assert ("TypeError" if reward is None else "ValueError" if reward == "much" else "a finite number") in warnings[0]
+    assert (
+        "TypeError" if reward is None else "ValueError" if reward == "much" else "a finite number"
+    ) in warnings[0]
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -170,7 +188,8 @@ def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limi
 
     rollout, _ = make_rollout(faulty(fault), max_failures=limit)
     with pytest.raises(
-        EnvError, match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume, or start again\.$"
+        EnvError,
+        match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume, or start again\.$",
     ):
         fill(rollout)
     assert rollout.failures.dropped == limit

@@ -23,9 +23,14 @@ class ReadsNumbers(CountAgent):
 def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_line(make_rollout):
     rollout, warnings = make_rollout(ReadsNumbers())
     ended = fill(rollout)
-    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), "it ended no episode"
+    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), (
+        "it ended no episode"
+    )
     (warning,) = warnings
-    assert re.match(r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal", warning)
+    assert re.match(
+        r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal",
+        warning,
+    )
     line = line_of(ReadsNumbers.extract_action, "int(")
     assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
 
@@ -53,7 +58,9 @@ def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollo
 @pytest.mark.parametrize(
     ("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False), (4, None, False)]
 )
-def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, own_limit, turns, warned):
+def test_a_cut_before_the_environments_own_limit_is_reported_once(
+    make_rollout, own_limit, turns, warned
+):
     class Limited(CountAgent):
         env_kwargs = {"endless": True, "max_episode_steps": own_limit}  # noqa: RUF012
 
@@ -69,7 +76,9 @@ def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, 
     assert warnings == [expected] * warned
 
 
-def test_where_there_is_no_limit_at_all_a_default_is_one_and_is_reported_once(make_rollout, monkeypatch):
+def test_where_there_is_no_limit_at_all_a_default_is_one_and_is_reported_once(
+    make_rollout, monkeypatch
+):
     assert environment.TURNS_WITHOUT_LIMIT == 200
     monkeypatch.setattr(environment, "TURNS_WITHOUT_LIMIT", 3)
     rollout, warnings = make_rollout(EndlessAgent(), max_turns=None, batch_turns=20)

@@ -12,8 +12,12 @@ from llamagym_tui.trainer.rollout.pairs import Episodes, compared, difference, e
 Earns = Callable[[int], float]
 
 
-def hand(number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0) -> EndedEpisode:
-    return EndedEpisode(value, sticks + hits, failures, "inference", 0, (sticks, hits), number=number)
+def hand(
+    number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0
+) -> EndedEpisode:
+    return EndedEpisode(
+        value, sticks + hits, failures, "inference", 0, (sticks, hits), number=number
+    )
 
 
 class Scripted:
@@ -51,9 +55,12 @@ def test_no_more_are_played_than_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baselines", "enough"), [({"random": -0.4, "optimal": -0.05}, 0.035), ({"random": 1.0}, 0.05), ({}, 0.05)]
+    ("baselines", "enough"),
+    [({"random": -0.4, "optimal": -0.05}, 0.035), ({"random": 1.0}, 0.05), ({}, 0.05)],
 )
-def test_a_tenth_of_the_way_between_the_baselines_is_narrow_enough(baselines: dict[str, float], enough: float) -> None:
+def test_a_tenth_of_the_way_between_the_baselines_is_narrow_enough(
+    baselines: dict[str, float], enough: float
+) -> None:
     assert enough_for(baselines) == pytest.approx(enough)
 
 
@@ -66,7 +73,11 @@ def test_a_comparison_has_both_means_the_paired_difference_and_the_shares_of_the
     assert (found.pairs, found.difference) == (4, 1.0)
     assert found.difference_stderr == pytest.approx((1 / 6) ** 0.5)
     assert found.shares == [[1 / 3, 2 / 3], [2 / 3, 1 / 3]]
-    assert (found.a.mean_return, found.a.return_stderr, found.a.parse_failure_rate) == (-1.0, 0.0, 2 / 12)
+    assert (found.a.mean_return, found.a.return_stderr, found.a.parse_failure_rate) == (
+        -1.0,
+        0.0,
+        2 / 12,
+    )
     assert (found.b.mean_return, found.b.return_stderr) == (0.0, pytest.approx((1 / 6) ** 0.5))
     assert (found.b.prompt_version, found.b.system_prompt, found.b.episodes) == (2, "v2", 4)
 

@@ -14,7 +14,13 @@ from tests.text_env import ChestAgent
 def play(make_policy, steps: int, max_turns: int = 4):
     emitted = []
     rollout = Rollout(
-        ChestAgent(), make_policy(), n_envs=1, max_turns=max_turns, batch_turns=99, seed=1, emit=emitted.append
+        ChestAgent(),
+        make_policy(),
+        n_envs=1,
+        max_turns=max_turns,
+        batch_turns=99,
+        seed=1,
+        emit=emitted.append,
     )
     ended = [episode for _ in range(steps) for episode in rollout.step()]
     return rollout, ended, emitted
@@ -28,7 +34,9 @@ def test_a_refused_action_is_counted_and_charged_as_a_reply_that_names_none(make
     turns = [event for event in emitted if isinstance(event, TurnFinished)]
     assert {(turn.how, turn.is_refused) for turn in turns} == {("custom", True)}
     (action,) = paragraphs(turns[0], prompt_is_new=False)
-    assert " · read by the agent, refused by the environment" in [piece.text for piece in action.pieces]
+    assert " · read by the agent, refused by the environment" in [
+        piece.text for piece in action.pieces
+    ]
     assert action.label_style == "warning"
 
 
@@ -48,5 +56,11 @@ def test_a_person_who_waits_for_a_failure_sees_a_refused_action(make_policy):
 
 def test_it_is_reported_once_that_most_replies_are_refused(make_policy):
     _, _, emitted = play(make_policy, steps=60, max_turns=8)
-    (warning,) = [event.message for event in emitted if isinstance(event, WarningRaised) and "replies" in event.message]
-    assert warning.startswith("100% of the first 56 replies name no action or were refused, for example '")
+    (warning,) = [
+        event.message
+        for event in emitted
+        if isinstance(event, WarningRaised) and "replies" in event.message
+    ]
+    assert warning.startswith(
+        "100% of the first 56 replies name no action or were refused, for example '"
+    )

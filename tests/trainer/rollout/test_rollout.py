@@ -24,7 +24,9 @@ def make_rollout(make_policy):
     def make(agent=None, **changes) -> tuple[Rollout, list[events.Event]]:
         emitted: list[events.Event] = []
         settings = {"n_envs": 4, "max_turns": 9, "batch_turns": 10, "seed": 1} | changes
-        return Rollout(agent or CountAgent(), make_policy(), emit=emitted.append, **settings), emitted
+        return Rollout(
+            agent or CountAgent(), make_policy(), emit=emitted.append, **settings
+        ), emitted
 
     return make
 
@@ -68,7 +70,9 @@ def test_another_history_is_that_of_the_episodes_that_begin_from_now_on(make_rol
 def test_what_a_prompt_leaves_out_is_shown_at_its_turn_counted_and_reported_once(make_rollout):
     rollout, emitted = make_rollout(EndlessAgent(), n_envs=2, max_turns=4, batch_turns=4)
     episode, policy = Episode(rollout.policy, "Count."), rollout.policy
-    policy.context = 2 * sum(map(len, episode.prompt_for("Steps: 0."))) + policy.generation.max_new_tokens
+    policy.context = (
+        2 * sum(map(len, episode.prompt_for("Steps: 0."))) + policy.generation.max_new_tokens
+    )
     fill(rollout)
     shown = [event.left_out for event in emitted if isinstance(event, events.ObservationShown)]
     assert shown[0] == 0
@@ -78,7 +82,9 @@ def test_what_a_prompt_leaves_out_is_shown_at_its_turn_counted_and_reported_once
     segments = [segment for trajectory in batch for segment in trajectory.segments]
     assert max(len(each.prefix) + each.turns[-1].start for each in segments) + 6 <= policy.context
     (warning,) = [
-        event.message for event in emitted if isinstance(event, events.WarningRaised) and "leave out" in event.message
+        event.message
+        for event in emitted
+        if isinstance(event, events.WarningRaised) and "leave out" in event.message
     ]
     assert f"longer than the {policy.context:,} tokens that the model reads" in warning
     ppo = PPO(policy, PPOConfig(critic_warmup_updates=0))
@@ -110,7 +116,9 @@ def test_short_episodes_come_to_use_every_environment(make_rollout):
 
 
 @pytest.mark.parametrize(("steps_in_it", "end"), [(9, "truncated"), (3, "terminated")])
-def test_the_environments_own_time_limit_truncates_unless_the_episode_is_over_too(make_rollout, steps_in_it, end):
+def test_the_environments_own_time_limit_truncates_unless_the_episode_is_over_too(
+    make_rollout, steps_in_it, end
+):
     class Limited(CountAgent):
         env_kwargs = {"length": steps_in_it, "max_episode_steps": 3}  # noqa: RUF012
 
@@ -202,7 +210,9 @@ def test_the_watched_environment_reports_its_episode_in_order(make_rollout):
     rollout, emitted = make_rollout(n_envs=2)
     rollout.step()
     rollout.step()
-    kinds = [type(event).__name__ for event in emitted if not isinstance(event, events.TokensStreamed)]
+    kinds = [
+        type(event).__name__ for event in emitted if not isinstance(event, events.TokensStreamed)
+    ]
     turn = ["ObservationShown", "TurnFinished"]
     assert kinds == ["EpisodeStarted", *turn, *turn, "EpisodeFinished"]
     turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
@@ -219,7 +229,8 @@ def test_streamed_pieces_join_to_the_reply(make_rollout):
         streamed = [
             event.text
             for event in emitted
-            if isinstance(event, events.TokensStreamed) and (event.episode, event.turn) == (turn.episode, turn.turn)
+            if isinstance(event, events.TokensStreamed)
+            and (event.episode, event.turn) == (turn.episode, turn.turn)
         ]
         # A reply that was cut off may end within a character, which is not streamed.
         assert "".join(streamed) == turn.reply.rstrip("\N{REPLACEMENT CHARACTER}") != ""
@@ -240,7 +251,11 @@ def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_actio
     assert failed
     counted = [sum(turn.parse_failed for turn in trajectory.turns) for trajectory in batch]
     assert [episode.parse_failures for episode in ended] == counted[: len(ended)]
-    shown = [event for event in emitted if isinstance(event, events.TurnFinished) and event.how == "failed"]
+    shown = [
+        event
+        for event in emitted
+        if isinstance(event, events.TurnFinished) and event.how == "failed"
+    ]
     assert all(event.action == 0 for event in shown)
 
 
@@ -255,7 +270,9 @@ def test_an_episodes_seed_follows_from_the_runs_seed_and_its_number_alone(make_r
     assert not seeds & {episode_seed(8, number) for number in range(20)}
 
 
-def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(make_policy):
+def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(
+    make_policy,
+):
     policy = make_policy()
     state, everyones = policy.generator.get_state(), torch.get_rng_state()
     found = evaluate(CountAgent(), policy, episodes=7, greedy=False, seed=3, n_envs=4, max_turns=9)
@@ -291,7 +308,9 @@ def test_an_evaluation_counts_unread_replies_a_turn_and_its_seconds(make_policy)
         def extract_action(self, response: str) -> int | None:
             return None if next(replies) % 4 == 3 else 1
 
-    found = evaluate(EveryFourthFails(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
+    found = evaluate(
+        EveryFourthFails(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9
+    )
     assert found.parse_failure_rate == 2 / 8  # four episodes of two turns
     assert 0 < found.elapsed_s < 60
 
@@ -311,7 +330,9 @@ def test_an_evaluation_out_of_time_begins_no_episode_and_plays_those_under_way(m
     found = evaluate(Played(), make_policy(), limit_s=0.0, **settings)
     assert (found.episodes, found.mean_return) == (2, 1.0)
     steps = iter(range(99))
-    assert evaluate(Played(), make_policy(), should_stop=lambda: next(steps) >= 3, **settings) is None
+    assert (
+        evaluate(Played(), make_policy(), should_stop=lambda: next(steps) >= 3, **settings) is None
+    )
 
 
 def test_an_evaluation_counts_what_was_cut_off_or_failed_and_warns(make_policy):
@@ -327,7 +348,11 @@ def test_an_evaluation_counts_what_was_cut_off_or_failed_and_warns(make_policy):
     settings = {"episodes": 3, "greedy": True, "seed": 3, "n_envs": 1, "max_turns": 4}
     found = evaluate(Faulty(), make_policy(), warn=warned.append, **settings)
     assert (found.episodes, found.truncated, found.dropped) == (3, 3, 1)
-    assert ["ValueError: once" in warned[0], "cut off after 4 turns" in warned[1], len(warned)] == [True, True, 2]
+    assert ["ValueError: once" in warned[0], "cut off after 4 turns" in warned[1], len(warned)] == [
+        True,
+        True,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("greedy", [True, False])
@@ -346,7 +371,13 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             return super().sample(logits, greedy)
 
     monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.sampler_of", Watched)
-    arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
+    arguments = {
+        "episodes": 2,
+        "seed": 3,
+        "n_envs": 1,
+        "max_turns": 9,
+        "system_prompt": "Be quick.",
+    }
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
     assert sampled == {(greedy, 3)}
     assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
@@ -354,14 +385,20 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
 
 def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, monkeypatch):
     seeds, reset = [], CountEnv.reset
-    monkeypatch.setattr(CountEnv, "reset", lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed))
+    monkeypatch.setattr(
+        CountEnv,
+        "reset",
+        lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed),
+    )
     config = RunConfig(agent="count", run_dir="", seed=3, n_envs=8, parallel_envs="off")
     builders, policy = Builders(config), make_policy()
     builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
     trained = set(seeds)
     seeds.clear()
     options = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
-    builders.evaluate(CountAgent(), policy, **options, should_stop=lambda: False, progress=lambda done: None)
+    builders.evaluate(
+        CountAgent(), policy, **options, should_stop=lambda: False, progress=lambda done: None
+    )
     assert len(trained) == len(set(seeds)) == 8
     assert not trained & set(seeds)
 

@@ -36,7 +36,9 @@ def make_driven(make_policy):
     def make(agent=None, *, lora: bool = False, **changes) -> tuple[Rollout, list[events.Event]]:
         emitted: list[events.Event] = []
         settings = {"n_envs": 3, "max_turns": 9, "batch_turns": 6, "seed": 1} | changes
-        rollout = Rollout(agent or LongAgent(), make_policy(lora=lora), emit=emitted.append, **settings)
+        rollout = Rollout(
+            agent or LongAgent(), make_policy(lora=lora), emit=emitted.append, **settings
+        )
         rollout.take_wheel()
         assert rollout.step() == []
         return rollout, emitted
@@ -48,7 +50,9 @@ def of(emitted: list[events.Event], kind: type) -> list:
     return [event for event in emitted if isinstance(event, kind)]
 
 
-def act(rollout: Rollout, emitted: list[events.Event], action: int = 1, reasoning: str = "") -> list:
+def act(
+    rollout: Rollout, emitted: list[events.Event], action: int = 1, reasoning: str = ""
+) -> list:
     """Answer the turn that waits, and let the step go on."""
     awaited = of(emitted, events.ActionAwaited)[-1]
     rollout.act(awaited.episode, awaited.turn, action, reasoning)
@@ -115,7 +119,11 @@ def test_who_lets_go_and_takes_the_wheel_again_gets_the_turn_that_waits(make_dri
     rollout, emitted = make_driven()
     rollout.wheel.let_go()
     rollout.take_wheel()
-    assert [type(event) for event in emitted[-3:]] == [events.WheelLetGo, events.WheelTaken, events.ActionAwaited]
+    assert [type(event) for event in emitted[-3:]] == [
+        events.WheelLetGo,
+        events.WheelTaken,
+        events.ActionAwaited,
+    ]
     assert rollout.step() == []
     act(rollout, emitted)
     assert rollout.env_steps == 3
@@ -206,7 +214,9 @@ def test_a_turn_that_still_waits_is_no_correction(make_driven):
     assert not of(emitted, events.EpisodeCorrected)
 
 
-def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_reported_once(make_driven):
+def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_reported_once(
+    make_driven,
+):
     rollout, emitted = make_driven(n_envs=1)
     rollout.slots[0].env.unwrapped.step = fails = lambda action: 1 / 0
     act(rollout, emitted)
@@ -287,18 +297,30 @@ def test_a_persons_turn_hands_no_credit_to_the_turns_before_it():
 
 def test_an_update_is_the_same_whatever_the_person_said_of_it_and_earned_by_it(make_policy):
     weights = []
-    moving = replaced(STILL, lr=1e-2, lr_final=1e-2, value_lr=1e-2, epochs=2, entropy_coef=0.1, kl_coef=0.2)
+    moving = replaced(
+        STILL, lr=1e-2, lr_final=1e-2, value_lr=1e-2, epochs=2, entropy_coef=0.1, kl_coef=0.2
+    )
     for reward, logprob, parse_failed in ((0.0, -0.1, False), (50.0, -9.0, True)):
         policy = make_policy()
         batch = [
             played(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
-            played(policy, "cde", reward=[0.5, 0.0, 1.0], value=[0.1, 0.3, 0.4], is_trained=[True, False, True]),
+            played(
+                policy,
+                "cde",
+                reward=[0.5, 0.0, 1.0],
+                value=[0.1, 0.3, 0.4],
+                is_trained=[True, False, True],
+            ),
         ]
         turns = batch[1].segments[0].turns
         changed = (logprob,) * len(turns[1].logprobs)
-        turns[1] = dataclasses.replace(turns[1], reward=reward, logprobs=changed, parse_failed=parse_failed)
+        turns[1] = dataclasses.replace(
+            turns[1], reward=reward, logprobs=changed, parse_failed=parse_failed
+        )
         PPO(policy, moving, seed=3).update(batch)
-        weights.append(torch.cat([weight.detach().flatten() for weight in policy.model.parameters()]))
+        weights.append(
+            torch.cat([weight.detach().flatten() for weight in policy.model.parameters()])
+        )
     assert torch.equal(*weights)
 
 
@@ -307,14 +329,18 @@ def test_no_figure_counts_a_persons_turn_or_the_return_of_its_episode(make_polic
     batch = [
         played(policy, "a", reward=[1.0], parse_failed=[True]),
         played(policy, "b", reward=[0.0]),
-        played(policy, "cd", reward=[0.0, 9.0], is_trained=[True, False], parse_failed=[False, True]),
+        played(
+            policy, "cd", reward=[0.0, 9.0], is_trained=[True, False], parse_failed=[False, True]
+        ),
     ]
     ppo = PPO(policy, replaced(STILL, kl_coef=0.1, reward_scale=None))
     stats = ppo.update(batch)
     assert (stats.mean_return, stats.return_std) == (0.5, 0.5)
     assert stats.parse_failure_rate == pytest.approx(1 / 3)
     assert (stats.episodes, stats.turns) == (3, 3)
-    assert stats.tokens == 2 * len(policy.chat.reply_ids('{"action": 0}')) + len(batch[2].turns[0].logprobs)
+    assert stats.tokens == 2 * len(policy.chat.reply_ids('{"action": 0}')) + len(
+        batch[2].turns[0].logprobs
+    )
     assert stats.kl_ref == pytest.approx(0.0, abs=1e-6)
     assert ppo.return_moments.turns == 2
     (row,) = [row for row in batch_rows(batch) if not row.segment.turns[-1].is_trained]
@@ -349,5 +375,7 @@ def test_a_turn_in_which_a_person_acted_stays_one_in_a_run_that_goes_on(make_dri
     fill(other)
     (corrected,) = of(reported, events.EpisodeCorrected)
     assert [turn.replaced is not None for turn in corrected.turns] == [True, False, False]
-    trajectory = next(each for each in other.take_batch() if each.episode == corrected.finished.episode)
+    trajectory = next(
+        each for each in other.take_batch() if each.episode == corrected.finished.episode
+    )
     assert [turn.is_trained for turn in trajectory.turns] == [False, True, True]
