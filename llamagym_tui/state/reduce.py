@@ -414,4 +414,5 @@ def _ended(state: RunState) -> RunState:
 def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
     mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
     within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
-    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {counted(mean.episodes, f'{how} episode')}{within}"
+    played = counted(mean.episodes, f"{how} episode")
+    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}{within}"

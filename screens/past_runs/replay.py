@@ -38,7 +38,10 @@ class TimeSlider(Widget):
     def __init__(self, player: Player) -> None:
         super().__init__(id="time-slider")
         self._player = player
-        self.tooltip = "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
+        self.tooltip = (
+            "Click or drag to another moment. "
+            "┃ is where prompt, mode or a setting changed, or the run was resumed."
+        )
 
     def show(self) -> None:
         player, recording = self._player, self._player.recording

@@ -89,7 +89,10 @@ def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
         "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
         "free_replies": 3, "preferences": 0,
     }  # fmt: skip
-    facts = "episodes 3, every line readable; turns 3; actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
+    facts = (
+        "episodes 3, every line readable; turns 3; "
+        "actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
+    )
     assert f"warm start: {facts}; free text 3 of 3 replies" in captured.err
     assert "warning: 3 episodes are few: below about 50" in captured.err
 
