@@ -116,13 +116,18 @@ def findings(source: str, path: str) -> list[Finding]:
             *_of_setattr(tree),
         )
     }
-    ceiling = next((most for folder, most in CEILINGS.items() if path.startswith(folder)), CEILING)
+    ceiling = ceiling_of(path)
     lines = code_lines(source, tree)
     density = node_count(tree) / max(lines, 1)
     if lines >= FEWEST_LINES and density > ceiling:
         words = f"The file, at {density:.1f} of {ceiling:g}, {KINDS['density']}"
         found.add(Finding(path, 1, "density", words))
     return sorted(found)
+
+
+def ceiling_of(path: str) -> float:
+    """The most nodes that a file may have for each line of code."""
+    return next((most for folder, most in CEILINGS.items() if path.startswith(folder)), CEILING)
 
 
 def _of_assignments(tree: ast.AST) -> Places:
