@@ -389,9 +389,8 @@ class FakeBuilders(Builders):
         done = 0
         self.made.setdefault("evaluations", []).append(arguments)
         while done < arguments["episodes"] and not arguments["should_stop"]():
-            if (
-                "ended" in arguments
-            ):  # tails wins every second time, and always where the prompt says so
+            # Tails wins every second time, and always where the prompt says so.
+            if arguments.get("ended") is not None:
                 won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
                 arguments["ended"].append(
                     EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done)

@@ -43,22 +43,25 @@ def compare(
         raise UsageError(
             "A and B are the same: give --b-model, --b-prompt-file or --b-temperature."
         )
-    envs = [config.env for config in configs]
-    if envs[0] != envs[1]:
+    env, other_env = (config.env for config in configs)
+    if env != other_env:
         raise UsageError(
-            f"A and B play different games, {envs[0]} and {envs[1]}: --env NAME=VALUE sets one for both."
+            f"A and B play different games, {env} and {other_env}: --env NAME=VALUE sets one for both."
         )
     with quiet_progress(debug) as progress:
         first = Player(configs[0], progress)
-        players, agent = (first, Player(configs[1], progress, first)), first.agent
+        players = (first, Player(configs[1], progress, first))
+        agent = first.agent
         layouts: list[Any] = []
 
         def play(side: int, episodes: int, seed: int, ended: list[EndedEpisode]) -> bool:
             progress.update(f"{NAMES[side]}: {counted(episodes, 'episode')}")
             seed += EVALUATION_SEED + first.config.seed
-            return bool(players[side].play(episodes, greedy, seed=seed, ended=ended))
+            found = players[side].play(episodes, greedy, seed=seed, ended=ended)
+            return found is not None
 
-        began_at, enough = time.monotonic(), half_width or enough_for(agent.baselines)
+        began_at = time.monotonic()
+        enough = half_width or enough_for(agent.baselines)
         pairs = played(play, enough, most) or ([], [])
         maps = []
         for player in players:
@@ -66,20 +69,21 @@ def compare(
             player.policy.generation = player.config.generation
             mapper.lay_out()
             maps += mapper.under(player.prompt, 0, 0)
-    of, took_s = (
+    elapsed_s = time.monotonic() - began_at
+    found = compared(
+        pairs,
         [{"system_prompt": player.prompt} for player in players],
-        time.monotonic() - began_at,
+        elapsed_s=elapsed_s,
+        greedy=greedy,
+        enough=enough,
+        maps=maps,
     )
-    found = compared(pairs, of, elapsed_s=took_s, greedy=greedy, enough=enough, maps=maps)
     if json_output:
-        models = [player.config.model for player in players]
-        echo_json(
-            {
-                "agent": agent_name(first.config.agent),
-                "models": models,
-                **msgspec.to_builtins(found),
-            }
-        )
+        figures = {
+            "agent": agent_name(first.config.agent),
+            "models": [player.config.model for player in players],
+        }
+        echo_json(figures | msgspec.to_builtins(found))
         return 0
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):

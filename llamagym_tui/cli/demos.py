@@ -17,6 +17,8 @@ demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data)."
 )
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
+MOST_NAMED_LINES = 5
+"""Unreadable lines of a file whose numbers are listed, at most."""
 
 
 @demos_app.command("generate")
@@ -47,7 +49,8 @@ def generate(
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
 
-    name, player = catalog.agent_name(agent), catalog.find_agent(agent, env_kwargs(env))()
+    name = catalog.agent_name(agent)
+    player = catalog.find_agent(agent, env_kwargs(env))()
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
     found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
@@ -95,11 +98,18 @@ def list_files(
     place = place or demo_files.demos_dir()
     found = demo_files.summaries(place)
     for file in found:
-        count, numbers = len(file.unreadable), ", ".join(map(str, file.unreadable[:5]))
-        more = ", …" if count > 5 else ""
-        faulty = f", {counted(count, 'unreadable line')}: {numbers}{more}" if count else ""
-        summed = f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:,.3f}{faulty}"
-        echo(file.fault or summed)
+        if file.fault:
+            echo(file.fault)
+            continue
+        line = (
+            f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:,.3f}"
+        )
+        if count := len(file.unreadable):
+            line += f", {counted(count, 'unreadable line')}: "
+            line += ", ".join(str(number) for number in file.unreadable[:MOST_NAMED_LINES])
+            if count > MOST_NAMED_LINES:
+                line += ", …"
+        echo(line)
     if not found:
         echo(
             f"There are no demonstrations in {place}; press h in the playground to make some.",
@@ -118,8 +128,10 @@ def merge(
     from llamagym_tui.demos import files as demo_files
 
     merged = demo_files.merge(files, output)
-    left_out = f" ({counted(merged.duplicates, 'duplicate')} left out)" if merged.duplicates else ""
-    echo(f"{output}: {counted(merged.episodes, 'episode')}{left_out}")
+    line = f"{output}: {counted(merged.episodes, 'episode')}"
+    if merged.duplicates:
+        line += f" ({counted(merged.duplicates, 'duplicate')} left out)"
+    echo(line)
 
 
 @demos_app.command("export")
@@ -156,10 +168,11 @@ def export(
         played = to_set(file, str(output), catalog.find_agent(agent)(), catalog.agent_name(agent))
         echo(f"{output}: {counted(played, 'episode')}")
         return
-    path = output or file.with_suffix(".parquet" if to == "parquet" else f".{to}.jsonl")
     if to == "parquet":
+        path = output or file.with_suffix(".parquet")
         echo(f"{path}: {counted(export.to_parquet(file, path), 'episode')}")
     else:
+        path = output or file.with_suffix(f".{to}.jsonl")
         echo(f"{path}: {counted(export.to_lines(file, path, to), 'line')}")
 
 

@@ -15,13 +15,14 @@ from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, descri
 from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.user_files import make_folder
 
-CONVERTER = "convert_hf_to_gguf.py"  # llama.cpp's
+CONVERTER = "convert_hf_to_gguf.py"
+"""The program of llama.cpp that converts a model."""
 
 
 def export(
     run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None
 ) -> str:
-    """Write a run's latest model into a new folder; where everything is, for people.
+    """Write a run's latest model into a new folder; returns a sentence on where everything is.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -50,12 +51,11 @@ def export(
         out.rmdir()  # until there is a model to write: loading takes its time, and may fail
     except OSError as error:
         raise _unwritable(out, error) from error
-    loaded, sampling = (
-        load_model_and_tokenizer(str(run_dir), "cpu"),
-        last_settings(run_dir).generation,
-    )
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu")
+    sampling = last_settings(run_dir).generation
     model = loaded.model.pretrained_model
-    model = model.merge_and_unload() if loaded.model.is_adapted and merge else model
+    if loaded.model.is_adapted and merge:
+        model = model.merge_and_unload()
     model.generation_config.update(
         do_sample=True,
         temperature=sampling.temperature,

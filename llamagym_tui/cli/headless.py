@@ -17,9 +17,10 @@ from typing import Any, BinaryIO, Protocol, Self
 import msgspec
 
 from llamagym_tui import model_registry, run_store
+from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.cli.track import Tracker, following
-from llamagym_tui.config import RunConfig, from_dict
+from llamagym_tui.cli.track import following
+from llamagym_tui.config import Device, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -38,8 +39,9 @@ from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 
-OF_THE_AGENT = (
+KEPT_SETTINGS = (
     "env",
     "observation_ranges",
     "system_prompt",
@@ -47,16 +49,7 @@ OF_THE_AGENT = (
     "max_turns",
     "parallel_envs",
 )
-"""Settings of a run in which an evaluation follows it if it plays the same agent."""
-EVALUATED = (
-    "episodes",
-    "mean_return",
-    "return_stderr",
-    "parse_failure_rate",
-    "truncated",
-    "dropped",
-)
-"""Figures of an evaluation in its line of JSON."""
+"""Settings that an evaluation takes from a run if it plays the same agent."""
 
 
 class Report(Protocol):
@@ -69,19 +62,34 @@ class Report(Protocol):
         """The same for people."""
 
 
-def train(config: RunConfig, **options: Any) -> int:
-    """Run a session to its end, or to ctrl+c, as `run_session` does by its options; or follow torchrun's first one."""
+def train(
+    config: RunConfig,
+    *,
+    json_output: bool = False,
+    debug: bool = False,
+    tracker: Tracker | None = None,
+) -> int:
+    """Run a session to its end, or to ctrl+c, as `run_session` does; or follow torchrun's first process."""
     if is_launched() and os.environ["RANK"] != "0":
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))
-        with suppress(
-            OSError
-        ):  # a folder reserved for a new run, and empty: the run is in that of rank 0
+        # A folder that was reserved for a new run stays empty: the run is in that of rank 0.
+        with suppress(OSError):
             os.rmdir(config.run_dir)
         return 0
-    options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
-    code = run_session(config, summary := _Summary(), queue.SimpleQueue(), **options)
+    summary = _Summary()
+    code = run_session(
+        config,
+        summary,
+        queue.SimpleQueue(),
+        json_output=json_output,
+        debug=debug,
+        evaluates_end=True,
+        tracker=tracker,
+        episodes=config.episodes,
+        minutes=config.minutes,
+    )
     if config.mode == "train" and not summary.figures()["updates"]:
         few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
         echo(f"warning: {few}; give it longer, or set a smaller ppo.batch_size.", to=sys.stderr)
@@ -101,29 +109,47 @@ def evaluate(
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
     assert found is not None, "nothing stops it"
-    figures = {"agent": catalog.agent_name(config.agent), "model": config.model}
-    figures |= {name: getattr(found, name) for name in EVALUATED} | {
-        "elapsed_s": round(found.elapsed_s, 3)
-    }
-    echo_json(figures) if json_output else echo(_evaluation_sentence(found, player))
+    if not json_output:
+        echo(_evaluation_sentence(found, player))
+        return 0
+    echo_json(
+        {
+            "agent": catalog.agent_name(config.agent),
+            "model": config.model,
+            "episodes": found.episodes,
+            "mean_return": found.mean_return,
+            "return_stderr": found.return_stderr,
+            "parse_failure_rate": found.parse_failure_rate,
+            "truncated": found.truncated,
+            "dropped": found.dropped,
+            "elapsed_s": round(found.elapsed_s, 3),
+        }
+    )
     return 0
 
 
 @contextmanager
 def quiet_progress(
-    debug: bool, printed: BinaryIO | None = None, **limits: Any
+    debug: bool,
+    printed: BinaryIO | None = None,
+    *,
+    episodes: int | None = None,
+    minutes: float | None = None,
 ) -> Iterator[Progress]:
-    """Progress on stderr, while what libraries print goes into a log, or nowhere; to stderr too, if `debug`."""
+    """Progress towards a limit on stderr, while what libraries print goes into `printed`, or nowhere.
+
+    If `debug`, it goes to stderr too.
+    """
     with (
         printed or tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
-        Progress(terminal, **limits) as progress,
+        Progress(terminal, episodes=episodes, minutes=minutes) as progress,
     ):
         yield progress
 
 
 class _Summary:
-    """What a run began as, and ended as; how well it plays is the evaluation of the policy that it ended with."""
+    """How a run began and ended; how well it plays is the evaluation of the policy that it ended with."""
 
     def __init__(self) -> None:
         self._last: dict[type[events.Event], Any] = {}
@@ -133,70 +159,72 @@ class _Summary:
 
     @property
     def _last_batch(self) -> MeanReturn | None:
-        """Mean return of the last update's batch, which its own update came after."""
-        if (updated := self._last.get(events.UpdateFinished)) is None:
+        """The mean return of the last update's batch, which was played before that update."""
+        updated = self._last.get(events.UpdateFinished)
+        if updated is None:
             return None
         stats = updated.stats
         spread = stats.return_std**2 * stats.episodes
         return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
 
     def figures(self) -> dict[str, Any]:
-        started, finished = (
-            self._last[events.RunStarted],
-            self._last[events.RunFinished],
-        )  # it ended well
-        counts, found = (
-            self._last.get(events.EpisodesCounted),
-            self._last.get(events.EvaluationFinished),
-        )
+        started = self._last[events.RunStarted]
+        finished = self._last[
+            events.RunFinished
+        ]  # figures are asked for where a run has ended well
+        counts = self._last.get(events.EpisodesCounted)
+        found = self._last.get(events.EvaluationFinished)
         batch = self._last_batch
-        return {
-            **{name: getattr(started, name) for name in ("agent", "model", "seed")},
-            **{name: getattr(finished, name) for name in ("episodes", "env_steps", "updates")},
-            "elapsed_s": round(finished.elapsed_s, 3),
-            "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3)
-            if finished.elapsed_s
-            else 0.0,
-            "dropped": counts.dropped if counts else 0,
-            "evaluation": found
-            and {
+        pace = finished.episodes / finished.elapsed_s if finished.elapsed_s else 0.0
+        evaluation = None
+        if found is not None:
+            evaluation = {
                 **_figures_of(evaluated_return(found)),
                 "policy": "greedy" if found.greedy else "sampled",
                 "parse_failure_rate": found.parse_failure_rate,
                 "truncated": found.truncated,
                 "dropped": found.dropped,
-            },
-            "last_update": batch and {"update": finished.updates, **_figures_of(batch)},
+            }
+        last_update = None
+        if batch is not None:
+            last_update = {"update": finished.updates, **_figures_of(batch)}
+        return {
+            "agent": started.agent,
+            "model": started.model,
+            "seed": started.seed,
+            "episodes": finished.episodes,
+            "env_steps": finished.env_steps,
+            "updates": finished.updates,
+            "elapsed_s": round(finished.elapsed_s, 3),
+            "episodes_per_s": round(pace, 3),
+            "dropped": counts.dropped if counts else 0,
+            "evaluation": evaluation,
+            "last_update": last_update,
             "run_dir": started.run_dir,
         }
 
     def sentence(self) -> str:
-        figures, found, batch = (
-            self.figures(),
-            self._last.get(events.EvaluationFinished),
-            self._last_batch,
-        )
+        figures = self.figures()
+        found = self._last.get(events.EvaluationFinished)
+        batch = self._last_batch
+        seconds = f"{figures['elapsed_s']:,.0f} s"
+        place = f"The run is in {figures['run_dir']}"
         if not figures["episodes"]:
-            return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(
-                **figures
-            )
-        played, updates = (
-            counted(figures["episodes"], "episode"),
-            counted(figures["updates"], "update"),
-        )
-        texts = [f"{played} and {updates} in {figures['elapsed_s']:,.0f} s."]
-        if found:
+            return f"No episode ended in {seconds}; give it longer. {place}"
+        played = counted(figures["episodes"], "episode")
+        updates = counted(figures["updates"], "update")
+        texts = [f"{played} and {updates} in {seconds}."]
+        if found is not None:
             mean = return_text(evaluated_return(found), 3)
             over = counted(found.episodes, "greedy episode" if found.greedy else "sampled episode")
             texts.append(f"The policy now: mean return {mean} over {over} on other seeds.")
-        if batch and math.isfinite(batch.mean):
+        if batch is not None and math.isfinite(batch.mean):
             mean = return_text(batch, 3)
-            texts.append(
-                f"Before its last update: {mean} over the {counted(batch.episodes, 'episode')} of that batch."
-            )
+            over = counted(batch.episodes, "episode")
+            texts.append(f"Before its last update: {mean} over the {over} of that batch.")
         if figures["dropped"]:
             texts.append(f"Episodes that failed and were dropped: {figures['dropped']:,}.")
-        return " ".join([*texts, f"The run is in {figures['run_dir']}"])
+        return " ".join([*texts, place])
 
 
 def _figures_of(mean: MeanReturn) -> dict[str, Any]:
@@ -227,20 +255,22 @@ def run_session(
     debug: bool = False,
     evaluates_end: bool = False,
     tracker: Tracker | None = None,
-    **limits: float | None,
+    episodes: int | None = None,
+    minutes: float | None = None,
 ) -> int:
     """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint. The exit code, 0.
 
     Args:
         evaluates_end: evaluate the policy that it ends with.
         tracker: one that follows the run.
-        limits: of `Progress`.
+        episodes: how many the progress bar counts up to.
+        minutes: the minutes that it counts up to, where there is no limit of episodes.
     Raises:
         LlamaGymError: it failed.
     """
     store = RunStore.create(config)
     with (
-        quiet_progress(debug, store.open_log(), **limits) as progress,
+        quiet_progress(debug, store.open_log(), episodes=episodes, minutes=minutes) as progress,
         following(store.run_dir, tracker, progress.notify),
     ):
         from llamagym_tui.trainer.event_builders import session_failed
@@ -259,15 +289,15 @@ def run_session(
         assert session.error is not None
         failed = session_failed(session.error, store.log_path)
         if json_output:
-            run = session.active_run  # None: it never began
+            run = session.active_run  # None: the run has not begun
             echo_json(
                 {
                     "agent": catalog.agent_name(config.agent),
                     "model": config.model,
                     "seed": config.seed,
-                    "episodes": run and run.rollout.episodes,
-                    "env_steps": run and run.rollout.env_steps,
-                    "updates": run and run.ppo.updates,
+                    "episodes": run.rollout.episodes if run else None,
+                    "env_steps": run.rollout.env_steps if run else None,
+                    "updates": run.ppo.updates if run else None,
                     "run_dir": config.run_dir,
                     "error": failed.message,
                 }
@@ -275,7 +305,10 @@ def run_session(
         if isinstance(session.error, LlamaGymError):
             raise session.error
         raise LlamaGymError(failed.message) from session.error
-    echo_json(report.figures()) if json_output else echo(report.sentence())
+    if json_output:
+        echo_json(report.figures())
+    else:
+        echo(report.sentence())
     return 0
 
 
@@ -283,31 +316,34 @@ class Player:
     """A policy that is evaluated, under a prompt."""
 
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
-        """Load what a configuration names; of the `other` player the model, if it is the same."""
+        """Load what a configuration names, but for a model that the `other` player has loaded."""
         from llamagym_tui.trainer.builders import Builders
 
-        self._builders = builders = Builders(config)
-        self.config, self._progress, self.agent = config, progress, builders.agent()
+        self._builders = Builders(config)
+        self._progress = progress
+        self.config = config
+        self.agent = self._builders.agent()
         if other is None or other.config.model != config.model:
             progress.show("loading the model")
-            builders.preflight(self.agent, learns=False)
-            loaded = builders.model()
-            self.policy = builders.policy(self.agent, loaded)
-            builders.threads(self.policy, loaded)
+            self._builders.preflight(self.agent, learns=False)
+            loaded = self._builders.model()
+            self.policy = self._builders.policy(self.agent, loaded)
+            self._builders.threads(self.policy, loaded)
         else:
             self.policy = other.policy
-        self.prompt = (
-            self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-        )
+        prompt = config.system_prompt
+        self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
 
     def play(
         self,
         episodes: int,
         greedy: bool,
         shown: Callable[[int], None] = lambda done: None,
-        **more: Any,
+        *,
+        seed: int | None = None,
+        ended: list[EndedEpisode] | None = None,
     ) -> events.EvaluationFinished | None:
-        """Episodes; `more` is of ``Builders.evaluate``."""
+        """Play episodes by the seed, None: one that no training sees; `ended` receives those that have ended."""
         self.policy.generation = self.config.generation
         return self._builders.evaluate(
             self.agent,
@@ -318,7 +354,8 @@ class Player:
             should_stop=lambda: False,
             progress=shown,
             warn=lambda sentence: self._progress.notify(f"warning: {sentence}"),
-            **more,
+            seed=seed,
+            ended=ended,
         )
 
 
@@ -329,7 +366,12 @@ def evaluated_config(
     env: dict[str, Any] | None = None,
     own: dict[str, Any] | None = None,
     temperature: float | None = None,
-    **settings: Any,
+    system_prompt: str | None = None,
+    history: str | int | None = None,
+    n_envs: int | None = None,
+    seed: int | None = None,
+    device: Device | None = None,
+    threads: int | None = None,
 ) -> RunConfig:
     """Settings to evaluate a model by: those of a run, if it is the folder or model folder of one, else of a new run.
 
@@ -340,13 +382,14 @@ def evaluated_config(
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         own: settings that the agent names for its runs, where the model is of no run.
         temperature: of sampling. None: a run's, or the model's.
-        settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
-            `history`): of a run folder, as at its end if it has the same agent; else the agent's.
+        system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
+        history: turns before the present one that a prompt has. None: as with the system prompt.
+        n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
+        seed: no training run with the same seed sees the same environments. None: the default of a run.
     """
     folder = Path(model).expanduser()
-    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR) or folder.name.startswith(
-        UPDATE_DIR
-    ):
+    is_model_dir = folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR)
+    if is_model_dir or folder.name.startswith(UPDATE_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
     defaults = model_registry.with_defaults(
@@ -355,24 +398,35 @@ def evaluated_config(
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
-    is_same_agent = catalog.is_same_agent(trained.agent, agent_spec)
-    kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
+    kept: dict[str, Any] = {}
+    if catalog.is_same_agent(trained.agent, agent_spec):
+        kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
     if is_run and kept.get("history") == "own":  # of an older version
         kept["history"] = "all"
-    sampling = msgspec.to_builtins(trained.generation) | (
-        {} if temperature is None else {"temperature": temperature}
-    )
-    found = {
+    sampling = msgspec.to_builtins(trained.generation)
+    if temperature is not None:
+        sampling["temperature"] = temperature
+    given = {
+        "system_prompt": system_prompt,
+        "history": history,
+        "n_envs": n_envs,
+        "seed": seed,
+        "device": device,
+        "threads": threads,
+    }
+    settings = {
+        **kept,
         "agent": agent_spec,
         "model": model,
         "run_dir": "",
         "mode": "inference",
         "generation": sampling,
-        **kept,
+        "dtype": dtype,
+        "full_finetuning": True if dtype == "float32" else None,
+        "env": {**kept.get("env", {}), **(env or {})},
     }
-    found |= {"dtype": dtype, "full_finetuning": True if dtype == "float32" else None}
-    found |= {name: value for name, value in settings.items() if value is not None}
-    return from_dict(RunConfig, found | {"env": {**kept.get("env", {}), **(env or {})}})
+    settings |= {name: value for name, value in given.items() if value is not None}
+    return from_dict(RunConfig, settings)
 
 
 def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> str:
@@ -389,15 +443,14 @@ def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> st
 def _stopped_by_signals(
     command_queue: queue.SimpleQueue[AnyCommand], progress: Progress
 ) -> Iterator[None]:
-    """Ctrl+c, a request to end, or a hang-up is a stop with a checkpoint; the second one ends at once."""
+    """Take ctrl+c, a request to end, or a hang-up as a stop with a checkpoint; the second one ends at once."""
 
     def stop(number: int, frame: object) -> None:
         # Hang-ups come twice: from the shell, and from the system.
         is_hang_up = number == getattr(signal, "SIGHUP", None)
         again = before[signal.Signals(number)]
-        if (
-            again is signal.SIG_IGN
-        ):  # as a script has it for ctrl+c in what it starts in the background
+        # A script has ctrl+c ignored in what it starts in the background.
+        if again is signal.SIG_IGN:
             again = signal.default_int_handler
         signal.signal(number, signal.SIG_IGN if is_hang_up else again)
         command_queue.put(Stop())
@@ -405,9 +458,8 @@ def _stopped_by_signals(
             progress.show("stopping; the checkpoint comes first")
 
     wanted = {signal.SIGINT, signal.SIGTERM}
-    if (
-        hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    ):  # as nohup has it
+    # Under nohup, hang-ups are ignored.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         wanted.add(signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in wanted}
     for number in wanted:

@@ -19,38 +19,47 @@ FACTS = (
     "free_replies",
     "preferences",
 )
-"""Of the demonstrations, in the line of JSON."""
+"""What the line of JSON says of the demonstrations."""
 TRAINED = ("demonstrations", "tokens", "steps", "first_loss", "last_loss")
-"""Of the training; each null if nothing was trained."""
+"""What the line of JSON says of the training; each is null if nothing was trained."""
 
 
 def warm_start(
     config: RunConfig,
     *,
-    hands: int,
+    episodes: int,
     method: Literal["sft", "dpo"] = "sft",
     json_output: bool = False,
     debug: bool = False,
 ) -> int:
     """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
-    The evaluations before and after have as many greedy episodes as `hands`. 0: there are none.
+    The evaluations before and after have so many greedy episodes. 0: there are none.
     """
-    script = _Script(config, hands, method)
+    script = _Script(config, episodes, method)
     return headless.run_session(
-        config, script, script.queue, json_output=json_output, debug=debug, episodes=hands or None
+        config,
+        script,
+        script.queue,
+        json_output=json_output,
+        debug=debug,
+        episodes=episodes or None,
     )
 
 
 class _Script:
-    """Command script: evaluate, train, evaluate, stop; each command is sent when the session pauses."""
+    """The commands of a session: evaluate, train, evaluate, stop; each is sent when the session pauses."""
 
-    def __init__(self, config: RunConfig, hands: int, method: Literal["sft", "dpo"]) -> None:
+    def __init__(self, config: RunConfig, episodes: int, method: Literal["sft", "dpo"]) -> None:
         self.queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-        self._config, self._hands, self._method = config, hands, method
-        evaluation: list[AnyCommand] = [Evaluate(episodes=hands, greedy=True)] if hands else []
+        self._config = config
+        self._episodes = episodes
+        self._method = method
         training = WarmStart(sft_data=config.sft_data, method=method)
-        self._next: list[AnyCommand] = [*evaluation, training, *evaluation, Stop()]
+        evaluation = Evaluate(episodes=episodes, greedy=True)
+        self._next: list[AnyCommand] = [training, Stop()]
+        if episodes:
+            self._next = [evaluation, training, evaluation, Stop()]
         self._read: events.DemonstrationsRead | None = None
         self._trained: events.WarmStartFinished | None = None
         self._before: events.EvaluationFinished | None = None
@@ -96,7 +105,7 @@ class _Script:
             both = (self._before, self._after)
             before, after = (headless.return_text(evaluated_return(each), 3) for each in both)
             unread = " → ".join(f"{each.parse_failure_rate:.1%}" for each in both)
-            over = f"parse failures {unread}, over {counted(self._hands, 'episode')}."
+            over = f"parse failures {unread}, over {counted(self._episodes, 'episode')}."
             played = f" Greedy return {before} before, {after} after, {over}"
         go_on = f"llamagym-tui train --resume --run-dir {self._config.run_dir}"
         return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."

@@ -1,27 +1,27 @@
-"""The command line: its commands and their options, of which ``options.json`` has those that several share.
+"""The command line: its commands. The options that several of them share are in `llamagym_tui.cli.options`.
 
 Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
 """
 
-import inspect
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn
 
+import msgspec
 import typer
 
 from llamagym_tui import __version__, model_registry, run_store
+from llamagym_tui.cli import options
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
+from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config
-from llamagym_tui.user_files import browser_session, file_text, runs_dir
+from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
     cls=AgentOrCommand,
@@ -32,125 +32,12 @@ app = typer.Typer(
 )
 app.add_typer(demos_app, name="demos")
 
-Command = TypeVar("Command", bound=Callable[..., None])
-Agent = Annotated[
-    str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")
-]
-AgentOrNone = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="AGENT",
-        help="Agent name, path.py[:Class] or Gymnasium id; none on --resume or --from.",
-    ),
-]
-Run = Annotated[
-    str | None,
-    typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run."),
-]
-Greedy = Annotated[
-    bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
-]
-Envs = Annotated[int, typer.Option(min=1, help="Environments stepped together.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of environments and sampling.")]
-Hands = Annotated[
-    int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")
-]
-Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-def _option(
-    panel: str,
-    *,
-    kind: str = "text",
-    choices: Sequence[str] = (),
-    names: Sequence[str] = (),
-    **more: Any,
-) -> Any:
-    """The type of a parameter as typer reads it; `more` is of `typer.Option`."""
-    value: Any = Literal.__getitem__(tuple(choices)) if choices else KINDS[kind]
-    value = value if kind == "flag" else value | None
-    return Annotated[value, typer.Option(*names, rich_help_panel=panel, **more)]
-
-
-KINDS = {
-    "text": str,
-    "texts": list[str],
-    "path": Path,
-    "number": int,
-    "decimal": float,
-    "flag": bool,
-}
-PANELS = json.loads(file_text(Path(__file__).with_name("options.json")))
-OPTIONS = {
-    name: _option(panel, **each)
-    for panel, options in PANELS.items()
-    for name, each in options.items()
-}
-"""Options that several commands share, by parameter name, in the order of the help."""
-DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
-"""Of all other `OPTIONS`: None, which means not given."""
-MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "threads")
-SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
-
-
-def takes(names: Collection[str]) -> Callable[[Command], Command]:
-    """Give a command some of `OPTIONS`; it gets their values as keywords.
-
-    Typer reads a command's options from its signature, so that is where they are put, instead of ``**options``.
-    """
-
-    def decorate(command: Command) -> Command:
-        signature = inspect.signature(command, eval_str=True)
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        shared = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind
-            )
-            for name, kind in OPTIONS.items()
-            if name in names
-        ]
-        command.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-        return command
-
-    return decorate
-
-
-def _read(
-    *,
-    prompt_file: Path | None,
-    threads: str | None,
-    env: list[str] | None,
-    history: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Options by their names in `RunConfig`, in its types; None: not given."""
-    count = run_config.word_or_number(threads, "auto", "--threads", least=1)
-    options |= {"system_prompt": prompt_file and run_config.read_prompt(prompt_file).strip()}
-    options |= {"threads": None if count == "auto" else count}
-    options |= {"env": run_config.env_kwargs(env)}
-    return options | {"history": run_config.word_or_number(history, "all", "--history", least=0)}
-
-
-def _config(
-    agent: str | None,
-    *,
-    settings: list[str] | None,
-    resume: bool = False,
-    envs: int | None = None,
-    **options: Any,
-) -> RunConfig:
-    read = _read(**options)
-    return run_config.run_config(
-        agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **read
-    )
-
 
 @app.callback()
 def home(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.")] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Watch a language model learn, live, to play a Gymnasium environment.
 
@@ -168,93 +55,257 @@ def home(
 
 
 @app.command(cls=PlayCommand, hidden=True)
-@takes(OPTIONS.keys() - {"final_episodes", "sft_warm_start", "sft_data", "trust_agent"})
-def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
+def play(
+    agent: options.Agent,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    mode: options.Mode = None,
+    envs: options.Envs = None,
+    ranks: options.Ranks = None,
+    parallel_envs: options.ParallelEnvs = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    episodes: options.Episodes = None,
+    minutes: options.Minutes = None,
+    max_failures: options.MaxFailures = None,
+    on_collapse: options.OnCollapse = None,
+    assignments: options.Assignments = None,
+    run_dir: options.RunDir = None,
+    resume: options.Resume = False,
+    branch_of: options.BranchOf = None,
+    track: options.Track = None,
+) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    if tracker := options.pop("track"):
-        require_library(tracker, tracker)
-    config = _config(agent, **options)
+    if track is not None:
+        require_library(track, track)
+    given = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        mode=mode,
+        envs=envs,
+        ranks=ranks,
+        parallel_envs=parallel_envs,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        episodes=episodes,
+        minutes=minutes,
+        max_failures=max_failures,
+        on_collapse=on_collapse,
+        assignments=assignments,
+        run_dir=run_dir,
+        resume=resume,
+        branch_of=branch_of,
+    )
+    config = given.settings_for(agent)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
     config = run_config.with_run_dir(config)
-    if tracker is None:
+    if track is None:
         raise typer.Exit(open_playground(config))
     from llamagym_tui.cli.track import following
 
-    raise typer.Exit(
-        open_playground(config, beside=partial(following, Path(config.run_dir), tracker))
-    )
+    beside = partial(following, Path(config.run_dir), track)
+    raise typer.Exit(open_playground(config, beside=beside))
 
 
 @app.command()
-@takes(OPTIONS)
 def train(
-    agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any
+    agent: options.AgentOrNone = None,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    mode: options.Mode = None,
+    envs: options.Envs = None,
+    ranks: options.Ranks = None,
+    parallel_envs: options.ParallelEnvs = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    episodes: options.Episodes = None,
+    minutes: options.Minutes = None,
+    max_failures: options.MaxFailures = None,
+    final_episodes: options.FinalEpisodes = None,
+    on_collapse: options.OnCollapse = None,
+    sft_warm_start: options.SftWarmStart = False,
+    sft_data: options.SftData = None,
+    assignments: options.Assignments = None,
+    run_dir: options.RunDir = None,
+    resume: options.Resume = False,
+    branch_of: options.BranchOf = None,
+    track: options.Track = None,
+    trust_agent: options.TrustAgent = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    if tracker := options.pop("track"):
-        require_library(tracker, tracker)
-    sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
-    has_begun = bool(options["resume"] or options["branch_of"])
-    start = run_config.warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun)
-    config = _config(agent, **options, **start)
+    if track is not None:
+        require_library(track, track)
+    has_begun = resume or bool(branch_of)
+    given = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        mode=mode,
+        envs=envs,
+        ranks=ranks,
+        parallel_envs=parallel_envs,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        episodes=episodes,
+        minutes=minutes,
+        max_failures=max_failures,
+        final_episodes=final_episodes,
+        on_collapse=on_collapse,
+        sft_warm_start=sft_warm_start,
+        sft_data=run_config.warm_start_file(
+            agent, sft_data, env, wanted=sft_warm_start, resume=has_begun
+        ),
+        assignments=assignments,
+        run_dir=run_dir,
+        resume=resume,
+        branch_of=branch_of,
+        trust_agent=trust_agent,
+    )
+    config = given.settings_for(agent)
     from llamagym_tui.cli import headless
 
     config = run_config.with_run_dir(config)
-    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug, tracker=tracker))
+    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug, tracker=track))
 
 
 @app.command()
-@takes(SFT_OPTIONS)
 def sft(
-    agent: Agent,
-    hands: Hands = 2000,
-    json_output: Json = False,
-    debug: Debug = False,
-    **options: Any,
+    agent: options.Agent,
+    episodes: options.EvaluationEpisodes = 2000,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    sft_data: options.SftData = None,
+    assignments: options.Assignments = None,
+    run_dir: options.RunDir = None,
 ) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
-    _warm_start("sft", agent, options, hands=hands, json_output=json_output, debug=debug)
+    given = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
+        assignments=assignments,
+        run_dir=run_dir,
+    )
+    _warm_start("sft", agent, given, episodes=episodes, json_output=json_output, debug=debug)
 
 
 @app.command()
-@takes(SFT_OPTIONS)
 def dpo(
-    agent: Agent,
-    hands: Hands = 2000,
-    json_output: Json = False,
-    debug: Debug = False,
-    **options: Any,
+    agent: options.Agent,
+    episodes: options.EvaluationEpisodes = 2000,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    threads: options.Threads = None,
+    sft_data: options.SftData = None,
+    assignments: options.Assignments = None,
+    run_dir: options.RunDir = None,
 ) -> None:
     """Learn to prefer a person's replies over those of the model that they replaced, at the wheel."""
-    _warm_start("dpo", agent, options, hands=hands, json_output=json_output, debug=debug)
+    given = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        sft_data=run_config.sft_file(agent, sft_data, env, "dpo"),
+        assignments=assignments,
+        run_dir=run_dir,
+    )
+    _warm_start("dpo", agent, given, episodes=episodes, json_output=json_output, debug=debug)
 
 
 def _warm_start(
-    method: Literal["sft", "dpo"], agent: str, options: dict[str, Any], **how: Any
+    method: Literal["sft", "dpo"],
+    agent: str,
+    given: RunOptions,
+    *,
+    episodes: int,
+    json_output: bool,
+    debug: bool,
 ) -> NoReturn:
-    options["sft_data"] = run_config.sft_file(agent, options["sft_data"], options["env"], method)
-    config = _config(agent, **options)
+    config = given.settings_for(agent)
     from llamagym_tui.cli import headless_sft
 
-    raise typer.Exit(headless_sft.warm_start(run_config.with_run_dir(config), method=method, **how))
+    config = run_config.with_run_dir(config)
+    raise typer.Exit(
+        headless_sft.warm_start(
+            config, method=method, episodes=episodes, json_output=json_output, debug=debug
+        )
+    )
 
 
 @app.command("eval")
-@takes(MODEL_OPTIONS)
 def evaluate(
-    agent: Agent,
+    agent: options.Agent,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1000,
-    greedy: Greedy = True,
-    envs: Envs = 128,
-    seed: Seed = 0,
-    json_output: Json = False,
-    debug: Debug = False,
-    **options: Any,
+    greedy: options.Greedy = True,
+    envs: options.EvaluationEnvs = options.USUAL.n_envs,
+    seed: options.EvaluationSeed = options.USUAL.seed,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
-    config = _evaluated(agent, **options, seed=seed, n_envs=envs)
+    given = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        envs=envs,
+        seed=seed,
+        device=device,
+        threads=threads,
+    )
+    config = _evaluated(agent, given)
     from llamagym_tui.cli import headless
 
     raise typer.Exit(
@@ -264,23 +315,34 @@ def evaluate(
     )
 
 
-def _evaluated(agent: str, *, model: str | None, device: str | None, **options: Any) -> RunConfig:
-    """Settings of an evaluation."""
+def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) -> RunConfig:
+    """The settings of an evaluation; a temperature of None is the run's, or the model's."""
     from llamagym_tui.cli.headless import evaluated_config
 
-    settings = _read(**options)
-    spec, name = (
-        catalog.absolute_spec(agent),
-        run_config.checked_model(model or model_registry.BUNDLED),
+    threads = given.read_threads()
+    prompt = given.read_prompt()
+    env = run_config.env_kwargs(given.env)
+    history = given.read_history()
+    spec = catalog.absolute_spec(agent)
+    model = run_config.checked_model(given.model or model_registry.BUNDLED)
+    return evaluated_config(
+        spec,
+        model,
+        own=run_config.with_own_settings(catalog.find_agent(agent, env), {}),
+        env=env,
+        temperature=temperature,
+        system_prompt=prompt,
+        history=history,
+        n_envs=given.envs,
+        seed=given.seed,
+        device=given.device,
+        threads=threads,
     )
-    own = run_config.with_own_settings(catalog.find_agent(agent, settings["env"]), {})
-    return evaluated_config(spec, name, own=own, device=device or "auto", **settings)
 
 
 @app.command()
-@takes(MODEL_OPTIONS)
 def compare(
-    agent: Agent,
+    agent: options.Agent,
     b_model: Annotated[
         str | None, typer.Option(help="B's model, as --model. Not given: A's.")
     ] = None,
@@ -297,21 +359,38 @@ def compare(
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
-    greedy: Greedy = True,
-    envs: Envs = 128,
-    seed: Seed = 0,
-    json_output: Json = False,
-    debug: Debug = False,
-    **options: Any,
+    greedy: options.Greedy = True,
+    envs: options.EvaluationEnvs = options.USUAL.n_envs,
+    seed: options.EvaluationSeed = options.USUAL.seed,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    env: options.Env = None,
+    prompt_file: options.PromptFile = None,
+    history: options.History = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
 ) -> None:
     """Compare two models, prompts or temperatures, A and B, on the same episodes."""
     from llamagym_tui.cli.comparison import compare
 
-    options |= {"seed": seed, "n_envs": envs}
-    changes = {"model": b_model, "prompt_file": b_prompt_file, "temperature": b_temperature}
-    b_options = options | {name: value for name, value in changes.items() if value is not None}
+    a = RunOptions(
+        model=model,
+        env=env,
+        prompt_file=prompt_file,
+        history=history,
+        envs=envs,
+        seed=seed,
+        device=device,
+        threads=threads,
+    )
+    b = msgspec.structs.replace(
+        a,
+        model=model if b_model is None else b_model,
+        prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
+    )
     code = compare(
-        (_evaluated(agent, **options), _evaluated(agent, **b_options)),
+        (_evaluated(agent, a), _evaluated(agent, b, b_temperature)),
         greedy=greedy and b_temperature is None,
         half_width=half_width,
         most=episodes,
@@ -329,21 +408,22 @@ def lessons(
     check: Annotated[
         bool, typer.Option("--check", help="Run it and its control, and measure its claims.")
     ] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """List the lessons, short guided experiments; open one, or check what it claims."""
     from llamagym_tui.setup import lessons as known
 
     found = known.lessons()
     if name is None:
-        for at, (each, lesson) in enumerate(found.items(), 1):
-            echo(f"{at:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
+        for number, (each, lesson) in enumerate(found.items(), 1):
+            echo(f"{number:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
         echo(
             "Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.",
             to=sys.stderr,
         )
         return
-    name = {str(at): each for at, each in enumerate(found, 1)}.get(name, name)
+    by_number = {str(number): each for number, each in enumerate(found, 1)}
+    name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
     if check:
@@ -361,13 +441,11 @@ def lessons(
 def agents() -> None:
     """List the agents that ship."""
     for name, agent_class in catalog.built_in().items():
-        needed = catalog.missing(agent_class)
-        words = (
-            f"{agent_class.description} Not installed: {needed}."
-            if needed
-            else agent_class.description
-        )
-        echo(f"{name:<20} {agent_class.env_id.rpartition(':')[2]:<30} {words}")
+        words = agent_class.description
+        if needed := catalog.missing(agent_class):
+            words += f" Not installed: {needed}."
+        env_id = agent_class.env_id.rpartition(":")[2]
+        echo(f"{name:<20} {env_id:<30} {words}")
     echo(
         "Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.",
         to=sys.stderr,
@@ -399,7 +477,7 @@ def runs() -> None:
 
 @app.command()
 def report(
-    run: Run = None,
+    run: options.Run = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -415,7 +493,7 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")
     ] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Write a run as one HTML file to share: curve, prompts, policy maps, episodes, settings."""
     from llamagym_tui.cli.report import write
@@ -427,15 +505,15 @@ def report(
 
 @app.command()
 def track(
-    run: Run = None,
+    run: options.Run = None,
     to: Annotated[
-        Literal["tensorboard", "trackio", "wandb"],
+        options.Tracker,
         typer.Option(help="The tracker; needs the extra of that name."),
     ] = "tensorboard",
     follow: Annotated[
         bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")
     ] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
     from llamagym_tui.cli.track import track, until_closed
@@ -460,7 +538,7 @@ def export(
     push_to_hub: Annotated[
         str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")
     ] = None,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
     from llamagym_tui.cli.export import export
@@ -480,7 +558,7 @@ def sweep(
     show: Annotated[
         bool, typer.Option("--show", help="Only print the table of what there is.")
     ] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Search settings by trials of a few runs each; the same command goes on with a sweep that was interrupted."""
     from llamagym_tui.cli.sweep import Sweep
@@ -493,7 +571,7 @@ def sweep(
 
 
 @app.command()
-def replay(run: Run = None, debug: Debug = False) -> None:
+def replay(run: options.Run = None, debug: options.Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
@@ -521,26 +599,30 @@ def serve(
     sessions: Annotated[
         int | None, typer.Option(min=1, help="At the same time, at most. (2; with --watch 30)")
     ] = None,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Serve the app to browsers: each visitor plays and trains, or all watch one run."""
     require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
 
-    command, allowed = own_python("llamagym_tui"), "play"
+    command = own_python("llamagym_tui")
+    allowed = "play"
+    most_sessions = 2
     if watch is not None:
         if words:
             raise UsageError("--watch shows a run that is there; leave the agent out.")
-        command, allowed = [*command, "replay", str(run_store.find_run(watch))], "watch"
+        command += ["replay", str(run_store.find_run(watch))]
+        allowed = "watch"
+        most_sessions = 30
     elif words:
-        playground: Any = ctx.find_root().command
-        agent = (
-            playground.get_command(ctx, "play").make_context("play", list(words)).params["agent"]
-        )
+        group: Any = ctx.find_root().command
+        read = group.get_command(ctx, "play").make_context("play", list(words))
+        agent = read.params["agent"]
         catalog.find_agent(agent)
-        command, allowed = [*command, "play", *words], f"play {catalog.absolute_spec(agent)}"
-    serve(command, host=host, port=port, sessions=sessions or (30 if watch else 2), allowed=allowed)
+        command += ["play", *words]
+        allowed = f"play {catalog.absolute_spec(agent)}"
+    serve(command, host=host, port=port, sessions=sessions or most_sessions, allowed=allowed)
 
 
 @app.command()

@@ -29,15 +29,19 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Progress towards a limit of episodes, else of minutes, else without an end."""
-        self._stream, self._clock = stream, clock
-        self._episodes, self._seconds = episodes, None if minutes is None else minutes * 60
+        self._stream = stream
+        self._clock = clock
+        self._episodes = episodes
+        self._seconds = None if minutes is None else minutes * 60
         self._bar = _bar_on(stream, episodes or self._seconds) if stream.isatty() else None
         self._shown_at = clock()
         self._began_at: float | None = None
         self._updates = 0
         self._returns: deque[float] = deque(maxlen=RECENT)
-        self._text = self._shown = ""
-        """The latest figures of play, and what was shown last."""
+        self._text = ""
+        """The latest figures of play."""
+        self._shown = ""
+        """What was shown last."""
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -58,7 +62,8 @@ class Progress:
             self.show(text)
 
     def show(self, text: str) -> None:
-        self._shown_at, self._shown = self._clock(), text
+        self._shown_at = self._clock()
+        self._shown = text
         if self._bar:
             self._bar.update(self._bar.task_ids[0], description=one_line(text))
         else:
@@ -77,9 +82,7 @@ class Progress:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
-            case (
-                events.PhaseChanged(phase="evaluating") | events.PhaseChanged(phase="rolling_out")
-            ) if event.detail:
+            case events.PhaseChanged(phase="evaluating" | "rolling_out") if event.detail:
                 self.update(event.detail)
             case events.WarmStartProgressed(step=step, steps=steps):
                 self.update(
@@ -94,9 +97,8 @@ class Progress:
             case events.WarningRaised():
                 self.notify(f"warning: {event.message}")
             case events.DemonstrationsRead():
-                self.notify(
-                    f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}"
-                )
+                facts = [f"{name} {text}" for name, text in fact_lines(event).items()]
+                self.notify(f"warm start: {'; '.join(facts)}")
             case events.EvaluationCancelled(why=why) if why:
                 self.notify(f"warning: {why}")
             case events.WarmStartFinished():
@@ -104,14 +106,13 @@ class Progress:
             case events.RolledBack():
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
             case events.SettingsChanged():
-                self.notify(
-                    "changed: "
-                    + ", ".join(f"{name} = {value}" for name, value in event.changes.items())
-                )
+                changes = [f"{name} = {value}" for name, value in event.changes.items()]
+                self.notify(f"changed: {', '.join(changes)}")
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
             case events.ObservationsDistinguished():
-                self.notify(f"{'warning: ' if event.are_few else ''}{distinguished_text(event)}")
+                text = distinguished_text(event)
+                self.notify(f"warning: {text}" if event.are_few else text)
 
     def evaluated(self, episodes: int) -> None:
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
@@ -122,10 +123,9 @@ class Progress:
         self._returns.extend(event.returns)
         mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
         play = f"{counted(event.episodes, 'episode')}, mean return {mean:,.3f}"
-        dropped = f", {event.dropped:,} dropped" if event.dropped else ""
-        self._text = (
-            f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s{dropped}"
-        )
+        self._text = f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s"
+        if event.dropped:
+            self._text += f", {event.dropped:,} dropped"
         done = event.episodes if self._episodes else self._clock() - self._began_at
         self.update(self._text, done, self._episodes or self._seconds)
 

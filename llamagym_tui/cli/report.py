@@ -37,8 +37,14 @@ from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
 from llamagym_tui.state.transcript import Fact, Reply
 from llamagym_tui.user_files import file_text, replace_file
 
-WIDTH, HEIGHT, LEFT, TOP = 860, 300, 64, 24
-"""Of the inside of the chart, and its margins."""
+WIDTH = 860
+"""The width of the inside of the chart."""
+HEIGHT = 300
+"""The height of the inside of the chart."""
+LEFT = 64
+"""The margin to the left of it, with the labels of returns."""
+TOP = 24
+"""The margin above it."""
 TEMPLATE = Environment(
     autoescape=True,
     finalize=lambda value: value if isinstance(value, Markup) else literal(str(value)),
@@ -49,18 +55,19 @@ TEMPLATE = Environment(
 
 
 class Story(NamedTuple):
-    """What a report shows of a run: of recorded episodes the worst and the best."""
+    """What a report shows of a run."""
 
     state: RunState
     summary: RunSummary
     extremes: list[WatchedEpisode]
+    """The worst and the best of the recorded episodes, in this order; empty: none was recorded."""
     updates: list[events.UpdateFinished]
 
 
 def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
-    """Write the report of a run, its figures next to it, and its film; the files.
+    """Write the report of a run, its figures next to it, and its film; returns the files.
 
-    Raises UsageError, too, if there is no film, or a file cannot be written.
+    Raises UsageError if there is no film, or a file cannot be written.
     """
     story = story_of(run_dir)
     contents = {output: page(story, run_dir.name)}
@@ -80,58 +87,64 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
 
 
 def story_of(run_dir: Path) -> Story:
-    state, recorder = initial_state(read_config(run_dir)), EpisodeRecorder()
-    extremes, updates = list[WatchedEpisode](), list[events.UpdateFinished]()
+    state = initial_state(read_config(run_dir))
+    recorder = EpisodeRecorder()
+    extremes: list[WatchedEpisode] = []
+    updates: list[events.UpdateFinished] = []
     for event in read_events(run_dir):
         if isinstance(event, events.WatchedEvent):
             if recorder.add(event) and recorder.last is not None:
-                extremes = sorted(
+                ranked = sorted(
                     [*extremes, recorder.last], key=lambda episode: episode.episode_return
                 )
-                extremes = [extremes[0], extremes[-1]]
+                extremes = [ranked[0], ranked[-1]]
             continue
         state = reduce(state, event)
         match event:
             case events.UpdateFinished():
                 updates.append(event)
-            case events.RunStarted(updates=int(resumed)):
-                updates = [
-                    each for each in updates if each.update <= resumed
-                ]  # those after it are made again
+            case events.RunStarted(updates=int(resumed)):  # the later ones are made again
+                updates = [each for each in updates if each.update <= resumed]
     return Story(state, summary_of(run_dir), extremes, updates)
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
     """Every figure of every update, a line each, as CSV."""
     names = [each.name for each in msgspec.structs.fields(events.UpdateStats)]
-    rows = [[each.update, each.episodes, *msgspec.structs.astuple(each.stats)] for each in updates]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([["update", "episodes_so_far", *names], *rows])
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["update", "episodes_so_far", *names])
+    for each in updates:
+        table.writerow([each.update, each.episodes, *msgspec.structs.astuple(each.stats)])
     return text.getvalue()
 
 
 def page(story: Story, name: str) -> str:
-    state, config = story.state, story.state.config
-    active = {state.prompt_version: "active"}
-    layout, shown = (
-        state.map_layout or events.PolicyMapLaidOut(),
-        [*state.film[:1], *state.film[1:][-1:]],
-    )
-    of = "After update {0.update:,}, prompt v{0.prompt_version}"
-    maps = [film_svg([MappedPolicy(layout, each)], [of.format(each)]) for each in shown]
+    state = story.state
+    config = state.config
+    prompts = []
+    for known in state.prompts:
+        note = "active" if known.version == state.prompt_version else ""
+        prompts.append((version_line(known, "", note).plain, known.text))
+    layout = state.map_layout or events.PolicyMapLaidOut()
+    first_and_last = [state.film[0], state.film[-1]] if len(state.film) > 1 else list(state.film)
+    maps = []
+    for each in first_and_last:
+        title = f"After update {each.update:,}, prompt v{each.prompt_version}"
+        svg = film_svg([MappedPolicy(layout, each)], [title])
+        maps.append(Markup(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")))
+    episodes = []
+    if story.extremes:
+        worst, best = story.extremes
+        episodes = [("The best", _talk(best)), ("The worst", _talk(worst))]
     return TEMPLATE.render(
         name=name,
         state=state,
         summary=summary(story),
         chart=_chart(state),
-        prompts=[
-            (version_line(known, "", active.get(known.version, "")).plain, known.text)
-            for known in state.prompts
-        ],
-        maps=[Markup(each.replace(' xmlns="http://www.w3.org/2000/svg"', "")) for each in maps],
-        episodes=[
-            *zip(("The best", "The worst"), map(_talk, reversed(story.extremes)), strict=False)
-        ],
+        prompts=prompts,
+        maps=maps,
+        episodes=episodes,
         settings=differences(config, _usual(config), (state.settings, {})),
         command=command(state),
         version=__version__,
@@ -139,51 +152,67 @@ def page(story: Story, name: str) -> str:
 
 
 def summary(story: Story) -> list[str]:
-    """How a run ended and played, a line each."""
+    """How a run ended and how well it played, in lines."""
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
-    if (mean := state.recent_mean) is not None:
-        lines.append(
-            f"mean return {mean.text} over {counted(mean.episodes, 'episode')}, those since the last change"
-        )
+    mean = state.recent_mean
+    if mean is not None:
+        over = counted(mean.episodes, "episode")
+        lines.append(f"mean return {mean.text} over {over}, those since the last change")
     for found in state.evaluations:
         over = f"{found.episodes:,} {'greedy' if found.greedy else 'sampled'} episodes"
-        of = played_by(found, state.prompts) + (f" ({found.outdated})" if found.outdated else "")
-        lines.append(f"evaluated {evaluated_return(found).text} over {over}{of}")
+        line = f"evaluated {evaluated_return(found).text} over {over}"
+        line += played_by(found, state.prompts)
+        if found.outdated:
+            line += f" ({found.outdated})"
+        lines.append(line)
     return lines
 
 
 def _chart(state: RunState) -> dict[str, Any] | None:
     """The curve of mean return with its band, baselines and marks, by the template's names; None: too few episodes."""
     window = smoothing_window(state.returns.episodes)
-    points, known = thinned(state.returns.trailing(window), WIDTH), baselines(state)
+    points = thinned(state.returns.trailing(window), WIDTH)
     if len(points) < 2:
         return None
+    known = baselines(state)
     curve = [(point.episode, point.mean_return) for point in points]
-    below, above = (
-        [(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1)
-    )
+    below = [(point.episode, point.mean_return - margin(point.stderr)) for point in points]
+    above = [(point.episode, point.mean_return + margin(point.stderr)) for point in points]
     # The band of the first few episodes is as wide as the returns are: it may leave the chart.
     sure = len(points) // 4
-    values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
+    values = [value for _, value in [*curve, *below[sure:], *above[sure:]]]
+    values += known.values()
     pad = 0.06 * (max(values) - min(values)) or 0.5
-    low, high, first, last = min(values) - pad, max(values) + pad, curve[0][0], curve[-1][0]
+    low = min(values) - pad
+    high = max(values) + pad
+    first = curve[0][0]
+    last = curve[-1][0]
 
     def at(episode: float, value: float) -> tuple[float, float]:
-        up, across = (
-            (high - min(max(value, low), high)) / (high - low),
-            (episode - first) / (last - first),
-        )
-        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * up, 1)
+        """The place of a point in the picture, whose y grows downwards."""
+        inside = min(max(value, low), high)
+        across = (episode - first) / (last - first)
+        down = (high - inside) / (high - low)
+        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * down, 1)
 
-    ups, acrosses = nice_ticks(low, high, 5), nice_ticks(first, last, 6)
+    return_ticks = nice_ticks(low, high, 5)
+    episode_ticks = nice_ticks(first, last, 6)
+    marks = [mark for mark in state.marks if first <= mark.episode <= last]
     return {
-        "at": at, "window": window, "curve": curve, "band": [*above, *below[::-1]],
-        "low": low, "high": high, "first": first, "last": last,
-        "ups": zip(ups, tick_labels(ups), strict=True), "acrosses": zip(acrosses, tick_labels(acrosses), strict=True),
+        "at": at,
+        "window": window,
+        "curve": curve,
+        "band": [*above, *below[::-1]],
+        "low": low,
+        "high": high,
+        "first": first,
+        "last": last,
+        "ups": zip(return_ticks, tick_labels(return_ticks), strict=True),
+        "acrosses": zip(episode_ticks, tick_labels(episode_ticks), strict=True),
         "levels": [(f"{name} {plain(value)}", value) for name, value in known.items()],
-        "marks": list(enumerate((mark for mark in state.marks if first <= mark.episode <= last), 1)),
-    }  # fmt: skip
+        "marks": list(enumerate(marks, 1)),
+    }
 
 
 def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
@@ -192,43 +221,35 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
         facts += [shown, Reply(turn.episode, turn.turn, turn.reply, done=True), turn]
-    parts = [
-        part
-        for fact in [*facts, episode.finished]
-        if fact
-        for part in paragraphs(fact, prompt_is_new=False)
-    ]
-    return [(part.label, "".join(piece.text for piece in part.pieces)) for part in parts]
+    if episode.finished is not None:
+        facts.append(episode.finished)
+    talk = []
+    for fact in facts:
+        for part in paragraphs(fact, prompt_is_new=False):
+            talk.append((part.label, "".join(piece.text for piece in part.pieces)))
+    return talk
 
 
 def _usual(config: RunConfig) -> RunConfig:
-    """The defaults of a run of an agent with a model."""
-    given = with_defaults(
-        {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}, config.model
-    )
-    return msgspec.convert(given, RunConfig)
+    """The defaults of a run with the same agent and model."""
+    given = {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}
+    return msgspec.convert(with_defaults(given, config.model), RunConfig)
 
 
 def command(state: RunState) -> str:
     """The command that begins such a run again; what was changed while it was under way, it does not repeat."""
-    config, words = (
-        state.config,
-        ["llamagym-tui", "train", state.config.agent, "--model", state.config.model],
-    )
+    config = state.config
+    words = ["llamagym-tui", "train", config.agent, "--model", config.model]
     own = differences(config, _usual(config), ({}, {})).keys() - config.measured.keys()
     for name, value in flat(config).items():
         if name == "env":
-            words += [word for key, each in value.items() for word in ("--env", f"{key}={each}")]
+            for key, each in value.items():
+                words += ["--env", f"{key}={each}"]
         elif name == "system_prompt" and value is not None:
             words += ["--prompt-file", "prompt.txt"]
         elif name in own and name not in ("observation_ranges", "measured_threads"):
-            words += [
-                "--set",
-                f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}",
-            ]
-    limit = (
-        ["--episodes", str(max(1, state.episodes))]
-        if config.episodes is config.minutes is None
-        else []
-    )
-    return shlex.join([*words, *limit])
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            words += ["--set", f"{name}={text}"]
+    if config.episodes is None and config.minutes is None:
+        words += ["--episodes", str(max(1, state.episodes))]
+    return shlex.join(words)

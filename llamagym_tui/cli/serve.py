@@ -40,9 +40,8 @@ class Session(AppService):
         await super().set_terminal_size(_cells(width), _cells(height))
 
     async def on_data(self, payload: bytes) -> None:
-        with suppress(
-            ConnectionError, RuntimeError
-        ):  # read on, or an app without a visitor would block
+        # It reads on where the visitor has gone, or the app would block.
+        with suppress(ConnectionError, RuntimeError):
             await super().on_data(payload)
 
     async def on_meta(self, data: bytes) -> None:
@@ -55,7 +54,8 @@ class Session(AppService):
         await self.remote_close()
 
     async def stop(self) -> None:
-        if (process := self._process) is None or self._task is None:
+        process = self._process
+        if process is None or self._task is None:
             return
         self.stdin.close()
         await asyncio.wait([self._task, asyncio.ensure_future(process.wait())], timeout=END_S)
@@ -65,7 +65,7 @@ class Session(AppService):
 
 class Server(textual_serve.server.Server):
     def __init__(self, command: Sequence[str], *, host: str, port: int, sessions: int) -> None:
-        """A server that listens nowhere yet; `sessions`: at the same time, at most."""
+        """Make a server that listens nowhere yet; it has so many `sessions` at the same time, at most."""
         super().__init__("exec " + shlex.join(command), host, port)
         self.token = secrets.token_urlsafe(24)
         self._names = LOOPBACK if host in LOOPBACK else (host.lower(),)
@@ -85,14 +85,12 @@ class Server(textual_serve.server.Server):
         """Answer only who came by this server's own address and knows the token."""
         _, token, *place = request.path.split("/")
         is_socket = place == ["ws"]
-        if (
-            request.host.partition(":")[0].lower() not in self._names
-        ):  # the port is another one behind a tunnel
+        name = request.host.partition(":")[0].lower()  # behind a tunnel, the port is another one
+        if name not in self._names:
             raise web.HTTPForbidden(text="The Host of this request is not this server's.")
-        if request.headers.get("Origin") not in (
-            f"http://{request.host}",
-            *([] if is_socket else [None]),
-        ):
+        origin = request.headers.get("Origin")
+        may_lack_origin = not is_socket
+        if origin != f"http://{request.host}" and not (origin is None and may_lack_origin):
             raise web.HTTPForbidden(text="This request comes from another site.")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             raise web.HTTPForbidden(
@@ -113,18 +111,19 @@ class Server(textual_serve.server.Server):
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=2**20)
-        to_browser = {
-            "write_bytes": websocket.send_bytes,
-            "write_str": websocket.send_str,
-            "close": websocket.close,
-        }
-        session = Session(self.command, **to_browser, download_manager=self.download_manager)
+        session = Session(
+            self.command,
+            write_bytes=websocket.send_bytes,
+            write_str=websocket.send_str,
+            close=websocket.close,
+            download_manager=self.download_manager,
+        )
         self._sockets.add(websocket)
         try:
             await websocket.prepare(request)
-            await session.start(
-                *(_cells(request.query.get(side, "80")) for side in ("width", "height"))
-            )
+            width = _cells(request.query.get("width", "80"))
+            height = _cells(request.query.get("height", "80"))
+            await session.start(width, height)
             await self._process_messages(websocket, session)
         finally:
             # aiohttp cancels a handler whose connection is lost.
@@ -178,4 +177,5 @@ def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowe
 
 
 def _cells(count: Any) -> int:
+    """The columns or rows that a visitor gets who asks for so many."""
     return min(max(int(count), 1), MOST_CELLS)

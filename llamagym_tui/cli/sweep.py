@@ -55,7 +55,7 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     search: dict[str, Range | list[bool | int | float | str]]
     episodes: int | None = None
     minutes: float | None = None
-    """Of each run; one of the two."""
+    """The limit of each run: episodes or minutes, one of the two."""
     trials: int = 20
     seeds: list[int] = field(default_factory=lambda: [0, 1])
     set: dict[str, bool | int | float | str] = field(default_factory=dict)
@@ -64,22 +64,26 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """More words for `train`, as ``["--env", "size=8"]``."""
 
     def __post_init__(self) -> None:
-        if (self.minutes is None) == (self.episodes is None) or self.set.get("final_episodes") == 0:
+        has_one_limit = (self.minutes is None) != (self.episodes is None)
+        if not has_one_limit or self.set.get("final_episodes") == 0:
             raise ValueError(
                 "it needs either minutes or episodes of a run, and an evaluation at its end"
             )
 
     def words(self, values: dict[str, Any], seed: int) -> list[str]:
         """The command line of a run."""
-        given = [word for each in self.assignments(values) for word in ("--set", each)]
-        limit = (
-            ["--episodes", str(self.episodes)]
-            if self.episodes
-            else ["--minutes", str(self.minutes)]
-        )
-        return ["train", self.agent, *limit, *self.options, *given, "--seed", str(seed)]
+        words = ["train", self.agent]
+        if self.episodes:
+            words += ["--episodes", str(self.episodes)]
+        else:
+            words += ["--minutes", str(self.minutes)]
+        words += self.options
+        for each in self.assignments(values):
+            words += ["--set", each]
+        return [*words, "--seed", str(seed)]
 
     def assignments(self, values: dict[str, Any]) -> list[str]:
+        """NAME=VALUE of all settings of a run, as ``--set`` takes them."""
         given = {**self.set, **values}
         return [
             f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -99,7 +103,8 @@ def read_spec(path: Path) -> Spec:
             raise UsageError(
                 f"{path} has a low of {name} that is above its high, or not above 0 with log; correct it."
             )
-        for value in space if isinstance(space, list) else [space.low, space.high]:
+        tried = space if isinstance(space, list) else [space.low, space.high]
+        for value in tried:
             settings(spec.assignments({name: value}))
     return spec
 
@@ -113,34 +118,33 @@ def _has(space: Range | list[Any], value: Any) -> bool:
 
 class Sweep:
     def __init__(self, path: Path) -> None:
-        """A sweep with what is known of it.
+        """Read a sweep from its file, and what is known of it from its journal.
 
         Raises:
             UsageError: Optuna is not installed, or the file is no sweep, or was changed since its first trial.
         """
         require_library("optuna", "sweep")
-        self.spec, self.name = read_spec(path), path.stem
+        self.spec = read_spec(path)
+        self.name = path.stem
         self._optuna: Any = import_module("optuna")
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self.file = data_dir() / "sweeps" / f"{self.name}.journal"
         make_folder(self.file.parent)
-        journal = import_module("optuna.storages.journal")
+        backend = import_module("optuna.storages.journal").JournalFileBackend(str(self.file))
         self.study = self._optuna.create_study(
-            storage=self._optuna.storages.JournalStorage(
-                journal.JournalFileBackend(str(self.file))
-            ),
+            storage=self._optuna.storages.JournalStorage(backend),
             study_name=self.name,
             direction="maximize",
             load_if_exists=True,
-            sampler=self._optuna.samplers.TPESampler(
-                constant_liar=True
-            ),  # trials are under way at once
+            # A constant liar, as several trials are under way at once.
+            sampler=self._optuna.samplers.TPESampler(constant_liar=True),
             pruner=self._optuna.pruners.MedianPruner(
                 n_startup_trials=WITHOUT_PRUNING, n_warmup_steps=WARMUP
             ),
         )
         self._over = threading.Event()
-        own = msgspec.to_builtins(self.spec) | {"trials": None}  # of which there may be more
+        # There may be more trials than at first.
+        own = msgspec.to_builtins(self.spec) | {"trials": None}
         if self.study.user_attrs.get("spec", own) != own:
             raise UsageError(
                 f"{path} was changed since its first trial: give it another name, or remove {self.file}."
@@ -164,7 +168,8 @@ class Sweep:
                     if trial.state.name == "RUNNING":
                         self.study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
                         self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
-                if missing := self.spec.trials - len(self._done()):
+                missing = self.spec.trials - len(self._done())
+                if missing:
                     runs = counted(len(self.spec.seeds), "run")
                     echo(f"{counted(missing, 'trial')} to make, each of {runs}.", to=sys.stderr)
                     self.study.optimize(
@@ -193,20 +198,16 @@ class Sweep:
 
     def _cells(self, trial: Any) -> list[str]:
         """The score of a trial, and the values of its settings."""
-        score = "ended early" if trial.state.name == "PRUNED" else signed(trial.value)
-        return [
-            score,
-            *(
-                f"{value:.4g}" if isinstance(value, float) else str(value)
-                for value in trial.params.values()
-            ),
-        ]
+        cells = ["ended early" if trial.state.name == "PRUNED" else signed(trial.value)]
+        for value in trial.params.values():
+            cells.append(f"{value:.4g}" if isinstance(value, float) else str(value))
+        return cells
 
     def _done(self) -> list[Any]:
         return [trial for trial in self.study.trials if trial.state.name in COUNTED]
 
     def _score(self, trial: Any) -> float:
-        """Run a trial's seeds in a row; the mean of their scores."""
+        """Run a trial's seeds in a row; returns the mean of their scores."""
         values = {name: self._value(trial, name, space) for name, space in self.spec.search.items()}
         scores = []
         for at, seed in enumerate(self.spec.seeds):
@@ -257,13 +258,11 @@ class Sweep:
                 return True
             return False
 
-        recent, looks, is_pruned, score, began_s = (
-            deque[float](maxlen=RECENT),
-            0,
-            False,
-            math.nan,
-            0.0,
-        )
+        recent: deque[float] = deque(maxlen=RECENT)
+        looks = 0
+        is_pruned = False
+        score = math.nan
+        began_s = 0.0
         for event in followed(run_dir / EVENTS_FILE, wait):
             if isinstance(event, events.RunStarted):
                 began_s = event.at_s
@@ -271,9 +270,7 @@ class Sweep:
                 score = event.mean_return
             elif isinstance(event, events.EpisodesCounted) and not is_pruned:
                 recent.extend(event.returns)
-                played_s = event.at_s - began_s
-                episodes, minutes = self.spec.episodes, self.spec.minutes
-                share = event.episodes / episodes if episodes else played_s / 60 / (minutes or 1)
+                share = self._share_of_limit(event, event.at_s - began_s)
                 if recent and looks < int(LOOKS * share) < LOOKS:
                     looks = int(LOOKS * share)
                     trial.report(sum(recent) / len(recent), first + looks)
@@ -286,25 +283,24 @@ class Sweep:
             )
         return score
 
+    def _share_of_limit(self, event: events.EpisodesCounted, played_s: float) -> float:
+        """How far a run is on the way to its limit, from 0 to 1."""
+        if self.spec.episodes:
+            return event.episodes / self.spec.episodes
+        return played_s / 60 / (self.spec.minutes or 1)
+
     def table(self) -> Iterator[str]:
         """A line for each trial, the best one marked, and the command that repeats it."""
         done = self._done()
-        best = max(
-            (each for each in done if each.state.name == "COMPLETE"),
-            key=lambda each: each.value,
-            default=None,
-        )
+        complete = [each for each in done if each.state.name == "COMPLETE"]
+        best = max(complete, key=lambda each: each.value, default=None)
         rows = [("", "trial", "score", "", *self.spec.search, "of each seed")]
         for trial in done:
             score, *values = self._cells(trial)
-            of_each, note = (
-                " ".join(map(signed, trial.user_attrs.get("scores", ()))),
-                trial.user_attrs.get("default"),
-            )
+            of_each = " ".join(map(signed, trial.user_attrs.get("scores", ())))
+            note = "the defaults" if trial.user_attrs.get("default") else ""
             mark = "*" if best and trial.number == best.number else ""
-            rows.append(
-                (mark, str(trial.number), score, "the defaults" if note else "", *values, of_each)
-            )
+            rows.append((mark, str(trial.number), score, note, *values, of_each))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             yield "  ".join(map(str.ljust, row, widths)).rstrip()

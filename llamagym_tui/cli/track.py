@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from llamagym_tui.cli.options import Tracker
 from llamagym_tui.config import flat
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import require_library
@@ -29,7 +30,6 @@ from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.user_files import discard, growing_file, make_folder
 
-Tracker = Literal["tensorboard", "trackio", "wandb"]
 PROJECT = "llamagym-tui"
 LOG_FILE = "tracker.log"
 """In the run folder: what the library of a tracker that follows a run prints."""
@@ -40,7 +40,7 @@ LAST_WORDS_S = 20.0
 
 
 class Point(NamedTuple):
-    """What there is to see at a place of a run."""
+    """What a tracker gets of one moment of a run."""
 
     at_s: float
     update: int
@@ -48,11 +48,11 @@ class Point(NamedTuple):
     episodes: int
     figures: dict[str, float]
     texts: dict[str, str]
-    """As Markdown."""
+    """Texts by their kinds, in Markdown."""
 
 
 def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda seconds: True) -> str:
-    """Export a run; where it went, for people.
+    """Export a run; returns a sentence on where it is.
 
     Args:
         wait: waits for so many seconds at most, and returns whether the run is over.
@@ -64,17 +64,21 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
     while not is_run(run_dir) and not wait(1.0):
         pass
     sink = SINKS[to](run_dir)
-    reader, unsent, count = _Reader(run_dir), list[Point](), 0
+    reader = _Reader(run_dir)
+    unsent: list[Point] = []
+    count = 0
     try:
         for event in followed(run_dir / EVENTS_FILE, wait):
             if event is None:  # all that there is so far has been read
                 for point in unsent:
                     sink.add(point)
-                count, unsent = count + len(unsent), []
+                count += len(unsent)
+                unsent = []
                 continue
-            if isinstance(event, events.RunStarted) and (resumed_at := event.episodes) is not None:
-                unsent = [point for point in unsent if point.episodes <= resumed_at]
-            if (found := reader.take(event)) is not None:
+            if isinstance(event, events.RunStarted) and event.episodes is not None:
+                unsent = [point for point in unsent if point.episodes <= event.episodes]
+            found = reader.take(event)
+            if found is not None:
                 unsent.append(found)
     finally:
         sink.close()
@@ -82,49 +86,55 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
 
 
 class _Reader:
+    """Turns the events of a run into points, those of play and of conversations seldom enough to be looked at."""
+
     def __init__(self, run_dir: Path) -> None:
-        self._state, self._recorder, self._turns = (
-            initial_state(read_config(run_dir)),
-            EpisodeRecorder(),
-            0,
-        )
+        self._state = initial_state(read_config(run_dir))
+        self._recorder = EpisodeRecorder()
+        self._turns = 0
         self._due = dict.fromkeys(EVERY_S, 0.0)
 
     def take(self, event: events.AnyEvent) -> Point | None:
-        figures, texts = dict[str, float](), dict[str, str]()
+        """What a tracker gets of an event; None: nothing."""
+        figures: dict[str, float] = {}
+        texts: dict[str, str] = {}
         if isinstance(event, events.WatchedEvent):
-            if (
-                self._recorder.add(event)
-                and (last := self._recorder.last)
-                and self._is_due("conversation", event.at_s)
-            ):
+            has_ended = self._recorder.add(event)
+            last = self._recorder.last
+            if has_ended and last is not None and self._is_due("conversation", event.at_s):
                 texts["conversation"] = _conversation(last)
         else:
-            marks = self._state.marks
-            self._state = state = reduce(self._state, event)
-            if state.marks[-1:] not in ((), marks[-1:]):
+            marks_before = self._state.marks
+            state = reduce(self._state, event)
+            self._state = state
+            if state.marks and state.marks[-1:] != marks_before[-1:]:
                 texts["marks"] = literal(f"update {state.updates:,}: {state.marks[-1].label}")
             match event:
                 case events.RunStarted() | events.PromptChanged():
                     texts["prompt"] = f"v{event.prompt_version}\n\n{_verbatim(event.system_prompt)}"
                 case events.EpisodesCounted(env_steps=turns):
                     self._turns = turns
-                    if (recent := state.recent_mean) and self._is_due("play", event.at_s):
+                    recent = state.recent_mean
+                    if recent is not None and self._is_due("play", event.at_s):
                         figures["play/mean_return"] = recent.mean
                 case events.UpdateFinished(stats=stats):
-                    figures |= {
-                        f"update/{name}": value
-                        for name, value in msgspec.structs.asdict(stats).items()
-                    }
+                    for name, value in msgspec.structs.asdict(stats).items():
+                        figures[f"update/{name}"] = value
                 case events.EvaluationFinished(seed=None):
-                    kind = f"evaluation/{'greedy' if event.greedy else 'sampled'}"
-                    figures |= {
-                        f"{kind}_mean_return": event.mean_return,
-                        f"{kind}_stderr": event.return_stderr,
-                    }
+                    kind = "greedy" if event.greedy else "sampled"
+                    figures[f"evaluation/{kind}_mean_return"] = event.mean_return
+                    figures[f"evaluation/{kind}_stderr"] = event.return_stderr
         figures = {name: value for name, value in figures.items() if math.isfinite(value)}
-        counts = self._state.updates, self._turns, self._state.episodes
-        return Point(event.at_s, *counts, figures, texts) if figures or texts else None
+        if not figures and not texts:
+            return None
+        return Point(
+            at_s=event.at_s,
+            update=self._state.updates,
+            turns=self._turns,
+            episodes=self._state.episodes,
+            figures=figures,
+            texts=texts,
+        )
 
     def _is_due(self, kind: str, at_s: float) -> bool:
         if at_s < self._due[kind]:
@@ -142,7 +152,8 @@ def _conversation(episode: WatchedEpisode) -> str:
             f"agent: {turn.reply}",
             f"action: {action}, reward {turn.reward:g}",
         ]
-    return f"episode {episode.started.episode:,}\n\n{_verbatim(chr(10).join(lines))}"
+    conversation = _verbatim("\n".join(lines))
+    return f"episode {episode.started.episode:,}\n\n{conversation}"
 
 
 def _verbatim(text: str) -> str:
@@ -169,13 +180,11 @@ class _TensorBoard:
     def add(self, point: Point) -> None:
         for name, value in point.figures.items():
             _, is_of_update, figure = name.partition("update/")
-            self._write(
-                point,
-                point.turns,
-                self._scalar(f"by turns/{figure}" if is_of_update else name, value),
-            )
             if is_of_update:
+                self._write(point, point.turns, self._scalar(f"by turns/{figure}", value))
                 self._write(point, point.update, self._scalar(f"by update/{figure}", value))
+            else:
+                self._write(point, point.turns, self._scalar(name, value))
         for name, text in point.texts.items():
             self._write(point, point.turns, self._text(name, text))
         self._writer.flush()
@@ -190,7 +199,10 @@ class _Logged:
     """A library that has the interface of wandb's: a row a point, with the counts by which a chart can be drawn."""
 
     def __init__(self, run: Any, text: Callable[[str], Any], place: str) -> None:
-        self._run, self._text, self.place, self.close = run, text, place, run.finish
+        self._run = run
+        self._text = text
+        self.place = place
+        self.close = run.finish
 
     def add(self, point: Point) -> None:
         counts = {
@@ -199,20 +211,22 @@ class _Logged:
             "episodes": point.episodes,
             "seconds": point.at_s,
         }
-        self._run.log(
-            counts | point.figures | {name: self._text(text) for name, text in point.texts.items()}
-        )
+        texts = {name: self._text(text) for name, text in point.texts.items()}
+        self._run.log(counts | point.figures | texts)
 
 
 def _trackio(run_dir: Path) -> _Logged:
-    trackio, quiet = (
-        import_module("trackio"),
-        {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False},
+    trackio = import_module("trackio")
+    run = trackio.init(
+        PROJECT,
+        name=run_dir.name,
+        config=flat(read_config(run_dir)),
+        embed=False,
+        auto_log_gpu=False,
+        auto_log_cpu=False,
     )
-    run = trackio.init(PROJECT, name=run_dir.name, config=flat(read_config(run_dir)), **quiet)
-    return _Logged(
-        run, trackio.Markdown, f"Trackio; open it with `trackio show --project {PROJECT}`"
-    )
+    place = f"Trackio; open it with `trackio show --project {PROJECT}`"
+    return _Logged(run, trackio.Markdown, place)
 
 
 def _wandb(run_dir: Path) -> _Logged:
@@ -231,7 +245,7 @@ SINKS: dict[Tracker, Callable[[Path], Any]] = {
     "trackio": _trackio,
     "wandb": _wandb,
 }
-"""A tracker's side of an export of a run: an object that has `add`, `close` and a `place`, for people."""
+"""What takes the points of a run for each tracker: an object that has `add`, `close` and, for people, a `place`."""
 
 
 @contextlib.contextmanager
@@ -244,7 +258,7 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
         yield
         return
     words = [sys.executable, "-m", "llamagym_tui", "track", str(run_dir), "--to", to, "--follow"]
-    quiet, process = subprocess.DEVNULL, None
+    process = None
 
     def watch(process: subprocess.Popen[bytes]) -> None:
         if process.wait():
@@ -258,7 +272,11 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
         with growing_file(run_dir / LOG_FILE) as log:
             # A session of its own, so that ctrl+c is the run's.
             process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=quiet, stderr=log, start_new_session=True
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
             )
         threading.Thread(target=watch, args=(process,), daemon=True).start()
     except OSError as error:
@@ -272,5 +290,5 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
 
 
 def until_closed(seconds: float) -> bool:
-    """Waits for the end of stdin, as `track` takes it."""
+    """Wait for the end of stdin; a `wait` of `track`."""
     return bool(select.select([sys.stdin], [], [], seconds)[0])

@@ -20,7 +20,7 @@ class AgentBase(ABC):
     more_ids: ClassVar[str] = ""
     """Pattern of other ids, at their beginning, that go to it on the command line; for agents that ship."""
     extra: ClassVar[str] = ""
-    """Package that its environment needs, and extra of this program that brings it; empty: none."""
+    """The extra of this program that brings what its environment needs; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}
     """Keyword arguments of ``gymnasium.make``."""
     title: ClassVar[str] = ""

@@ -16,6 +16,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
 from llamagym_tui.game.observations import Range
+from llamagym_tui.setup.extras import install_command, module_of
 from llamagym_tui.user_files import REFUSED, may_open
 
 
@@ -50,7 +51,7 @@ def find_agent(
     agent = _named(spec)
     if needed := missing(agent):
         raise UsageError(
-            f"{agent_name(spec)} needs the package {agent.extra}, which is not installed: {needed}."
+            f"{agent_name(spec)} needs the package {module_of(agent.extra)}, which is not installed: {needed}."
         )
     if env_kwargs:
         # Its module is this one: what ships for the agent was played in its own environment.
@@ -84,8 +85,9 @@ def _named(spec: str) -> type[AgentBase]:
 
 def missing(agent: type[AgentBase]) -> str:
     """How pip installs what an agent's environment needs; empty: it is there."""
-    is_there = not agent.extra or find_spec(agent.extra) is not None
-    return "" if is_there else f"pip install 'llamagym-tui[{agent.extra}]'"
+    if not agent.extra or find_spec(module_of(agent.extra)) is not None:
+        return ""
+    return install_command(agent.extra)
 
 
 def agent_file(spec: str) -> AgentFile | None:

@@ -125,27 +125,24 @@ def ranks_of(config: RunConfig) -> int:
     return size
 
 
-def warm_start(
+def warm_start_file(
     agent: str | None,
     path: Path | None,
     env: Sequence[str] | None = None,
     *,
     wanted: bool,
     resume: bool,
-) -> dict[str, Any]:
-    """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships."""
+) -> str | None:
+    """The file that a run begins with, which is checked. No path: the one that ships. None: there is no warm start."""
     if not wanted:
         if path is not None:
             raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
-        return {}
+        return None
     if resume:
         raise UsageError(
             "A run that is resumed has begun already; --sft-warm-start is for a new one."
         )
-    return {
-        "sft_warm_start": True,
-        "sft_data": sft_file(agent, path, env) if agent is not None else None,
-    }
+    return None if agent is None else sft_file(agent, path, env)
 
 
 def sft_file(

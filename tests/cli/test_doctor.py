@@ -88,6 +88,6 @@ def test_every_extra_for_users_has_its_module_and_a_missing_one_its_command(
         extra: [wanted.replace("-", "_") for wanted in extras[extra]] for extra in doctor.EXTRAS
     }
     assert all(
-        any(doctor.EXTRAS[extra][0] in wanted for wanted in modules[extra])
+        any(doctor.EXTRAS[extra].module in wanted for wanted in modules[extra])
         for extra in doctor.EXTRAS
     )

@@ -38,7 +38,7 @@ def seen(config: RunConfig, *kinds: type) -> list[type]:
 def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert headless_sft.warm_start(config, hands=10, json_output=True) == 0
+    assert headless_sft.warm_start(config, episodes=10, json_output=True) == 0
     figures = json.loads(capfd.readouterr().out)
     assert (figures["demonstrations"], figures["steps"], figures["cancelled"]) == (3, 4, False)
     assert figures["before"] == figures["after"]
@@ -57,10 +57,10 @@ def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
     assert (Path(config.run_dir) / "model").is_dir()
 
 
-def test_without_hands_it_only_trains_and_shows_how_to_go_on(
+def test_without_episodes_it_only_trains_and_shows_how_to_go_on(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless_sft.warm_start(config, hands=0)
+    headless_sft.warm_start(config, episodes=0)
     out = capfd.readouterr().out
     assert out == (
         "3 demonstrations, trained in 4 steps and 2 s; loss 1.000 → 0.250. "
@@ -72,7 +72,7 @@ def test_without_hands_it_only_trains_and_shows_how_to_go_on(
 def test_a_person_gets_the_confidence_intervals(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless_sft.warm_start(config, hands=10)
+    headless_sft.warm_start(config, episodes=10)
     each = "-0.250 ± 0.020 (95 %)"
     shown = (
         f"Greedy return {each} before, {each} after, parse failures 0.0% → 0.0%, over 10 episodes."
@@ -83,7 +83,7 @@ def test_a_person_gets_the_confidence_intervals(
 def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless_sft.warm_start(config, hands=0, json_output=True)
+    headless_sft.warm_start(config, episodes=0, json_output=True)
     captured = capfd.readouterr()
     assert json.loads(captured.out)["facts"] == {
         "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
@@ -102,13 +102,13 @@ class RecordedCalls:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config: RunConfig | None = None
-        self.hands = -1
+        self.episodes = -1
         monkeypatch.setattr(headless_sft, "warm_start", self.warm_start)
 
     def warm_start(
-        self, config: RunConfig, *, hands: int, method: str, json_output: bool, debug: bool
+        self, config: RunConfig, *, episodes: int, method: str, json_output: bool, debug: bool
     ) -> int:
-        self.config, self.hands, self.method = config, hands, method
+        self.config, self.episodes, self.method = config, episodes, method
         return 0
 
 
@@ -134,7 +134,7 @@ def test_the_command_takes_the_file_that_ships(
     assert result.exit_code == 0, result.stderr
     assert calls.config is not None
     assert Path(calls.config.sft_data or "").samefile(SHIPPED)
-    assert (calls.config.seed, calls.config.sft.epochs, calls.hands) == (3, 5, 50)
+    assert (calls.config.seed, calls.config.sft.epochs, calls.episodes) == (3, 5, 50)
     assert not calls.config.sft_warm_start
     assert calls.method == "sft"
 

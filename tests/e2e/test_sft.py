@@ -34,7 +34,7 @@ def test_ppo_goes_on_from_the_taught_policy_and_keeps_it_as_its_reference(
         sft=SFTSettings(max_examples=64, min_steps=20, lr=2e-3),
         ppo=SMALL,
     )
-    headless_sft.warm_start(config, hands=0, json_output=True)
+    headless_sft.warm_start(config, episodes=0, json_output=True)
     taught = json.loads(capfd.readouterr().out)
     assert taught["last_loss"] < 0.7 * taught["first_loss"]
 
