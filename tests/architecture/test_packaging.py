@@ -71,7 +71,7 @@ def tree(folder: Path, links: Links) -> Path:
     ignore = shutil.ignore_patterns(*NOT_PACKAGED)
     for name in ("llamagym_tui", *MAPPED):
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
     for name in () if links == "kept" else MAPPED:
         (folder / "llamagym_tui" / name).unlink(missing_ok=True)
@@ -152,18 +152,6 @@ def test_torch_is_pinned_the_same_wherever_it_is_named() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert f"torch=={pins()['torch']}" in makefile
     assert "+" not in pins()["torch"]
-
-
-def test_every_sub_package_is_listed() -> None:
-    listed = set(project()["tool"]["setuptools"]["packages"])
-    found = {"llamagym_tui"}
-    for folder in [ROOT / "llamagym_tui", *(ROOT / name for name in MAPPED)]:
-        prefix = "llamagym_tui" if folder.name == "llamagym_tui" else f"llamagym_tui.{folder.name}"
-        for init in folder.rglob("__init__.py"):
-            inside = init.parent.relative_to(folder).parts
-            if prefix != "llamagym_tui" or not inside or inside[0] not in MAPPED:
-                found.add(".".join([prefix, *inside]))
-    assert listed == found
 
 
 def test_what_windows_has_not_is_imported_only_where_it_is_used() -> None:
