@@ -31,9 +31,9 @@ def compare(
     json_output: bool = False,
     debug: bool = False,
 ) -> int:
-    """Measure how much more B earns than A, and print it on stdout; the exit code, 0.
+    """Measure how much more B earns than A, and print it on stdout; returns the exit code, 0.
 
-    As many episodes are played as half the interval of `half_width` needs, and `most` of them at most.
+    Episodes are played until half the confidence interval is `half_width`, but at most `most` of each.
 
     Raises:
         UsageError: both are the same, or play different games.

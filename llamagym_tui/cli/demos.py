@@ -1,4 +1,4 @@
-"""``llamagym-tui demos``: files of demonstrations are generated, checked, listed, merged and exported."""
+"""``llamagym-tui demos``: generates, checks, lists, merges and exports files of demonstrations."""
 
 import sys
 from pathlib import Path

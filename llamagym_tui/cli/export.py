@@ -1,4 +1,4 @@
-"""`export`: the model of a run, without its value head, as a plain folder of transformers with a model card."""
+"""`export`: writes the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
 import shutil
 import subprocess

@@ -34,6 +34,7 @@ class AgentOrCommand(TyperGroup):
         )
         return "AGENT", play, args
 
+    # The other arguments are Typer's own.
     def main(self, args: Sequence[str] | None = None, *places: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         try:
@@ -54,12 +55,12 @@ class PlayCommand(TyperCommand):
     """The command that an agent's name stands for; its usage line shows no word ``play``."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What follows ``llamagym-tui AGENT`` in the usage line."""
+        """The words that follow ``llamagym-tui AGENT`` in the usage line."""
         return ["[OPTIONS]"]
 
 
 def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
-    """A word that is close to a command, and no agent, was hardly meant as an agent."""
+    """Refuse a word that is close to a command and names no agent: it was hardly meant as an agent."""
     nearest = get_close_matches(word, commands, n=1, cutoff=0.7)
     if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
         raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")

@@ -56,7 +56,7 @@ class Report(Protocol):
     def take(self, event: events.Event) -> None: ...
 
     def figures(self) -> dict[str, Any]:
-        """The line of JSON."""
+        """What the line of JSON has."""
 
     def sentence(self) -> str:
         """The same for people."""
@@ -104,7 +104,7 @@ def evaluate(
     json_output: bool = False,
     debug: bool = False,
 ) -> int:
-    """Measure the mean return of the model of an `evaluated_config`, and print it on stdout; the exit code, 0."""
+    """Measure the mean return of an `evaluated_config`'s model, and print it on stdout; returns the exit code, 0."""
     with quiet_progress(debug, episodes=episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
@@ -228,7 +228,7 @@ class _Summary:
 
 
 def _figures_of(mean: MeanReturn) -> dict[str, Any]:
-    """A mean return with its n and its 95 % interval for JSON; what is no finite number is null."""
+    """A mean return for JSON, with its number of episodes and 95 % interval; a number that is not finite is null."""
     values = {
         "mean_return": mean.mean,
         "return_stderr": mean.stderr,
@@ -258,7 +258,7 @@ def run_session(
     episodes: int | None = None,
     minutes: float | None = None,
 ) -> int:
-    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint. The exit code, 0.
+    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint. Returns the exit code, 0.
 
     Args:
         evaluates_end: evaluate the policy that it ends with.
@@ -313,7 +313,7 @@ def run_session(
 
 
 class Player:
-    """A policy that is evaluated, under a prompt."""
+    """A policy that plays under a prompt, to be evaluated."""
 
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names, but for a model that the `other` player has loaded."""
@@ -343,7 +343,13 @@ class Player:
         seed: int | None = None,
         ended: list[EndedEpisode] | None = None,
     ) -> events.EvaluationFinished | None:
-        """Play episodes by the seed, None: one that no training sees; `ended` receives those that have ended."""
+        """Play episodes and evaluate them.
+
+        Args:
+            shown: called with the number of episodes that have ended.
+            seed: None: one that no training sees.
+            ended: receives the episodes that have ended.
+        """
         self.policy.generation = self.config.generation
         return self._builders.evaluate(
             self.agent,
@@ -373,7 +379,8 @@ def evaluated_config(
     device: Device | None = None,
     threads: int | None = None,
 ) -> RunConfig:
-    """Settings to evaluate a model by: those of a run, if it is the folder or model folder of one, else of a new run.
+    """The settings by which a model is evaluated: those of its run, if it is the folder or model folder of one, else
+    those of a new run.
 
     Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
 

@@ -10,7 +10,7 @@ from llamagym_tui.setup.lessons import Lesson, begun
 
 
 def check(name: str, lesson: Lesson, *, debug: bool = False) -> int:
-    """Run a lesson, and its control run where a check compares with it; the exit code, 0 if all checks hold."""
+    """Run a lesson, and its control run where a check compares with it; returns the exit code, 0 if all checks hold."""
     run = _trained(name, lesson, control=False, debug=debug)
     control_run = run
     if any(each.less_control for each in lesson.checks):

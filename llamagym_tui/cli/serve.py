@@ -30,7 +30,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 END_S = STOP_S + 10
 """Seconds that an app has to end, with its trainer, once its visitor has gone."""
 MOST_CELLS = 400
-"""Columns and rows of a session; a visitor names them, and memory grows by them."""
+"""The most columns, and the most rows, of a session; a visitor names them, and they take memory."""
 
 
 class Session(AppService):
@@ -155,7 +155,7 @@ def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowe
         )
         if host not in LOOPBACK:
             echo(
-                "It crosses the network in clear text: `ssh -L` and no --host is safer.",
+                "The page crosses the network in clear text: `ssh -L` without --host is safer.",
                 to=sys.stderr,
             )
 

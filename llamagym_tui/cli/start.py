@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 SPINS = "3000"
 """How often a thread of torch looks for the others before it sleeps, in GNU's OpenMP; by default 300,000 times. On a
-busy machine such a thread spends its time on looking, and the run makes a step in the time of hundreds."""
+busy machine such threads spend their time on looking, and a step takes as long as hundreds of steps should."""
 QUIET_LIBRARIES = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -19,7 +19,8 @@ QUIET_LIBRARIES = {
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""Read when they are imported, here or by a child: they draw no bars, warn of no forks, and do not phone home."""
+"""Variables that libraries read when they are imported, here or by a child: by these they draw no progress bars, do not
+warn of forks, and send nothing home."""
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -33,11 +33,13 @@ from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.user_files import data_dir, file_text, make_folder, runs_dir
 
 LOOKS = 10
-"""Times that a run's curve is looked at on the way to its limit; the first `WARMUP` of them end none."""
+"""How many times a run's curve is looked at on the way to its limit."""
 WARMUP = 2
+"""How many of these looks, the first ones, end no run."""
 WITHOUT_PRUNING = 4
 """Trials that are never ended early: the curves that later ones are compared with."""
 COUNTED = ("COMPLETE", "PRUNED")
+"""The states, by Optuna's names, of trials that count as made."""
 
 
 class Range(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +51,7 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sweep, as its TOML file has it; settings are by the names that ``--set`` knows."""
+    """A sweep, as its TOML file has it; settings have the names that ``--set`` takes."""
 
     agent: str
     search: dict[str, Range | list[bool | int | float | str]]
@@ -92,7 +94,11 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_spec(path: Path) -> Spec:
-    """A sweep from its file. Raises UsageError: it cannot be read, or a setting is none, or takes no such value."""
+    """Read a sweep from its file.
+
+    Raises:
+        UsageError: the file cannot be read, or names a setting that there is not, or a value that its setting refuses.
+    """
     try:
         spec = msgspec.toml.decode(file_text(path), type=Spec)
     except (OSError, ValueError) as error:
@@ -161,7 +167,7 @@ class Sweep:
                 )
 
     def run(self, jobs: int) -> None:
-        """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again."""
+        """Make the trials that are missing, `jobs` at once; runs that ctrl+c ends are made again the next time."""
         try:
             with FileLock(self.file.with_suffix(".lock"), timeout=0.2):
                 for trial in self.study.trials:  # those that an earlier process did not end
@@ -248,7 +254,7 @@ class Sweep:
     def _watched(
         self, trial: Any, first: int, process: subprocess.Popen[bytes], run_dir: Path
     ) -> float:
-        """The score of a run, which is ended early if its curve is too low; `first`: its first look's number."""
+        """The score of a run, which is ended early if its curve is too low; `first` is the number of its first look."""
 
         def wait(seconds: float) -> bool:
             if is_pruned or self._over.is_set():
@@ -305,5 +311,6 @@ class Sweep:
         for row in rows:
             yield "  ".join(map(str.ljust, row, widths)).rstrip()
         if best:
-            yield f"The best trial's runs are {self.name}-{best.number:03}-seed… (`llamagym-tui runs`); again:"
+            runs = f"{self.name}-{best.number:03}-seed…"
+            yield f"The best trial's runs are {runs} (`llamagym-tui runs` lists them). To repeat one:"
             yield shlex.join(["llamagym-tui", *self.spec.words(best.params, self.spec.seeds[0])])

@@ -32,11 +32,11 @@ from llamagym_tui.user_files import discard, growing_file, make_folder
 
 PROJECT = "llamagym-tui"
 LOG_FILE = "tracker.log"
-"""In the run folder: what the library of a tracker that follows a run prints."""
+"""The file in a run folder with what the library of a tracker prints that follows the run."""
 EVERY_S = {"play": 5.0, "conversation": 30.0}
-"""Seconds of a run between two points of its mean return, and between two sample conversations, at least."""
+"""The least time between two points of a run's mean return, and between two sample conversations, in seconds."""
 LAST_WORDS_S = 20.0
-"""Seconds that the end of a run is waited for to be exported; after that it goes on by itself."""
+"""How long we wait for the export of a run's end, in seconds; after that it goes on by itself."""
 
 
 class Point(NamedTuple):
@@ -162,7 +162,7 @@ def _verbatim(text: str) -> str:
 
 
 class _TensorBoard:
-    """Event files; each figure of an update is there twice, over updates and over turns."""
+    """Writes event files; each figure of an update is there twice, over updates and over turns."""
 
     def __init__(self, run_dir: Path) -> None:
         writer = import_module("tensorboard.summary.writer.event_file_writer")
@@ -196,7 +196,7 @@ class _TensorBoard:
 
 
 class _Logged:
-    """A library that has the interface of wandb's: a row a point, with the counts by which a chart can be drawn."""
+    """Writes to a library with the interface of wandb's: a row for each point, with the counts to draw charts over."""
 
     def __init__(self, run: Any, text: Callable[[str], Any], place: str) -> None:
         self._run = run
@@ -250,7 +250,7 @@ SINKS: dict[Tracker, Callable[[Path], Any]] = {
 
 @contextlib.contextmanager
 def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) -> Iterator[None]:
-    """While a run goes on, have a tracker follow it from a process of its own, which ends with this one.
+    """While a run goes on, let a tracker follow it from a process of its own, which ends with this one.
 
     `notify` gets one sentence, from another thread, if it ends by an error, or cannot be started.
     """
