@@ -102,8 +102,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     whole, by score, is a single decision under both."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
-    value_clip: Positive | None = None
-    """How far an update draws a value from what it was when sampled, in the unit of scaled rewards. None: any way."""
     kl_coef: NonNegative = 0.02
     """Nats to reward: weight of the KL to the reference, charged by `kl_form`."""
     kl_coef_final: NonNegative = 0.01

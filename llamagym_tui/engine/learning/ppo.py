@@ -407,8 +407,6 @@ class PPO:
             model.v_head(seen),
             targets.returns[credited.indices],
             targets.value_weights[credited.indices],
-            old_values=targets.values[credited.indices],
-            clip=config.value_clip,
         )
         loss = critic
         if not self.is_warming_up:

@@ -151,31 +151,6 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
     assert_gradient(policy.model.v_head, value_loss)
 
 
-def test_values_are_clipped_around_what_they_were_when_sampled(make_policy):
-    policy = make_policy()
-    batch = mixed_batch(policy)
-    ppo = PPO(policy, replaced(STILL, value_clip=0.1))
-    targets = ppo.targets(batch, rows := batch_rows(batch))
-    ppo.update(batch)
-    weight, errors = policy.model.v_head.out.weight, []
-    for row in rows:
-        for number, turn in enumerate(row.segment.turns):
-            value, target = (
-                outputs(policy, row)[1][turn.start - 1],
-                targets.returns[row.first_turn + number],
-            )
-            near = turn.value + (value - turn.value).clamp(-0.1, 0.1)
-            if turn.is_trained:
-                errors.append(torch.maximum((value - target) ** 2, (near - target) ** 2))
-    still = [
-        error
-        for error in errors
-        if not torch.autograd.grad(error, weight, retain_graph=True)[0].any()
-    ]
-    assert 0 < len(still) < len(errors)
-    assert_gradient(policy.model.v_head, 0.5 * torch.stack(errors).mean())
-
-
 @pytest.mark.usefixtures("either_path")
 def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_computation_that_shares_nothing(
     make_policy, monkeypatch
