@@ -129,9 +129,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     turn on, of all episodes trained on so far. Penalties are not scaled."""
     parse_penalty: NonNegative = 0.5
     """Subtracted from the reward of a turn whose reply names no action."""
-    exploration_coef: NonNegative = 0.0
-    """Added to the reward that PPO sees, over the square root of how many times a run has seen the observation that a
-    turn led to. It is not scaled, and in no return that is shown. 0: nothing is counted."""
     max_grad_norm: Positive = 1.0
     """Gradients are scaled down to this norm."""
     target_kl: Positive | None = None
@@ -503,8 +500,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     entropy_coef: float = 0.0
     reward_scale: float = 1.0
     """Factor on the environment's reward."""
-    exploration_bonus: float = 0.0
-    """Mean over the batch's turns of what is added to their reward for reaching observations that were seldom seen."""
     importance_weight: float = 1.0
     """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int

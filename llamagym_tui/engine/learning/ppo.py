@@ -9,7 +9,7 @@ replies part, not on the vocabulary.
 import math
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from llamagym_tui.engine.learning.distinguished import Distinguished, distinguis
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns, turn_bonuses
+from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import (
     adapted_entropy_coef,
     adapted_kl_coef,
@@ -63,7 +63,6 @@ class PPOState(Struct, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
     adapted_entropy_coef: float | None = None
-    observation_counts: dict[int, int] = {}
 
     def __post_init__(self) -> None:
         """Raises ValueError: the state is of no `random.Random`."""
@@ -85,8 +84,6 @@ class PPO:
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Of the discounted returns in all episodes that the policy played alone."""
-        self.observation_counts: Counter[int] = Counter()
-        """Times that each observation was seen, by its hash; empty unless `exploration_coef` is set."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
         self.moved: dict[str, Any] | None = None
@@ -130,9 +127,7 @@ class PPO:
             each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)
         ]
         self.return_moments = self.return_moments.with_returns(returns)
-        counts, coef = self.observation_counts, self.config.exploration_coef
-        bonuses = turn_bonuses(self.policy.chat, trajectories, counts, coef=coef) if coef else None
-        targets = self.targets(trajectories, rows, bonuses)
+        targets = self.targets(trajectories, rows)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
         for group, rate in zip(
@@ -169,7 +164,6 @@ class PPO:
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
-            exploration_bonus=0.0 if bonuses is None else float(bonuses.mean()),
         )
         self._adapt_weights(stats.kl_ref, stats.action_entropy if sums.branches else math.nan)
         was_warming_up = self.is_warming_up
@@ -187,9 +181,7 @@ class PPO:
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         return distinguished(self.policy, trajectories, self.limits)
 
-    def targets(
-        self, trajectories: Sequence[Trajectory], rows: Sequence[Row], bonuses: Tensor | None = None
-    ) -> Targets:
+    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
         if self.reference:  # each rank computes a part, and leaves those of others zero
@@ -207,7 +199,6 @@ class PPO:
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
-            bonuses=bonuses,
         )
 
     @torch.no_grad()
@@ -260,7 +251,6 @@ class PPO:
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
             adapted_entropy_coef=self._adapted_entropy_coef,
-            observation_counts=dict(self.observation_counts),
         )
 
     def reseed(self, seed: int) -> None:
@@ -273,7 +263,6 @@ class PPO:
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
         self._adapted_entropy_coef = state.adapted_entropy_coef
-        self.observation_counts = Counter(state.observation_counts)
         self.used.clear()  # a roll back undid these updates
 
     @torch.no_grad()

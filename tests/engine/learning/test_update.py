@@ -686,7 +686,7 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         torch.ones(n),
         dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5),
     )
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.25}
+    known["reward_scale"] = 1.0
     targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
     sums = UpdateSums(grad_norms=[3.0] * n)
     found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
@@ -711,7 +711,7 @@ def test_the_figures_of_an_update_of_nothing_are_zero():
         dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0),
     )
     targets = Targets(none, none, none, none, none.bool(), none, None)
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.0}
+    known["reward_scale"] = 1.0
     found = asdict(update_stats([], targets, UpdateSums(), **known))
     assert {name for name, value in found.items() if value} == {
         "mean_return",
