@@ -118,12 +118,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""
     entropy_coef_final: NonNegative = 0.02
     """`entropy_coef` after `decay_updates` updates."""
-    entropy_target: Positive | None = None
-    """Nats at which the figure `action_entropy` is held, of at most ln(number of actions): each update adapts the
-    weight that `entropy_coef` has when the target is set. None: that goes from `entropy_coef` to
-    `entropy_coef_final`."""
-    entropy_gain: Fraction = 0.02
-    """By how much an update adapts that weight for an error as large as the target, and at most."""
     reward_scale: Positive | None = 1.0
     """Factor on the environment's reward. None: one over the standard deviation of the discounted returns, from each
     turn on, of all episodes trained on so far. Penalties are not scaled."""
@@ -373,14 +367,10 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
                 f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}."
             )
     now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
-    for coef, target in (
-        ("ppo.kl_coef", "ppo.kl_target"),
-        ("ppo.entropy_coef", "ppo.entropy_target"),
-    ):
-        if coef in changes and value_of(now, target) is not None:
-            raise ConfigError(
-                f"{coef} is adapted by itself while there is a {target}; change that, or set it to None."
-            )
+    if "ppo.kl_coef" in changes and now.ppo.kl_target is not None:
+        raise ConfigError(
+            "ppo.kl_coef is adapted by itself while there is a ppo.kl_target; change that, or set it to None."
+        )
     return now
 
 

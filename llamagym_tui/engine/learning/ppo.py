@@ -6,7 +6,6 @@ tokens of a reply neither earn nor dilute; and the entropy bonus is on the actio
 replies part, not on the vocabulary.
 """
 
-import math
 import random
 import time
 from collections import deque
@@ -33,7 +32,6 @@ from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_k
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import (
-    adapted_entropy_coef,
     adapted_kl_coef,
     along_line,
     learning_rate,
@@ -62,7 +60,6 @@ class PPOState(Struct, frozen=True, kw_only=True):
     random: RandomState
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
-    adapted_entropy_coef: float | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError: the state is of no `random.Random`."""
@@ -89,7 +86,6 @@ class PPO:
         self.moved: dict[str, Any] | None = None
         """The episode that the last update moved most, as `moved.moved_most` has it."""
         self._adapted_kl_coef: float | None = None
-        self._adapted_entropy_coef: float | None = None
         self._rng = random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
@@ -165,7 +161,7 @@ class PPO:
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
         )
-        self._adapt_weights(stats.kl_ref, stats.action_entropy if sums.branches else math.nan)
+        self._adapt_kl_coef(stats.kl_ref)
         was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
@@ -227,9 +223,7 @@ class PPO:
     @property
     def entropy_coef(self) -> float:
         """Weight of the action distribution's entropy in the next update."""
-        if self.config.entropy_target is None or self._adapted_entropy_coef is None:
-            return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
-        return self._adapted_entropy_coef
+        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
 
     @property
     def reward_scale(self) -> float:
@@ -250,7 +244,6 @@ class PPO:
             random=self._rng.getstate(),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
-            adapted_entropy_coef=self._adapted_entropy_coef,
         )
 
     def reseed(self, seed: int) -> None:
@@ -262,7 +255,6 @@ class PPO:
         self.updates, self.return_moments = state.updates, state.return_moments
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
-        self._adapted_entropy_coef = state.adapted_entropy_coef
         self.used.clear()  # a roll back undid these updates
 
     @torch.no_grad()
@@ -288,20 +280,14 @@ class PPO:
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 
-    def _adapt_weights(self, kl: float, entropy: float) -> None:
-        """Move weights that have targets; not while the critic warms up, when the policy cannot follow."""
-        config = self.config
-        if (target := config.kl_target) is None:
+    def _adapt_kl_coef(self, kl: float) -> None:
+        """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""
+        target = self.config.kl_target
+        if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
             self._adapted_kl_coef = adapted_kl_coef(
-                self.kl_coef, kl, target=target, gain=config.kl_gain
-            )
-        if (target := config.entropy_target) is None:
-            self._adapted_entropy_coef = None
-        elif not self.is_warming_up:
-            self._adapted_entropy_coef = adapted_entropy_coef(
-                self.entropy_coef, entropy, target=target, gain=config.entropy_gain
+                self.kl_coef, kl, target=target, gain=self.config.kl_gain
             )
 
     def _epoch(

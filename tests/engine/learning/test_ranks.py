@@ -31,7 +31,6 @@ SETTINGS = PPOConfig(
     kl_coef=0.05,
     kl_target=0.02,
     entropy_coef=0.01,
-    entropy_target=0.5,
     reward_scale=None,
     whiten_advantages=True,
     target_kl=None,

@@ -514,49 +514,6 @@ def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_move
     assert weights == pytest.approx([0.5, 0.5, 0.505], rel=1e-4)
 
 
-def test_an_entropy_below_its_target_makes_the_next_weight_larger_once_the_policy_moves(
-    make_policy,
-):
-    policy = make_policy()
-    entropy = PPO(policy, STILL).update(batch := [played(policy)]).action_entropy
-    config = replaced(
-        STILL,
-        entropy_coef=0.1,
-        entropy_coef_final=0.1,
-        entropy_target=2 * entropy,
-        critic_warmup_updates=1,
-    )
-    ppo = PPO(policy, config)
-    # The first update trains the critic alone; then half of the target is missing, and half of a step of 0.02 made.
-    assert [ppo.update(batch).entropy_coef for _ in range(4)] == pytest.approx(
-        [0.1, 0.1, 0.11, 0.12], rel=1e-4
-    )
-    ppo.config = replaced(config, entropy_target=entropy / 2)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
-        [0.13, 0.11], rel=1e-4
-    )
-
-
-def test_a_target_that_is_set_later_begins_with_the_weight_of_then(make_policy):
-    policy, line = (
-        make_policy(),
-        replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.0, decay_updates=10),
-    )
-    ppo, batch = PPO(policy, line), [played(policy)]
-    entropy = [ppo.update(batch).action_entropy for _ in range(4)][-1]
-    ppo.config = replaced(line, entropy_target=2 * entropy)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
-        [0.06, 0.07], rel=1e-4
-    )
-
-
-def test_without_a_canonical_reply_there_is_no_entropy_to_adapt_its_weight_by(make_policy):
-    policy = make_policy()
-    ppo = PPO(policy, replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.1, entropy_target=0.3))
-    batch = [played(policy, branches=[(), ()])]
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == [0.1, 0.1]
-
-
 def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     from transformers import GPT2Config, GPT2LMHeadModel
 
