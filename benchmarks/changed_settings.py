@@ -1,6 +1,6 @@
 """What changed settings cost and bring: a run with the defaults and one with the changes, in turn, update by update.
 
-    python -m benchmarks.changed_settings --agent frozen_lake --updates 16 --seeds 1 ppo.exploration_coef=0.1
+    python -m benchmarks.changed_settings --agent frozen_lake --updates 16 --seeds 1 ppo.epochs=4
     python -m benchmarks.changed_settings --both n_envs=128 --both ppo.batch_size=512 precision=bf16
 
 Times are processor seconds of one thread per turn of an episode, so that other work on the machine weighs less. A

@@ -102,8 +102,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     whole, by score, is a single decision under both."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
-    value_clip: Positive | None = None
-    """How far an update draws a value from what it was when sampled, in the unit of scaled rewards. None: any way."""
     kl_coef: NonNegative = 0.02
     """Nats to reward: weight of the KL to the reference, charged by `kl_form`."""
     kl_coef_final: NonNegative = 0.01
@@ -120,20 +118,11 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""
     entropy_coef_final: NonNegative = 0.02
     """`entropy_coef` after `decay_updates` updates."""
-    entropy_target: Positive | None = None
-    """Nats at which the figure `action_entropy` is held, of at most ln(number of actions): each update adapts the
-    weight that `entropy_coef` has when the target is set. None: that goes from `entropy_coef` to
-    `entropy_coef_final`."""
-    entropy_gain: Fraction = 0.02
-    """By how much an update adapts that weight for an error as large as the target, and at most."""
     reward_scale: Positive | None = 1.0
     """Factor on the environment's reward. None: one over the standard deviation of the discounted returns, from each
     turn on, of all episodes trained on so far. Penalties are not scaled."""
     parse_penalty: NonNegative = 0.5
     """Subtracted from the reward of a turn whose reply names no action."""
-    exploration_coef: NonNegative = 0.0
-    """Added to the reward that PPO sees, over the square root of how many times a run has seen the observation that a
-    turn led to. It is not scaled, and in no return that is shown. 0: nothing is counted."""
     max_grad_norm: Positive = 1.0
     """Gradients are scaled down to this norm."""
     target_kl: Positive | None = None
@@ -378,14 +367,10 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
                 f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}."
             )
     now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
-    for coef, target in (
-        ("ppo.kl_coef", "ppo.kl_target"),
-        ("ppo.entropy_coef", "ppo.entropy_target"),
-    ):
-        if coef in changes and value_of(now, target) is not None:
-            raise ConfigError(
-                f"{coef} is adapted by itself while there is a {target}; change that, or set it to None."
-            )
+    if "ppo.kl_coef" in changes and now.ppo.kl_target is not None:
+        raise ConfigError(
+            "ppo.kl_coef is adapted by itself while there is a ppo.kl_target; change that, or set it to None."
+        )
     return now
 
 
@@ -505,8 +490,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     entropy_coef: float = 0.0
     reward_scale: float = 1.0
     """Factor on the environment's reward."""
-    exploration_bonus: float = 0.0
-    """Mean over the batch's turns of what is added to their reward for reaching observations that were seldom seen."""
     importance_weight: float = 1.0
     """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int

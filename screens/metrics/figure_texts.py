@@ -3,10 +3,10 @@
 The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -45,11 +45,6 @@ FIGURES = msgspec.json.decode(
 """By field of `UpdateStats`, the most telling first."""
 OF_ENDED = ("mean_return", "return_std")
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
-NEEDS: dict[str, Callable[[RunConfig], Any]] = {
-    "exploration_bonus": lambda config: config.ppo.exploration_coef,
-    "importance_weight": lambda config: config.generation.server,
-}
-"""Figures that mean something only with a setting, and that."""
 
 CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
@@ -58,8 +53,10 @@ STILL = ("approx_kl", "clip_fraction", "grad_norm")
 
 
 def shown_figures(config: RunConfig) -> tuple[str, ...]:
-    """Figures that mean something under a run's settings."""
-    return tuple(field for field in FIGURES if field not in NEEDS or NEEDS[field](config))
+    """Figures that mean something under a run's settings; a token's weight is always 1 where no server samples."""
+    if config.generation.server:
+        return tuple(FIGURES)
+    return tuple(field for field in FIGURES if field != "importance_weight")
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:

@@ -43,9 +43,14 @@ from tests.fake_parts import Loaded
 
 UPDATES = 3
 PPO = PPOConfig(
-    batch_size=16, mini_batch_size=16, epochs=1, critic_warmup_updates=0, kl_target=0.01, reward_scale=None, lr=3e-3,
-    entropy_target=0.3, exploration_coef=0.1,
-)  # fmt: skip
+    batch_size=16,
+    mini_batch_size=16,
+    epochs=1,
+    critic_warmup_updates=0,
+    kl_target=0.01,
+    reward_scale=None,
+    lr=3e-3,
+)
 CUTTING = replace(PPO, batch_size=32, whole_episodes=False)
 """Updates come while episodes are under way."""
 

@@ -64,23 +64,6 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return deviation_k3(reference_logprobs - logprobs)
 
 
-def value_loss(
-    values: Tensor,
-    returns: Tensor,
-    weights: Tensor,
-    *,
-    old_values: Tensor | None = None,
-    clip: float | None = None,
-) -> Tensor:
-    """() half the squared error, weighted and summed; (U,) each.
-
-    With a `clip`, the error is the larger one of the value and of the value moved at most `clip` from its old one: what
-    has come further towards its return has no gradient, what has gone further away has all of it.
-
-    Source: the clipped one: github.com/openai/baselines, ppo2; arXiv:2005.12729.
-    """
-    errors = (values - returns).square()
-    if old_values is not None and clip is not None:
-        near = old_values + (values - old_values).clamp(-clip, clip)
-        errors = torch.maximum(errors, (near - returns).square())
-    return 0.5 * (weights * errors).sum()
+def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
+    """() half the squared error, weighted and summed; (U,) each."""
+    return 0.5 * (weights * (values - returns).square()).sum()

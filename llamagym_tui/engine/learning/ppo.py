@@ -6,10 +6,9 @@ tokens of a reply neither earn nor dilute; and the entropy bonus is on the actio
 replies part, not on the vocabulary.
 """
 
-import math
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,9 +30,8 @@ from llamagym_tui.engine.learning.distinguished import Distinguished, distinguis
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns, turn_bonuses
+from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import (
-    adapted_entropy_coef,
     adapted_kl_coef,
     along_line,
     learning_rate,
@@ -62,8 +60,6 @@ class PPOState(Struct, frozen=True, kw_only=True):
     random: RandomState
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
-    adapted_entropy_coef: float | None = None
-    observation_counts: dict[int, int] = {}
 
     def __post_init__(self) -> None:
         """Raises ValueError: the state is of no `random.Random`."""
@@ -85,14 +81,11 @@ class PPO:
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Of the discounted returns in all episodes that the policy played alone."""
-        self.observation_counts: Counter[int] = Counter()
-        """Times that each observation was seen, by its hash; empty unless `exploration_coef` is set."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
         self.moved: dict[str, Any] | None = None
         """The episode that the last update moved most, as `moved.moved_most` has it."""
         self._adapted_kl_coef: float | None = None
-        self._adapted_entropy_coef: float | None = None
         self._rng = random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
@@ -130,9 +123,7 @@ class PPO:
             each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)
         ]
         self.return_moments = self.return_moments.with_returns(returns)
-        counts, coef = self.observation_counts, self.config.exploration_coef
-        bonuses = turn_bonuses(self.policy.chat, trajectories, counts, coef=coef) if coef else None
-        targets = self.targets(trajectories, rows, bonuses)
+        targets = self.targets(trajectories, rows)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
         for group, rate in zip(
@@ -169,9 +160,8 @@ class PPO:
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
-            exploration_bonus=0.0 if bonuses is None else float(bonuses.mean()),
         )
-        self._adapt_weights(stats.kl_ref, stats.action_entropy if sums.branches else math.nan)
+        self._adapt_kl_coef(stats.kl_ref)
         was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
@@ -187,9 +177,7 @@ class PPO:
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         return distinguished(self.policy, trajectories, self.limits)
 
-    def targets(
-        self, trajectories: Sequence[Trajectory], rows: Sequence[Row], bonuses: Tensor | None = None
-    ) -> Targets:
+    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
         if self.reference:  # each rank computes a part, and leaves those of others zero
@@ -207,7 +195,6 @@ class PPO:
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
-            bonuses=bonuses,
         )
 
     @torch.no_grad()
@@ -236,9 +223,7 @@ class PPO:
     @property
     def entropy_coef(self) -> float:
         """Weight of the action distribution's entropy in the next update."""
-        if self.config.entropy_target is None or self._adapted_entropy_coef is None:
-            return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
-        return self._adapted_entropy_coef
+        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
 
     @property
     def reward_scale(self) -> float:
@@ -259,8 +244,6 @@ class PPO:
             random=self._rng.getstate(),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
-            adapted_entropy_coef=self._adapted_entropy_coef,
-            observation_counts=dict(self.observation_counts),
         )
 
     def reseed(self, seed: int) -> None:
@@ -272,8 +255,6 @@ class PPO:
         self.updates, self.return_moments = state.updates, state.return_moments
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
-        self._adapted_entropy_coef = state.adapted_entropy_coef
-        self.observation_counts = Counter(state.observation_counts)
         self.used.clear()  # a roll back undid these updates
 
     @torch.no_grad()
@@ -299,20 +280,14 @@ class PPO:
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 
-    def _adapt_weights(self, kl: float, entropy: float) -> None:
-        """Move weights that have targets; not while the critic warms up, when the policy cannot follow."""
-        config = self.config
-        if (target := config.kl_target) is None:
+    def _adapt_kl_coef(self, kl: float) -> None:
+        """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""
+        target = self.config.kl_target
+        if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
             self._adapted_kl_coef = adapted_kl_coef(
-                self.kl_coef, kl, target=target, gain=config.kl_gain
-            )
-        if (target := config.entropy_target) is None:
-            self._adapted_entropy_coef = None
-        elif not self.is_warming_up:
-            self._adapted_entropy_coef = adapted_entropy_coef(
-                self.entropy_coef, entropy, target=target, gain=config.entropy_gain
+                self.kl_coef, kl, target=target, gain=self.config.kl_gain
             )
 
     def _epoch(
@@ -407,8 +382,6 @@ class PPO:
             model.v_head(seen),
             targets.returns[credited.indices],
             targets.value_weights[credited.indices],
-            old_values=targets.values[credited.indices],
-            clip=config.value_clip,
         )
         loss = critic
         if not self.is_warming_up:

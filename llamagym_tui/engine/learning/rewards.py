@@ -1,20 +1,16 @@
-"""The reward that PPO sees: the environment's, scaled, less the penalty for unread replies, and its bonuses.
+"""The reward that PPO sees: the environment's, scaled, less the penalty for unread replies.
 
 The KL to the reference is subtracted in `targets`, because it belongs to tokens and not to turns. K turns.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, Self
-from zlib import crc32
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.distinguished import observation_ids
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
 SMALLEST_SPREAD = 1e-6
 """Returns that spread less than this are all the same: there is nothing to scale by."""
@@ -67,30 +63,3 @@ def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
 def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -> Tensor:
     """(K,) reward of each turn: the environment's times `scale`, less the penalty if the reply named no action."""
     return torch.tensor([scale * turn.reward - parse_penalty * turn.parse_failed for turn in turns])
-
-
-COUNTS = 2**18
-"""Counts at most: some 30 MB."""
-
-
-def turn_bonuses(
-    chat: ChatTokenizer, trajectories: Sequence[Trajectory], counts: Counter[int], *, coef: float
-) -> Tensor:
-    """(K,) coef / sqrt(n) for the observation that each turn led to, seen n times with this batch, which is counted.
-
-    A trajectory's last turn has none: nothing was played from where it led to.
-
-    Source: arXiv:1611.04717, algorithm 1, where a turn has the bonus of its own observation.
-    """
-    seen = [
-        [
-            crc32(repr(ids).encode()) % COUNTS
-            for segment in each.segments
-            for ids in observation_ids(chat, segment)
-        ]
-        for each in trajectories
-    ]
-    counts.update(key for keys in seen for key in keys)
-    # By its own observation, any reply to what is seldom seen would look good until the critic expects the bonus.
-    led_to = [key for keys in seen for key in (*keys[1:], None)]
-    return torch.tensor([0.0 if key is None else coef * counts[key] ** -0.5 for key in led_to])

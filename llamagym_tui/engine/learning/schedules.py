@@ -1,6 +1,6 @@
 """Scheduled settings, as pure functions of how far a run has come.
 
-Lines over updates, a warm-up, and the controllers that hold KL to the reference and entropy at targets.
+Lines over updates, a warm-up, and the controller that holds the KL to the reference at a target.
 """
 
 import math
@@ -40,21 +40,3 @@ def adapted_kl_coef(coef: float, kl: float, *, target: float, gain: float) -> fl
         return coef
     error = min(max(kl / target - 1, -KL_ERROR_BOUND), KL_ERROR_BOUND)
     return coef * (1 + gain * error)
-
-
-def adapted_entropy_coef(coef: float, entropy: float, *, target: float, gain: float) -> float:
-    """The weight of the action entropy after an update: larger if that was below its target, smaller if above.
-
-    Unlike that of the KL it moves by steps, not by shares: at first entropy is above any target, and from next to
-    nothing shares would bring the weight back too late.
-
-    Args:
-        coef: its weight in the update.
-        entropy: of the update; one that is not finite changes nothing.
-        target: in the same unit.
-        gain: step for an error as large as the target; no step is longer.
-    Source: dual gradient descent as in arXiv:1812.05905, section 5.
-    """
-    if not math.isfinite(entropy):
-        return coef
-    return max(0.0, coef + gain * max(1 - entropy / target, -1.0))

@@ -46,7 +46,6 @@ def batch_targets(
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
-    bonuses: Tensor | None = None,
 ) -> Targets:
     """Targets of a batch, its turns and decisions in order, from what the models say before the first step.
 
@@ -54,7 +53,6 @@ def batch_targets(
         reference_logprobs: (D,) of decisions under the reference. None: there is none.
         decision_values: (D,) V before each decision. None: turns alone have values.
         bootstraps: value after each episode: V(final observation) if it was truncated, else 0.
-        bonuses: (K,) more of the turns' reward.
     """
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     # 1. How far the policy has gone from the reference, in nats: the k1 estimate, which may be negative for a token,
@@ -64,8 +62,6 @@ def batch_targets(
     kl_ref = turn_sums(turns, kl)
     # 2. What each turn has earned, and the steps that have a value of their own.
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
-    if bonuses is not None:
-        rewards = rewards + bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
     if decision_values is None:
         counts, penalties, values = (

@@ -8,7 +8,6 @@ import pytest
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.schedules import (
-    adapted_entropy_coef,
     adapted_kl_coef,
     along_line,
     learning_rate,
@@ -50,17 +49,3 @@ def test_the_kls_weight_follows_its_error_and_no_further_than_its_bound():
     # Errors 0.1, 0, -0.1, and 0.2 and -0.2 for what is further off; a tenth of each is the change.
     assert changed == pytest.approx([0.505, 0.5, 0.495, 0.51, 0.49])
     assert adapted_kl_coef(0.5, math.nan, target=0.1, gain=0.1) == 0.5
-
-
-def test_the_entropys_weight_moves_by_steps_against_its_error_and_never_below_zero():
-    changed = [
-        adapted_entropy_coef(0.1, entropy, target=0.5, gain=0.02)
-        for entropy in (0.5, 0.25, 0.0, 0.75, 9.0)
-    ]
-    # Errors, as shares of the target: none, half of it too little, all of it, half of it too much, and 1 at most.
-    assert changed == pytest.approx([0.1, 0.11, 0.12, 0.09, 0.08])
-    assert adapted_entropy_coef(0.005, 9.0, target=0.5, gain=0.02) == 0.0
-    assert adapted_entropy_coef(0.0, 0.25, target=0.5, gain=0.02) == pytest.approx(0.01), (
-        "it comes back from nothing"
-    )
-    assert adapted_entropy_coef(0.1, math.nan, target=0.5, gain=0.02) == 0.1

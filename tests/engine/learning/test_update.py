@@ -151,31 +151,6 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
     assert_gradient(policy.model.v_head, value_loss)
 
 
-def test_values_are_clipped_around_what_they_were_when_sampled(make_policy):
-    policy = make_policy()
-    batch = mixed_batch(policy)
-    ppo = PPO(policy, replaced(STILL, value_clip=0.1))
-    targets = ppo.targets(batch, rows := batch_rows(batch))
-    ppo.update(batch)
-    weight, errors = policy.model.v_head.out.weight, []
-    for row in rows:
-        for number, turn in enumerate(row.segment.turns):
-            value, target = (
-                outputs(policy, row)[1][turn.start - 1],
-                targets.returns[row.first_turn + number],
-            )
-            near = turn.value + (value - turn.value).clamp(-0.1, 0.1)
-            if turn.is_trained:
-                errors.append(torch.maximum((value - target) ** 2, (near - target) ** 2))
-    still = [
-        error
-        for error in errors
-        if not torch.autograd.grad(error, weight, retain_graph=True)[0].any()
-    ]
-    assert 0 < len(still) < len(errors)
-    assert_gradient(policy.model.v_head, 0.5 * torch.stack(errors).mean())
-
-
 @pytest.mark.usefixtures("either_path")
 def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_computation_that_shares_nothing(
     make_policy, monkeypatch
@@ -539,49 +514,6 @@ def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_move
     assert weights == pytest.approx([0.5, 0.5, 0.505], rel=1e-4)
 
 
-def test_an_entropy_below_its_target_makes_the_next_weight_larger_once_the_policy_moves(
-    make_policy,
-):
-    policy = make_policy()
-    entropy = PPO(policy, STILL).update(batch := [played(policy)]).action_entropy
-    config = replaced(
-        STILL,
-        entropy_coef=0.1,
-        entropy_coef_final=0.1,
-        entropy_target=2 * entropy,
-        critic_warmup_updates=1,
-    )
-    ppo = PPO(policy, config)
-    # The first update trains the critic alone; then half of the target is missing, and half of a step of 0.02 made.
-    assert [ppo.update(batch).entropy_coef for _ in range(4)] == pytest.approx(
-        [0.1, 0.1, 0.11, 0.12], rel=1e-4
-    )
-    ppo.config = replaced(config, entropy_target=entropy / 2)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
-        [0.13, 0.11], rel=1e-4
-    )
-
-
-def test_a_target_that_is_set_later_begins_with_the_weight_of_then(make_policy):
-    policy, line = (
-        make_policy(),
-        replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.0, decay_updates=10),
-    )
-    ppo, batch = PPO(policy, line), [played(policy)]
-    entropy = [ppo.update(batch).action_entropy for _ in range(4)][-1]
-    ppo.config = replaced(line, entropy_target=2 * entropy)
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == pytest.approx(
-        [0.06, 0.07], rel=1e-4
-    )
-
-
-def test_without_a_canonical_reply_there_is_no_entropy_to_adapt_its_weight_by(make_policy):
-    policy = make_policy()
-    ppo = PPO(policy, replaced(STILL, entropy_coef=0.1, entropy_coef_final=0.1, entropy_target=0.3))
-    batch = [played(policy, branches=[(), ()])]
-    assert [ppo.update(batch).entropy_coef for _ in range(2)] == [0.1, 0.1]
-
-
 def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -711,7 +643,7 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         torch.ones(n),
         dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5),
     )
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.25}
+    known["reward_scale"] = 1.0
     targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
     sums = UpdateSums(grad_norms=[3.0] * n)
     found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
@@ -736,7 +668,7 @@ def test_the_figures_of_an_update_of_nothing_are_zero():
         dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0),
     )
     targets = Targets(none, none, none, none, none.bool(), none, None)
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.0}
+    known["reward_scale"] = 1.0
     found = asdict(update_stats([], targets, UpdateSums(), **known))
     assert {name for name, value in found.items() if value} == {
         "mean_return",

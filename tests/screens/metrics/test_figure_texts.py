@@ -92,11 +92,8 @@ def test_a_peak_and_a_rise_are_measured_by_the_run_itself():
 
 def test_figures_that_need_a_setting_are_shown_with_it():
     without = fakes.config(Path("run"))
-    explores = replace(without, ppo=replace(without.ppo, exploration_coef=0.1))
     served = replace(
         without, generation=replace(without.generation, server="http://localhost:8000/v1")
     )
-    assert set(shown_figures(explores)) - set(shown_figures(without)) == {"exploration_bonus"}
     assert set(shown_figures(served)) - set(shown_figures(without)) == {"importance_weight"}
-    both = replace(explores, generation=served.generation)
-    assert set(shown_figures(both)) == set(FIGURES)
+    assert set(shown_figures(served)) == set(FIGURES)

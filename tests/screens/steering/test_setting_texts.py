@@ -63,14 +63,8 @@ def test_what_it_does_not_take_is_refused_with_what_it_takes(name: str, text: st
 
 
 def test_what_only_several_settings_show_is_refused_too():
-    with pytest.raises(ConfigError, match="kl_target"):
+    with pytest.raises(ConfigError, match=r"ppo\.kl_coef is adapted by itself .* ppo\.kl_target"):
         read(fakes.config(Path("run"), ppo=PPOConfig(kl_target=0.1)), "ppo.kl_coef", "0.5")
-    with pytest.raises(
-        ConfigError, match=r"ppo\.entropy_coef is adapted by itself .* ppo\.entropy_target"
-    ):
-        read(
-            fakes.config(Path("run"), ppo=PPOConfig(entropy_target=0.1)), "ppo.entropy_coef", "0.5"
-        )
 
 
 def test_a_setting_on_its_line_is_told_by_the_last_update():
