@@ -31,9 +31,8 @@ class Game(gymnasium.Env):
         try:
             import gem
         except ImportError as error:
-            raise ImportError(
-                f"{error}; pip install 'llamagym-tui[gem]' && pip install --no-deps gem-llm"
-            ) from error
+            advice = "pip install 'llamagym-tui[gem]' && pip install --no-deps gem-llm"
+            raise ImportError(f"{error}; {advice}") from error
         self.game = gem.make(name)
 
     def reset(self, *, seed=None, options=None):

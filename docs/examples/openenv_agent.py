@@ -16,9 +16,8 @@ class OpenEnvAgent(Agent):
         return "You play a game. Reply with one of the legal moves, and nothing else."
 
     def format_observation(self, observation):
-        return "\n".join(
-            f"{name}: {value}" for name, value in observation.items() if name != "metadata"
-        )
+        shown = (name for name in observation if name != "metadata")
+        return "\n".join(f"{name}: {observation[name]}" for name in shown)
 
     def actions(self, observation):
         return observation["legal_moves"]
@@ -30,16 +29,14 @@ class Server(gymnasium.Env):
     def __init__(self):
         from openenv import GenericEnvClient
 
-        self.client = GenericEnvClient(
-            os.environ.get("OPENENV_URL", "http://localhost:8000")
-        ).sync()
+        url = os.environ.get("OPENENV_URL", "http://localhost:8000")
+        self.client = GenericEnvClient(url).sync()
         self.close = self.client.close
         try:
             self.client.connect()
         except ConnectionError as error:
-            raise ConnectionError(
-                f"{error}; start the server, or set OPENENV_URL to where it is"
-            ) from error
+            advice = "start the server, or set OPENENV_URL to where it is"
+            raise ConnectionError(f"{error}; {advice}") from error
 
     def reset(self, *, seed=None, options=None):
         return self.client.reset(seed=seed).observation, {}
