@@ -6,9 +6,12 @@ from llamagym_tui import Agent
 
 
 class GemAgent(Agent):
-    env_id, env_kwargs = "Gem-v0", {"name": "game:FifteenPuzzle-v0-easy"}
-    history, run_settings = 0, {"generation.policy": "score"}
-    extract_action = format_action = str
+    env_id = "Gem-v0"
+    env_kwargs = {"name": "game:FifteenPuzzle-v0-easy"}
+    history = 0
+    run_settings = {"generation.policy": "score"}
+    extract_action = str
+    format_action = str
 
     def get_system_prompt(self):
         return "Slide tiles into the gap __ until they are in order. Reply with up, down, left or right."

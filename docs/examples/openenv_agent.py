@@ -8,9 +8,11 @@ from llamagym_tui import Agent
 
 
 class OpenEnvAgent(Agent):
-    env_id, extra = "OpenEnv-v0", "openenv"
+    env_id = "OpenEnv-v0"
+    extra = "openenv"
     run_settings = {"generation.policy": "score"}
-    extract_action = format_action = str
+    extract_action = str
+    format_action = str
 
     def get_system_prompt(self):
         return "You play a game. Reply with one of the legal moves, and nothing else."

@@ -37,11 +37,6 @@ def _unregistered() -> Iterator[None]:
         gymnasium.registry.pop(name, None)
 
 
-@pytest.mark.parametrize("path", [OPENENV, GEM], ids=lambda path: path.stem)
-def test_an_example_has_at_most_30_lines_of_code(path: Path) -> None:
-    assert sum(bool(line.strip()) for line in path.read_text(encoding="utf-8").splitlines()) <= 30
-
-
 @pytest.mark.parametrize(
     ("board", "moves"),
     [
