@@ -18,9 +18,7 @@ and the peak is what stays, plus the larger of what comes and goes: rollout, upd
 began alike. `base` is what the process holds before: the interpreter with its libraries, or the driver's context.
 """
 
-import ctypes
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +37,13 @@ from llamagym_tui.engine.model.shape import (
 )
 from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
 
-HEAP = {False: 1.7, True: 1.1}
-"""Resident over kept bytes of activations on the host, with an adapter and with full fine-tuning: what is freed between
-them is too small for the allocator to give back. Measured; an allocator that gives it back costs 60 % more time."""
+HEAP_ADAPTER = 1.7
+"""Resident over kept bytes of activations on the host, with an adapter: what is freed between them is too small for the
+allocator to give back. Measured; an allocator that gives it back costs 60 % more time."""
+HEAP_FULL = 1.1
+"""The same with full fine-tuning, which keeps nearly all that it computes."""
 SAMPLING_COPIES = 5
+"""Tensors of the size of a turn's logits that exist at once while a token is sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class Workload:
     longest: int
     """The longest conversation after it."""
     turns: int
-    """Of the conversation that has most."""
+    """Turns of the conversation that has most."""
     columns: float
-    """For each turn, what is scored included."""
+    """Tokens computed for each turn, what is scored included."""
     scored: int
-    """For each turn."""
+    """N of each turn: tokens whose log-probability the update needs."""
 
 
 def workload_of(
@@ -70,16 +71,21 @@ def workload_of(
 
     Args:
         prefix: P.
-        episodes: of each the tokens of its prompts, the prefix left out; at least one, none empty.
+        episodes: the tokens of each prompt of each episode, the prefix left out; at least one, none empty.
         reply: tokens of the longest allowed reply.
         choices: tokens of each admissible reply, if one of them is chosen whole.
     """
-    scored, reply = (sum(choices), max(choices)) if choices else (reply, reply)
+    scored = reply
+    if choices:
+        # Every admissible reply is scored, and the longest of them may be the one that is kept.
+        scored = sum(choices)
+        reply = max(choices)
     return Workload(
         prefix=prefix,
         opening=max(prompts[0] for prompts in episodes),
         longest=max(sum(prompts) + reply * len(prompts) for prompts in episodes),
         turns=max(map(len, episodes)),
+        # The mean prompt over all turns of all episodes, and what is scored behind it.
         columns=sum(map(sum, episodes)) / sum(map(len, episodes)) + scored,
         scored=scored,
     )
@@ -125,54 +131,76 @@ def estimate_memory(
         learns: False: replies are sampled and nothing is updated.
         on_host: False: on an accelerator, whose allocator fills its gaps.
     """
-    b, weights = dtype_bytes, shape.parameters * dtype_bytes
-    adapter, whole = shape.adapter(config.lora) * FP32, workload.prefix + workload.longest
-    layer = workload.opening * (4 * shape.hidden + 3 * shape.inner) + whole * 2 * shape.queries
+    b = dtype_bytes
+    weights = shape.parameters * b
+    adapter = shape.adapter(config.lora) * FP32
+    whole = (
+        workload.prefix + workload.longest
+    )  # the longest conversation, its system prompt included
+
+    training = 0 if full else adapter
+    update = 0
+    if learns:
+        if full:
+            needs_reference = config.ppo.kl_coef or config.ppo.kl_coef_final
+            reference = weights if needs_reference else 0
+            training = 3 * weights + reference
+        else:
+            training = 4 * adapter
+        if config.shard:
+            training //= config.ranks
+        factor = 1.0
+        if on_host:
+            factor = HEAP_FULL if full else HEAP_ADAPTER
+        columns, scored = _forward_of_an_update(shape, config, workload, b)
+        column_bytes = activation_bytes(shape, full=full, dtype_bytes=b)
+        trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
+        prefixes = trees * workload.prefix * shape.layers * 2 * shape.queries * b
+        activations = (columns + workload.prefix) * column_bytes + prefixes
+        update = int(activations * factor) + scored * LOGIT_COPIES * shape.vocabulary * FP32
+    if config.precision == "bf16":  # a rounded copy
+        weights += shape.parameters * 2
+
     cached = max(workload.prefix, 64)
     while cached < whole:
         cached *= 2
-    training, update = 0 if full else adapter, 0
-    if learns:
-        reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
-        training = (3 * weights + reference if full else 4 * adapter) // (
-            config.ranks if config.shard else 1
-        )
-        columns, scored = _forward_of_an_update(shape, config, workload, b)
-        activations = (columns + workload.prefix) * activation_bytes(
-            shape, full=full, dtype_bytes=b
-        )
-        trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
-        activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
-        update = (
-            int(activations * (HEAP[full] if on_host else 1))
-            + scored * LOGIT_COPIES * shape.vocabulary * FP32
-        )
-    if config.precision == "bf16":  # a rounded copy
-        weights += shape.parameters * 2
     cache = config.n_envs * cached * shape.layers * 2 * shape.keys * b
+
+    # While a first message is read, one layer's states of it, and its queries over the whole conversation.
+    layer = workload.opening * (4 * shape.hidden + 3 * shape.inner) + whole * 2 * shape.queries
     rollout = config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32)
-    return MemoryEstimate(base, weights, training, cache, rollout, update)
+    return MemoryEstimate(
+        base=base,
+        weights=weights,
+        training=training,
+        cache=cache,
+        rollout=rollout,
+        update=update,
+    )
 
 
 def _forward_of_an_update(
     shape: ModelShape, config: RunConfig, workload: Workload, b: int
 ) -> tuple[int, int]:
     """Columns and scored tokens of an update's largest forward; a conversation is never divided."""
-    limits, turns = forward_limits(shape, b), config.ppo.mini_batch_size
-    columns, scored = turns * workload.columns, turns * workload.scored
+    limits = forward_limits(shape, b)
+    turns = config.ppo.mini_batch_size
+    columns = turns * workload.columns
+    scored = turns * workload.scored
     # Whichever limit is reached first ends a forward.
     share = min(1.0, limits.tokens / columns, limits.scored / scored)
-    most_scored = workload.turns * workload.scored
-    return math.ceil(max(share * columns, workload.longest)), math.ceil(
-        max(share * scored, most_scored)
-    )
+    most_columns = max(share * columns, workload.longest)
+    most_scored = max(share * scored, workload.turns * workload.scored)
+    return math.ceil(most_columns), math.ceil(most_scored)
 
 
 def as_gib(amount: float) -> str:
     return f"{amount / GIB:.1f} GiB"
 
 
-GROUPS = (
+CONTROL_GROUPS = (
+    # Where they are mounted, and the files of a group's limit and usage; the page cache within the usage, which the
+    # system drops where memory is needed, by its name in `memory.stat`.
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     (
         "sys/fs/cgroup/memory",
@@ -181,7 +209,7 @@ GROUPS = (
         "total_inactive_file",
     ),
 )
-"""Of control groups, version 2 and 1: where they are mounted, their limit, usage, and the page cache in that."""
+"""Linux's control groups, which limit the memory of this process: version 2, then version 1."""
 
 
 def free_memory(device: str) -> int:
@@ -195,26 +223,9 @@ def free_memory(device: str) -> int:
 
 def held_memory(device: str) -> int:
     """Bytes that this process holds already on the host; 0 for another device."""
-    return int(psutil.Process().memory_info().rss) if device == "cpu" else 0
-
-
-def keep_freed_memory() -> None:
-    """Let GNU's C library hold freed tensors until `return_freed_memory`: the system's memory is zeroed each time."""
-    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)):
-        for option, value in (
-            (-4, 0),
-            (-1, 2**31 - 1),
-        ):  # of malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD
-            set_option(option, value)
-
-
-def return_freed_memory() -> None:
-    """Give back to the system what the C library holds of freed tensors; where it is not GNU's, nothing happens.
-
-    Their sizes differ from batch to batch, and what is freed between others would pile up by hundreds of MiB an hour.
-    """
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)
+    if device != "cpu":
+        return 0
+    return int(psutil.Process().memory_info().rss)
 
 
 def host_free(root: Path = Path("/")) -> int:
@@ -228,18 +239,17 @@ def _group_free(root: Path) -> Iterator[int]:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return
-    for mounted, limit, usage, cache in GROUPS:
-        for path in {line.split(":", 2)[2].lstrip("/") for line in lines}:
+    paths = {line.split(":", 2)[2].lstrip("/") for line in lines}
+    for mounted, limit, usage, cache in CONTROL_GROUPS:
+        top = root / mounted
+        for path in paths:
             # In a container the path may be the host's, and the group itself be mounted at the top.
-            for folder in (
-                root / mounted / path,
-                *(root / mounted / parent for parent in Path(path).parents),
-            ):
+            for folder in (top / path, *(top / parent for parent in Path(path).parents)):
                 try:
-                    most, used = (int((folder / name).read_text()) for name in (limit, usage))
-                    stat = dict(
-                        line.split() for line in (folder / "memory.stat").read_text().splitlines()
-                    )
+                    most = int((folder / limit).read_text())
+                    used = int((folder / usage).read_text())
+                    stat_lines = (folder / "memory.stat").read_text().splitlines()
+                    stat = dict(line.split() for line in stat_lines)
                 except (OSError, ValueError):  # no such group, or no limit
                     continue
                 yield max(0, most - used + int(stat.get(cache, 0)))

@@ -1,67 +1,61 @@
-"""Threads: what they compute side by side, and how many there are.
+"""How many threads a run computes on, found by measurement.
 
-Products of a small model are too short to be divided: where the machine is busy, threads wait for each other in each.
-A batch of it is divided among them; that costs each part's own prefix, and a gradient each. With a larger model
-each product is.
+What threads share differs with the size of the model. Matrix products of a small model are too short to be divided:
+where the machine is busy, threads would wait for each other in each product. So a batch of it is divided among threads
+(`llamagym_tui.engine.parallel`), at the cost of a prefix and a gradient for each part. With a larger model the batch is
+whole, and torch divides each product.
 
-The number is chosen by measurement: on a busy machine, as many as cores can be far slower than one. For a small model
-the work of an update is measured, for a larger one, whose update takes too long, products of a wide layer, and a few
-small ones first, which reveal a busy machine. More threads must win clearly, alternately with the best count so far.
+On a busy machine, as many threads as cores can be far slower than one. So counts are timed: for a small model with the
+work of an update, for a larger one, whose update would take too long, with products of a wide layer. Before either, a
+few small products reveal a busy machine. More threads must win clearly, alternately with the best count so far.
 """
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache, partial
-from typing import Any, TypeVar
+from functools import partial
 
 import torch
 
 from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
+from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
 
-T = TypeVar("T")
 SMALL_MODEL = 20_000_000
 """Weights up to which batches are divided, and not products."""
-TRIAL_ROWS, TRIAL_LENGTH, TRIAL_REPLY = 48, 24, 8
-"""A small minibatch: updates are where the time goes."""
-WIDTH, LAYERS = 2048, 8
-"""Of the products that are measured for a large model."""
-PROBES, SLOWER, THREADS_START_S = 24, 3, 0.005
-"""Probes of a count: enough not to fit into one lucky moment in which all threads run; how many times as long as on one
-thread they may take, and what starting the threads takes at most, which the first of them does."""
+TRIAL_ROWS = 48
+"""Rows of the small minibatch that is measured for a small model: updates are where the time goes."""
+TRIAL_LENGTH = 24
+"""Tokens of each of its rows."""
+TRIAL_REPLY = 8
+"""Tokens at the end of each row that are scored."""
+WIDTH = 2048
+"""Inputs and outputs of the layers whose products are measured for a large model."""
+LAYERS = 8
+"""The number of these layers."""
+PROBES = 24
+"""Small products for each count: enough not to fit into one lucky moment in which all threads run."""
+SLOWER = 3
+"""How many times as long as on one thread the probes of a count may take."""
+THREADS_START_S = 0.005
+"""What starting the threads takes at most; the first probe starts them."""
 REPEATS = 2
 """Further measurements of each count, alternating with the best one so far; the fastest counts."""
 MARGIN = 0.1
 """Share of the time by which a higher count must win."""
 
 
-def on_threads(function: Callable[[Any], T], parts: Sequence[Any]) -> list[T]:
-    """What a function returns for each part; all have ended when this returns or raises."""
-    others = [_threads(len(parts) - 1).submit(function, part) for part in parts[1:]]
-    try:
-        first = function(parts[0])
-    finally:
-        wait(others)
-    return [first, *(other.result() for other in others)]
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    """They stay: a new thread would have new memory from the system each time."""
-    return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
-
-
 def use_threads(policy: Policy, count: int) -> int:
     """Compute a policy on so many threads; their number."""
-    is_small = (
-        _is_small(policy) and not policy.model.backbone.shards
-    )  # forwards of shards go in turn
-    policy.threads = count if is_small else 1
-    torch.set_num_threads(1 if is_small else count)
+    # Shards make their forwards one after the other, so a batch of theirs is never divided.
+    if _is_small(policy) and not policy.model.backbone.shards:
+        policy.threads = count
+        torch.set_num_threads(1)
+    else:
+        policy.threads = 1
+        torch.set_num_threads(count)
     return count
 
 
@@ -78,7 +72,7 @@ def calibrate_threads(
     Args:
         step: work like the run's own, tens of milliseconds long.
         use: sets a number of threads.
-        budget_s: after which nothing more is tried.
+        budget_s: seconds after which nothing more is tried.
     """
 
     def timed(work: Callable[[], object], threads: int) -> float:
@@ -88,11 +82,12 @@ def calibrate_threads(
         return time.perf_counter() - start
 
     began = time.perf_counter()
-    timed(step, 1)
-    best, best_s = 1, timed(step, 1)
-    for count in sorted(
-        {min(2**power, cores()) for power in range(1, cores().bit_length() + 1)} - {1}
-    ):
+    timed(step, 1)  # the first time takes longer: memory is new, and code is loaded
+    best = 1
+    best_s = timed(step, 1)
+    # Powers of two, and all cores: on 6 cores 2, 4 and 6.
+    powers = {min(2**power, cores()) for power in range(1, cores().bit_length() + 1)}
+    for count in sorted(powers - {1}):
         if time.perf_counter() - began > budget_s or _waits(timed, count):
             break
         here_s = timed(step, count)
@@ -103,12 +98,14 @@ def calibrate_threads(
             here_s = min(here_s, timed(step, count))
         if here_s > best_s * (1 - MARGIN):
             break
-        best, best_s = count, here_s
+        best = count
+        best_s = here_s
     use(best)
     return best
 
 
 def calibrate_threads_for(policy: Policy) -> int:
+    """Set, and return, the number of threads on which a policy of this size is computed fastest."""
     step = update_like_step(policy) if _is_small(policy) else wide_step()
     return calibrate_threads(step, partial(use_threads, policy))
 
@@ -123,37 +120,40 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
         [(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)]
         for row in range(TRIAL_ROWS)
     ]
-    rows = [Row(Segment(tuple(ids[0]), row, [turn]), number) for number, row in enumerate(ids)]
+    prefix = tuple(ids[0])
+    rows = [Row(Segment(prefix, row, [turn]), number) for number, row in enumerate(ids)]
     limits = ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH, flat=backbone.is_lean)
-    weights = [
+    trained = [
         weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad
     ]
 
     def gradients(some: Sequence[Row]) -> object:
         parts = forwards(some, limits, backbone.device)
         logprobs = torch.cat([part.score(part.encode(backbone), 1.0).logprobs for part in parts])
-        return torch.autograd.grad(logprobs.sum(), weights, allow_unused=True)
+        return torch.autograd.grad(logprobs.sum(), trained, allow_unused=True)
 
     return lambda: on_threads(gradients, parts_of(rows, policy.threads))
 
 
 def wide_step() -> Callable[[], object]:
     """Products of a small minibatch's rows with the weights of wide layers."""
-    rows, weight = torch.ones(TRIAL_LENGTH, WIDTH), torch.ones(WIDTH, WIDTH)
+    rows = torch.ones(TRIAL_LENGTH, WIDTH)
+    weight = torch.ones(WIDTH, WIDTH)
     return lambda: [rows @ weight for _ in range(LAYERS)]
 
 
 def products() -> None:
+    """A few small products, of the size at which threads that wait for each other show."""
     square = torch.ones(256, 256)
     for _ in range(4):
         square @ square
 
 
 def _is_small(policy: Policy) -> bool:
+    """Whether a model is on the processor and of so few weights that batches are divided, and not products."""
     weights = list(policy.model.causal_lm.parameters())
-    return (
-        weights[0].device.type == "cpu" and sum(weight.numel() for weight in weights) <= SMALL_MODEL
-    )
+    count = sum(weight.numel() for weight in weights)
+    return weights[0].device.type == "cpu" and count <= SMALL_MODEL
 
 
 def _waits(timed: Callable[..., float], threads: int) -> bool:
@@ -161,12 +161,15 @@ def _waits(timed: Callable[..., float], threads: int) -> bool:
     left_s = SLOWER * PROBES * min(timed(products, 1) for _ in range(3)) + THREADS_START_S
     for _ in range(PROBES):
         left_s -= timed(products, threads)
-        if (
-            left_s < 0 or torch.get_num_threads() == 1
-        ):  # then batches are divided, and no product has several threads
-            return left_s < 0
+        if left_s < 0:
+            return True
+        if torch.get_num_threads() == 1:
+            return False  # batches are divided, so no product has several threads
     return False
 
 
 def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -14,12 +14,12 @@ import torch
 
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
+from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import WarmStartStats, train_on
-from llamagym_tui.engine.memory import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks

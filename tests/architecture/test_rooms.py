@@ -20,6 +20,7 @@ def test_no_modules_and_no_rooms_import_each_other_in_a_circle() -> None:
     graph = module_graph(modules())
     assert circles(graph) == []
     assert circles(rooms(graph, 2)) == []
+    assert circles(rooms(graph, 3)) == []
 
 
 def test_there_are_few_rooms_and_few_arrows_between_them() -> None:

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.ppo import PPO, PPOState
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError

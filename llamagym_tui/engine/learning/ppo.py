@@ -18,6 +18,7 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
+from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.batch import (
     PackedRows,
     Row,
@@ -38,12 +39,11 @@ from llamagym_tui.engine.learning.schedules import (
 )
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
-from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.shape import ForwardLimits, forward_limits, shape_of
+from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.engine.threads import on_threads
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
+from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.threads import on_threads
 
 
 class Reference:

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from llamagym_tui.engine.memory import return_freed_memory
+from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 

@@ -12,8 +12,8 @@ from llamagym_tui.config import Precision
 from llamagym_tui.engine.learning.batch import Row, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.precision import Products
+from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
-from llamagym_tui.engine.threads import on_threads
 from tests.engine.learning.test_ranks import SETTINGS, collect, weights_of
 
 
