@@ -111,12 +111,13 @@ def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
 class _EnvSlot:
     episode: Episode | None = None
     version: int = 0
-    """Of the policy that computed the keys and values in the sampler."""
+    """The version of the policy that computed the keys and values in the sampler."""
     took_turn: bool = False
     """Whether it had an observation in the last `act`."""
     is_trained: bool = True
     """Whether all turns so far were sampled in training."""
     rewards: list[float] = field(default_factory=list)
+    """The rewards of its turns so far."""
 
 
 class LlamaGymLoop:
@@ -247,7 +248,8 @@ class LlamaGymLoop:
         self.batch.append(trajectory)
         if sum(len(trajectory.turns) for trajectory in self.batch) < self.ppo.config.batch_size:
             return {}
-        batch, self.batch = self.batch, []
+        batch = self.batch
+        self.batch = []
         figures = asdict(self.ppo.update(batch))
         return {name: value for name, value in figures.items() if name not in FIGURES_OF_A_RUN}
 

@@ -35,7 +35,11 @@ class Ranks:
         Raises:
             RankLost: they have not come.
         """
-        self.rank, self.size, self._why_lost = rank, size, why_lost
+        self.rank = rank
+        """This process's place among the others; 0 leads."""
+        self.size = size
+        """The number of processes."""
+        self._why_lost = why_lost
         self.share: Callable[[], None] = lambda: None
         """Lets every rank have the weights of rank 0 and what its learner has become; all ranks call it."""
         self.meet: Callable[[], None] = lambda: None
@@ -45,41 +49,43 @@ class Ranks:
         self.waits: Sequence[float] = ()
         """By rank: the part of the last update that it waited for others."""
         self._exchange(
-            "init_process_group", GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+            lambda: distributed.init_process_group(
+                GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+            )
         )
-        self._patient = self._exchange("new_group", backend=GLOO, timeout=PATIENCE)
+        self._patient = self._exchange(
+            lambda: distributed.new_group(backend=GLOO, timeout=PATIENCE)
+        )
 
     def part(self, whole: int) -> int:
         """The share of so many that this rank has."""
-        return whole // self.size + (self.rank < whole % self.size)
+        each, left = divmod(whole, self.size)
+        return each + 1 if self.rank < left else each
 
     def first(self, value: Any = None, *, patient: bool = False) -> Any:
         """The value that rank 0 has, `patient` where the others may have to wait for it for days."""
         box = [value]
-        self._exchange(
-            "broadcast_object_list", box, src=0, group=self._patient if patient else None
-        )
+        group = self._patient if patient else None
+        self._exchange(lambda: distributed.broadcast_object_list(box, src=0, group=group))
         return box[0]
 
     def gather(self, value: T) -> list[T]:
         """What each rank has, in their order."""
         found = [value] * self.size
-        self._exchange("all_gather_object", found, value)
+        self._exchange(lambda: distributed.all_gather_object(found, value))
         return found
 
     def largest(self, number: int) -> int:
-        """Of the numbers that the ranks have, waiting for them as long as for rank 0."""
+        """The largest of the numbers that the ranks have, waiting for them as long as for rank 0."""
+        box = torch.tensor(number)
         self._call(
-            "all_reduce",
-            box := torch.tensor(number),
-            op=distributed.ReduceOp.MAX,
-            group=self._patient,
+            lambda: distributed.all_reduce(box, op=distributed.ReduceOp.MAX, group=self._patient)
         )
         return int(box)
 
     def take(self, values: torch.Tensor) -> None:
         """Let a tensor have, in place, the values that it has on rank 0."""
-        self._exchange("broadcast", values, src=0)
+        self._exchange(lambda: distributed.broadcast(values, src=0))
 
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
@@ -89,12 +95,11 @@ class Ranks:
         parts = [
             torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
         ]
-        self._exchange(
-            "all_reduce", flat := torch.cat([part.flatten().float().cpu() for part in parts])
-        )
-        for weight, total in zip(
-            weights, flat.split([part.numel() for part in parts]), strict=True
-        ):
+        # One exchange of all gradients end to end: each exchange waits for every rank.
+        flat = torch.cat([part.flatten().float().cpu() for part in parts])
+        self._exchange(lambda: distributed.all_reduce(flat))
+        totals = flat.split([part.numel() for part in parts])
+        for weight, total in zip(weights, totals, strict=True):
             weight.grad = total.view(weight.shape).to(weight)
 
     def leave(self) -> None:
@@ -102,18 +107,18 @@ class Ranks:
         self._patient = None
         distributed.destroy_process_group()
 
-    def _exchange(self, function: str, *arguments: Any, **more: Any) -> Any:
+    def _exchange(self, call: Callable[[], T]) -> T | None:
         """Call torch.distributed when no rank has work left that others take part in; alone, do nothing."""
         if self.size == 1:
             return None
         self.meet()
-        return self._call(function, *arguments, **more)
+        return self._call(call)
 
-    def _call(self, function: str, *arguments: Any, **more: Any) -> Any:
+    def _call(self, call: Callable[[], T]) -> T:
         """Call torch.distributed, with its time counted and its errors in words of ours."""
         began_s = time.perf_counter()
         with self.explained():
-            found = getattr(distributed, function)(*arguments, **more)
+            found = call()
         self.waited_s += time.perf_counter() - began_s
         return found
 

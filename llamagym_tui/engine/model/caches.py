@@ -4,6 +4,9 @@
 column j of a row holds position j, so rows of any length live in one buffer with no padding between turns, and a
 row is restarted by shortening it. A forward reads the first rows as they lie: conversations change places, and nothing
 is gathered. Masks are the caller's (`llamagym_tui.engine.model.forward`).
+
+Notation: B rows of a forward, T new tokens in each, W columns, P tokens of a prefix, K heads of keys and values, E
+numbers of a head.
 """
 
 from __future__ import annotations
@@ -26,16 +29,15 @@ def prefix_cache(recorded: Cache, rows: int) -> Cache:
     """A recorded prefix that stands before what one forward adds to each of its rows."""
     cache = Cache(layers=[DynamicLayer() for _ in recorded.layers])
     for layer, source in zip(cache.layers, recorded.layers, strict=True):
-        layer.keys, layer.values = (
-            source.keys.expand(rows, -1, -1, -1),
-            source.values.expand(rows, -1, -1, -1),
-        )
+        # (1, K, P, E) as (rows, K, P, E) without a copy; the gradients of all rows add up in the one prefix.
+        layer.keys = source.keys.expand(rows, -1, -1, -1)
+        layer.values = source.values.expand(rows, -1, -1, -1)
         layer.is_initialized = True
     return cache
 
 
 class _RaggedLayer(DynamicLayer):
-    """Buffers (rows, H, capacity, D); the owner holds which columns a forward writes."""
+    """Buffers (rows, K, capacity, E); the owner holds which columns a forward writes."""
 
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
@@ -50,6 +52,7 @@ class _RaggedLayer(DynamicLayer):
         self.is_initialized = True
 
     def reserve(self, capacity: int) -> None:
+        """Let the buffers have so many columns, new ones behind those that there are."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
             more = capacity - self.keys.shape[-2]
@@ -59,12 +62,19 @@ class _RaggedLayer(DynamicLayer):
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
+        """Write (B, K, T, E) new keys and values where the owner aims; (B, K, W, E) of all that the rows have then.
+
+        A model may pass more than that to its cache, none of which is needed here.
+        """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         rows, columns, width = self.owner.target
+        # Each row writes to columns of its own, where its conversation ends: indices (B, 1) and (B, T), so the
+        # dimension of the heads comes last, (B, T, K, E).
         self.keys[rows, :, columns] = key_states.transpose(1, 2)
         self.values[rows, :, columns] = value_states.transpose(1, 2)
+        # Views, not copies. In shorter rows the last columns hold what the mask hides.
         return self.keys[: len(rows), :, :width], self.values[: len(rows), :, :width]
 
 
@@ -72,9 +82,15 @@ class RaggedCache(Cache):
     """Conversations of different lengths, each in a row of its own and continued where it ends."""
 
     def __init__(self, rows: int, layers: int) -> None:
-        self.rows, self.capacity = rows, 0
-        self._in_row, self._row_of = list(range(rows)), list(range(rows))
+        self.rows = rows
+        self.capacity = 0
+        """Columns that the buffers have."""
+        self._in_row = list(range(rows))
+        """The conversation that is in each row."""
+        self._row_of = list(range(rows))
+        """The row of each conversation."""
         self.target: tuple[Tensor, Tensor, int]
+        """Rows (B, 1) and columns (B, T) that the next forward writes, and how many columns W it reads; see `aim`."""
         super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
 
     def rows_of(self, conversations: Sequence[int]) -> list[int]:
@@ -88,15 +104,20 @@ class RaggedCache(Cache):
         `filled` has for each conversation there is, not of these alone, how many columns may be in use.
         """
         rows = self.rows_of(conversations)
-        if beyond := [row for row in rows if row >= len(rows)]:
+        beyond = [row for row in rows if row >= len(rows)]
+        if beyond:
+            # Those beyond the first B rows change places with as many others that are in the first B.
             free = sorted(set(range(len(rows))).difference(rows))
-            moved = [self._in_row[row] for row in beyond + free]
+            sources = beyond + free
+            targets = free + beyond
+            moved = [self._in_row[row] for row in sources]
             width = max(filled[each] for each in moved)
-            there, here = torch.tensor([free + beyond, beyond + free], device=device)
+            there, here = torch.tensor([targets, sources], device=device)
             for buffer in self.buffers:
                 buffer[there, :, :width] = buffer[here, :, :width]
-            for row, each in zip(free + beyond, moved, strict=True):
-                self._in_row[row], self._row_of[each] = each, row
+            for row, each in zip(targets, moved, strict=True):
+                self._in_row[row] = each
+                self._row_of[each] = row
         return self._in_row[: len(rows)]
 
     def aim(self, columns: Tensor, width: int) -> None:
@@ -107,9 +128,11 @@ class RaggedCache(Cache):
             width: over all of them.
         """
         self.reach(width)
-        self.target = (torch.arange(len(columns), device=columns.device)[:, None], columns, width)
+        rows = torch.arange(len(columns), device=columns.device)[:, None]
+        self.target = (rows, columns, width)
 
     def reach(self, width: int) -> None:
+        """Let every row have room for so many columns; room at least doubles, so that it seldom has to grow."""
         if width > self.capacity:
             self.capacity = max(width, 2 * self.capacity, 64)
             for layer in self.layers:
@@ -117,7 +140,7 @@ class RaggedCache(Cache):
 
     @property
     def buffers(self) -> list[Tensor]:
-        """Keys and values (rows, H, capacity, D) of every layer that has some."""
+        """Keys and values (rows, K, capacity, E) of every layer that has some."""
         return [
             each for layer in self.layers for each in (layer.keys, layer.values) if each is not None
         ]

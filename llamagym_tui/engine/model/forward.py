@@ -1,10 +1,13 @@
 """Running a causal LM where only some positions need logits.
 
 `Backbone` calls the decoder and the LM head apart, after checking on the loaded model that this gives the model's own
-logits; where it does not (scaled or capped logits), the whole model runs and positions are picked afterwards. Position
-ids and 4-D masks are always explicit, so rows may be ragged. A model that cannot share keys and values (`sharing` finds
-out) gets whole rows instead, as transformers would run them. Shapes: B rows, T new tokens, W cached and new columns,
-P prefix tokens, D hidden size, V vocabulary.
+logits; where it does not (scaled or capped logits), the whole model runs and positions are picked afterwards. So a
+forward has two halves with a seam between them: the trunk gives hidden states of all positions, and `Encoded` takes
+logits from them where they are asked for. Position ids and 4-D masks are always explicit, so rows may be ragged. A
+model that cannot share keys and values (`sharing` finds out) gets whole rows instead, as transformers would run them.
+
+Shapes: B rows, T new tokens, W cached and new columns, P prefix tokens, D hidden size, V vocabulary; R rows and C
+columns of trees.
 """
 
 from __future__ import annotations
@@ -37,50 +40,62 @@ Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
 SLIDING = "sliding_attention"
 TOKENS_APART = 512
-"""Of one forward of whole rows at most (one row may have more): recurrent models keep much of each token."""
+"""Tokens of one forward of whole rows at most (one row may have more): recurrent models keep much of each token."""
 
 
 class Encoded:
-    """Hidden states of a forward, from which logits are computed only where they are needed."""
+    """Hidden states of a forward, from which logits are computed only where they are needed.
+
+    The logits of all positions would be the largest tensor of an update by far: V is many times D, and only a few
+    positions of a conversation are the policy's own.
+    """
 
     def __init__(self, head: nn.Module, hidden: Tensor, *logits: Tensor) -> None:
-        """`hidden`, (B, T, D) after the final norm, is what the head reads; with `logits` it need not be."""
+        """Hidden states that the LM head reads, or need not read where the model gave all logits itself.
+
+        Args:
+            head: turns hidden states into logits.
+            hidden: (B, T, D) after the final norm.
+            logits: one tensor (B, T, V), or none.
+        """
         self.hidden = hidden
-        self._head, self._all = head, (hidden, *logits)
+        self._head = head
+        self._tensors = (hidden, *logits)
+        """What there is of each position; the last of them is what `logits_at` looks at."""
 
     def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """(N, V) logits at N positions, in fp32."""
-        found = self._all[-1][rows, columns]
-        return (found if len(self._all) > 1 else self._head(found)).float()
+        found = self._tensors[-1][rows, columns]
+        has_logits = len(self._tensors) > 1
+        logits = found if has_logits else self._head(found)
+        return logits.float()
 
     def picked(self, rows: Tensor | slice, columns: Tensor | slice) -> Encoded:
         """(R, C) of the positions, as a forward of its own; rows and columns broadcast to (R, C)."""
-        return Encoded(self._head, *(each[rows, columns] for each in self._all))
+        return Encoded(self._head, *(each[rows, columns] for each in self._tensors))
 
     @property
     def bytes(self) -> int:
-        return sum(each.nbytes for each in self._all)
+        return sum(each.nbytes for each in self._tensors)
 
     def rows(self) -> list[Encoded]:
         """Each row by itself, without its dimension."""
-        return [
-            Encoded(self._head, *row)
-            for row in zip(*(each.unbind() for each in self._all), strict=True)
-        ]
+        by_row = zip(*(each.unbind() for each in self._tensors), strict=True)
+        return [Encoded(self._head, *row) for row in by_row]
 
     @staticmethod
     def stacked(rows: Sequence[Encoded]) -> Encoded:
         """What `rows` took apart, in as many columns as the widest has."""
-        every = zip(*(row._all for row in rows), strict=True)
-        return Encoded(
-            rows[0]._head, *(pad_sequence(list(each), batch_first=True) for each in every)
-        )
+        of_each_kind = zip(*(row._tensors for row in rows), strict=True)
+        padded = [pad_sequence(list(each), batch_first=True) for each in of_each_kind]
+        return Encoded(rows[0]._head, *padded)
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
         """Rows of several forwards of one width as one; `order` indexes the rows of all."""
-        every = zip(*(part._all for part in parts), strict=True)
-        return Encoded(parts[0]._head, *(torch.cat(each)[order] for each in every))
+        of_each_kind = zip(*(part._tensors for part in parts), strict=True)
+        ordered = [torch.cat(each)[order] for each in of_each_kind]
+        return Encoded(parts[0]._head, *ordered)
 
 
 class Backbone:
@@ -97,17 +112,22 @@ class Backbone:
         self.flat_is_exact = False
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
+        """The trunk: everything but the LM head."""
         is_new = "cache" in inspect.signature(self.decoder.forward).parameters  # transformers 5.24
         self._cache_name = "cache" if is_new else "past_key_values"
         if precision == "bf16" and causal_lm.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32, in what bf16 leaves
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.products = Products(causal_lm, self.head.weight)
-        self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
-        self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
+        text_config = causal_lm.config.get_text_config()
+        self.layers: int = text_config.num_hidden_layers
+        window, kinds = _sliding_window(text_config)
+        self._window = window
+        self._kinds = kinds
         self.is_split = self._head_alone_gives_the_logits()
+        """Whether trunk and head are called apart."""
         self.shards: Shards | None = None
-        """None: the weights are whole."""
+        """The parts in which all ranks hold the weights. None: they are whole."""
 
     def unrecorded(self) -> AbstractContextManager[object]:
         """For forwards without gradients; shards cannot be gathered in inference mode."""
@@ -119,15 +139,15 @@ class Backbone:
         Raises:
             ModelLoadError: its forwards are not of one kind, it has no list of layers, or gloo cannot reach it.
         """
-        from llamagym_tui.engine.model.shards import (
-            Shards,
-        )  # torch.distributed's part for that is slow to import
+        # Imported only here, because torch.distributed's part for that is slow to import.
+        from llamagym_tui.engine.model.shards import Shards
 
         if not (self.shares and hasattr(self.decoder, "layers") and self.device.type == "cpu"):
             raise ModelLoadError(
                 "Shards need a Llama-like model on a processor: add --device cpu, or leave out shard."
             )
-        self.is_split = self.flat_is_exact = False
+        self.is_split = False
+        self.flat_is_exact = False
         self.shards = Shards(self.lm, ranks)
 
     @property
@@ -152,17 +172,28 @@ class Backbone:
         self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None
     ) -> Encoded:
         """One forward of (B, T) ids at their positions; what is new is added to the cache."""
-        uses = {self._cache_name: cache, "use_cache": cache is not None}
-        return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
+        arguments = {
+            "input_ids": ids,
+            "position_ids": positions,
+            "attention_mask": mask,
+            self._cache_name: cache,
+            "use_cache": cache is not None,
+        }
+        return self._forward(arguments)
 
-    def _forward(self, **arguments: Any) -> Encoded:
+    def _forward(self, arguments: dict[str, Any]) -> Encoded:
+        """A forward of the model's own code, with what transformers' classes take by name."""
         if self.shards:
             self.shards.meet_forward()
         with self.products.at(self.precision):
             if self.is_split:
-                return Encoded(self.head, self.decoder(**arguments).last_hidden_state)
+                return self._from_states(self.decoder(**arguments).last_hidden_state)
             output = self.lm(**arguments, output_hidden_states=True)
         return Encoded(self.head, output.hidden_states[-1], output.logits)
+
+    def _from_states(self, states: Tensor) -> Encoded:
+        """The seam between trunk and head: (B, T, D) hidden states of the trunk, as what the head reads."""
+        return Encoded(self.head, states)
 
     def encode_next(
         self, ids: Tensor, columns: Tensor, width: int, cache: RaggedCache, prefix: Cache | None
@@ -174,52 +205,55 @@ class Backbone:
         cache.aim(columns, width)
         if prefix is not None and self.is_lean:
             with self.products.at(self.precision):
-                return Encoded(self.head, next_states(self.decoder, ids, cache, prefix))
+                return self._from_states(next_states(self.decoder, ids, cache, prefix))
         return self.encode(ids[:, None], columns, self.causal_mask(columns, width), cache)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""
-        return self.encode_trees(
-            prefix, tree_rows([TokenTree.of(row) for row in rows], self.device)
-        )
+        trees = [TokenTree.of(row) for row in rows]
+        return self.encode_trees(prefix, tree_rows(trees, self.device))
 
     def encode_trees(
         self, prefix: Sequence[int], trees: TreeRows, read: Tensor | None = None
     ) -> Encoded:
         """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end.
 
-        Of (R, C) columns that are `read`, others may be missing.
+        Where (R, C) columns that are `read` are given, all others may be missing.
         """
         if self.is_lean and read is not None:
             return self.encode_flat(prefix, trees, read)
+        every_row = slice(None)
         if not self.shares:
-            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(
-                slice(None), slice(1, None)
-            )
-        if self.shards and prefix:  # in one forward, so that the other ranks know of one backward
+            apart = self.encode_apart([prefix] * len(trees.trees), trees.trees)
+            return apart.picked(every_row, slice(1, None))  # without the prefix's last token
+        if self.shards and prefix:
+            # In one forward, so that the other ranks know of one backward: the prefix is computed in each tree.
             whole = tree_rows([tree.after(prefix) for tree in trees.trees], self.device)
-            return self.encode_trees((), whole).picked(slice(None), slice(len(prefix), None))
+            return self.encode_trees((), whole).picked(every_row, slice(len(prefix), None))
         cache = prefix_cache(self.record(prefix), len(trees.ids)) if prefix else None
-        positions = trees.depths + len(prefix)
-        visible = F.pad(trees.visible, (len(prefix), 0), value=True)
-        columns = torch.arange(len(prefix), device=self.device).expand(len(trees.ids), -1)
+        positions = trees.depths + len(prefix)  # (R, C)
+        visible = F.pad(
+            trees.visible, (len(prefix), 0), value=True
+        )  # (R, C, P + C): all of the prefix
+        columns = torch.arange(len(prefix), device=self.device).expand(len(trees.ids), -1)  # (R, P)
         mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
         return self.encode(trees.ids, positions, mask, cache)
 
     def encode_flat(self, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
         """Trees of a Llama-like model, without padding; columns that are not read are 0."""
-        flat = flat_tree(prefix, trees.trees, *read.numpy().nonzero())
+        rows, columns = read.numpy().nonzero()  # (M,) each
+        flat = flat_tree(prefix, trees.trees, rows, columns)
         with self.products.at(self.precision):
-            states = read_states(self.decoder, flat)
-        hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put(
-            (flat.rows, flat.columns), states
-        )
-        return Encoded(self.head, hidden)
+            states = read_states(self.decoder, flat)  # (M, D)
+        hidden = states.new_zeros(*read.shape, states.shape[-1])  # (R, C, D)
+        return self._from_states(hidden.index_put((flat.rows, flat.columns), states))
 
     def encode_apart(
         self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
     ) -> Encoded:
         """B trees behind contexts of their own, every path computed whole; columns: the context's last token, nodes."""
+        # Paths that are equal, context included, are one row. Of each tree, `places` has the row and the position in it
+        # where each of its columns is found; columns of a smaller tree are padding, and have the first place.
         rows: dict[tuple[int, ...], int] = {}
         width = 1 + max(map(len, trees))
         places = [[(0, 0)] * width for _ in trees]
@@ -228,19 +262,20 @@ class Backbone:
                 row = rows.setdefault((*context, *(tree.ids[column] for column in path)), len(rows))
                 for at, column in enumerate((-1, *path)):
                     found[column + 1] = (row, max(len(context) - 1 + at, 0))
-        parts, order = list[Encoded](), dict[tuple[int, int], int]()
+
+        # Rows of similar length run together. Of each forward only what some column needs is kept, end to end; `order`
+        # has where in all of that each place is.
+        parts: list[Encoded] = []
+        order: dict[tuple[int, int], int] = {}
         for group in of_similar_size(rows, len, TOKENS_APART):
             index = {rows[ids]: at for at, ids in enumerate(group)}
             here = sorted({place for found in places for place in found if place[0] in index})
             order |= {place: len(order) + at for at, place in enumerate(here)}
-            at, columns = torch.tensor(
-                [(index[row], column) for row, column in here], device=self.device
-            ).T
+            in_group = [(index[row], column) for row, column in here]
+            at, columns = torch.tensor(in_group, device=self.device).T
             parts.append(self._picked_apart(group, at, columns))
-        indices = torch.tensor(
-            [[order[place] for place in found] for found in places], device=self.device
-        )
-        return Encoded.joined(parts, indices)
+        indices = [[order[place] for place in found] for found in places]  # (B, 1 + M)
+        return Encoded.joined(parts, torch.tensor(indices, device=self.device))
 
     def _picked_apart(
         self, rows: Sequence[tuple[int, ...]], at: Tensor, columns: Tensor
@@ -250,15 +285,17 @@ class Backbone:
         def picked() -> Encoded:
             return self.encode_whole(rows).picked(at, columns)
 
-        return checkpoint(picked, use_reentrant=False) if torch.is_grad_enabled() else picked()
+        if torch.is_grad_enabled():
+            return checkpoint(picked, use_reentrant=False)
+        return picked()
 
     def encode_whole(self, rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows with padding on the right, which nothing causal sees, in the model's own way."""
         ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-        return self._forward(input_ids=ids.to(self.device), use_cache=False)
+        return self._forward({"input_ids": ids.to(self.device), "use_cache": False})
 
     def record(self, prefix: Sequence[int]) -> Cache:
-        """Keys and values of a prefix, (1, H, P, D) in each layer."""
+        """Keys and values of a prefix, (1, K, P, E) in each layer: K heads of E numbers."""
         cache = recording_cache()
         positions = torch.arange(len(prefix), device=self.device)[None]
         ids = torch.tensor([list(prefix)], device=self.device)
@@ -286,7 +323,9 @@ class Backbone:
         slid = self._additive(visible & near)
         if not self._kinds:
             return slid
-        return {kind: slid if kind == SLIDING else self._additive(visible) for kind in self._kinds}
+        masks = {kind: self._additive(visible) for kind in self._kinds if kind != SLIDING}
+        masks[SLIDING] = slid
+        return masks
 
     def _additive(self, visible: Tensor) -> Tensor:
         lowest = torch.finfo(self.dtype).min
@@ -295,6 +334,7 @@ class Backbone:
 
     @torch.no_grad()
     def _head_alone_gives_the_logits(self) -> bool:
+        """Whether the head, called with the decoder's hidden states, gives the logits of the whole model."""
         ids = torch.tensor([[0, 1, 2]], device=self.device)
         own = self.lm(input_ids=ids, use_cache=False).logits
         try:

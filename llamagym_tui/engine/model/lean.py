@@ -1,9 +1,20 @@
-"""The trunk of a Llama-like model on a flat tree, and on one token more of many conversations.
+"""The trunk of a Llama-like model (all but its LM head) on a flat tree, and on one token more of many conversations.
 
-On a tree nothing is padded, the prefix is computed once, and the last layer only for what is read. While decoding, the
-keys and values of a prefix that all conversations share are read once for all of them, not in each row. The model's
-own modules compute everything but attention, so adapters, biases and norms of heads are theirs. Whether that gives the
-model's own log-probabilities and gradients is found out when it loads (`sharing`).
+The textbook runs each conversation as a padded row of its own. Here the tokens that conversations have in common stand
+once, in a tree that is laid flat (`llamagym_tui.engine.tokens.flat_tree`), and each conversation is a path through it.
+That is exact: embedding, norms, feed-forward layers and the projections of attention compute each token by itself, so
+only attention has to know which tokens stand before which. The model's own modules compute all the former, so
+adapters, biases and norms of heads are theirs; attention is computed here. It differs from the textbook in three ways:
+
+- on a tree nothing is padded, and what conversations share, the prefix first of all, is computed once;
+- in the last layer only the tokens that are read pass, because nothing is computed from the others any more;
+- while decoding, the keys and values of a prefix that all rows share are read once for all rows, not in each.
+
+Whether this gives the model's own log-probabilities and gradients is found out when it loads (`sharing`).
+
+Notation: N tokens of a tree, M of them read in the end, Q queries (N, and M in the last layer), D hidden size, H heads
+of queries, K heads of keys and values, G = H / K heads of queries that share one of these, E numbers of a head, B rows,
+P tokens of the prefix, W columns of a cache.
 """
 
 from typing import Any
@@ -21,25 +32,32 @@ from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
 
-LARGE, APART = 2**23, 4
-"""Numbers in the hidden states of all layers from which on a forward gives back, so many layers apart, the memory in
-the gaps between what its gradient needs: without that, some 1.5 times as much as this needs is taken."""
+LARGE = 2**23
+"""Numbers in the hidden states of all layers from which on a forward gives back the memory in the gaps between what its
+gradient needs: without that, some 1.5 times as much as this needs is taken."""
+APART = 4
+"""Layers from one time that memory is given back to the next."""
 
 
 def is_llama_like(config: Any) -> bool:
     """Whether a model is of the family, without a sliding window."""
-    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-    return (
-        config.model_type in FAMILY and not sliding and not getattr(config, "sliding_window", None)
-    )
+    kinds_of_layers = getattr(config, "layer_types", None) or ()
+    if "sliding_attention" in kinds_of_layers or getattr(config, "sliding_window", None):
+        return False
+    return config.model_type in FAMILY
 
 
 def read_states(decoder: Any, flat: FlatTree) -> Tensor:
-    """(M, D) hidden states, after the final norm, of the tokens that are read."""
-    hidden = decoder.embed_tokens(flat.ids)
-    cos, sin = decoder.rotary_emb(hidden, flat.positions[None])
-    half = cos.shape[-1] // 2
-    rotation = torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])  # (N, 1, D / 2)
+    """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits."""
+    # Without a dimension for the batch: all rows of the textbook are one row of tokens here.
+    hidden = decoder.embed_tokens(flat.ids)  # (N, D)
+
+    # Rotary positions. A token's position counts what stands before it on its path, not in the row.
+    cos, sin = decoder.rotary_emb(hidden, flat.positions[None])  # (1, N, E) each
+    half = cos.shape[-1] // 2  # the second half repeats the first
+    rotation = torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])  # (N, 1, E / 2)
+
+    # All layers but the last are the textbook's: x + attention(norm(x)), then x + feed_forward(norm(x)).
     *layers, last = decoder.layers
     is_large = hidden.numel() * len(decoder.layers) >= LARGE
     for index, layer in enumerate(layers):
@@ -48,12 +66,18 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
         normed = layer.input_layernorm(hidden)
         hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, flat.every)
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    normed, hidden = last.input_layernorm(hidden), hidden.index_select(0, flat.read)
+
+    # In the last layer, keys and values of all N tokens are needed, but queries only of the M that are read, and from
+    # attention on nothing else is computed. Of the others nothing would be used, so their gradient is 0 either way.
+    normed = last.input_layernorm(hidden)  # (N, D)
+    hidden = hidden.index_select(0, flat.read)  # (M, D) from here on
     asking = normed.index_select(0, flat.read)
+    rotation_of_read = rotation[flat.read]
     hidden = hidden + _attended(
-        last.self_attn, asking, normed, rotation[flat.read], rotation, flat.last
+        last.self_attn, asking, normed, rotation_of_read, rotation, flat.last
     )
-    return decoder.norm(hidden + last.mlp(last.post_attention_layernorm(hidden)))
+    hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
+    return decoder.norm(hidden)
 
 
 def _attended(
@@ -61,96 +85,133 @@ def _attended(
     asking: Tensor,
     normed: Tensor,
     rotation: Tensor,
-    of_keys: Tensor,
+    rotation_of_keys: Tensor,
     queries: Queries,
 ) -> Tensor:
-    """What attention adds to the queries' hidden states."""
+    """What attention adds to hidden states.
+
+    Args:
+        attention: the layer's own module, of which the projections are used.
+        asking: (Q, D) normed states from which queries are made.
+        normed: (N, D) normed states from which keys and values are made.
+        rotation: (Q, 1, E / 2) of the queries' positions.
+        rotation_of_keys: (N, 1, E / 2) of all positions.
+        queries: which tokens each query sees.
+    """
     query, key, value = _projected(attention, asking, normed)
-    mixed = _mixed(
-        _rotated(query, rotation), _rotated(key, of_keys), value, queries, attention.scaling
-    )
-    return attention.o_proj(mixed.flatten(-2))
+    query = _rotated(query, rotation)
+    key = _rotated(key, rotation_of_keys)
+    mixed = _mixed(query, key, value, queries, attention.scaling)  # (Q, H, E)
+    return attention.o_proj(mixed.flatten(-2))  # (Q, D)
 
 
 def _projected(attention: Any, asking: Tensor, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (Q, H, D), and keys and values (N, K, D)."""
-    query, key, value = (
-        project(states).unflatten(-1, (-1, attention.head_dim))
-        for project, states in (
-            (attention.q_proj, asking),
-            (attention.k_proj, normed),
-            (attention.v_proj, normed),
-        )
-    )
-    if hasattr(attention, "q_norm"):
-        query, key = attention.q_norm(query), attention.k_norm(key)
+    """Queries (Q, H, E), and keys and values (N, K, E), not rotated yet."""
+    by_head = (-1, attention.head_dim)  # of H x E numbers, or K x E
+    query = attention.q_proj(asking).unflatten(-1, by_head)
+    key = attention.k_proj(normed).unflatten(-1, by_head)
+    value = attention.v_proj(normed).unflatten(-1, by_head)
+    if hasattr(attention, "q_norm"):  # Qwen3 norms each head
+        query = attention.q_norm(query)
+        key = attention.k_norm(key)
     return query, key, value
 
 
 def _rotated(heads: Tensor, rotation: Tensor) -> Tensor:
-    """Queries or keys turned by their positions; what a model turns together comes to stand together, in both."""
-    pairs = heads.unflatten(-1, (2, -1)).transpose(-1, -2).contiguous()
-    return torch.view_as_real(torch.view_as_complex(pairs) * rotation).flatten(-2)
+    """Queries or keys (Q, H, E) turned by their positions.
+
+    The model turns number i of a head together with number i + E / 2, as the two coordinates of a point. Here the two
+    come to stand side by side, as one complex number, which one product turns. They stay side by side: the numbers of
+    a head are in another order than the model's, but in the same order in queries and keys, so their products, which
+    are all that attention takes of them, are the same.
+    """
+    pairs = heads.unflatten(-1, (2, -1)).transpose(-1, -2).contiguous()  # (Q, H, E / 2, 2)
+    turned = torch.view_as_complex(pairs) * rotation  # (Q, H, E / 2)
+    return torch.view_as_real(turned).flatten(-2)
 
 
 def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: float) -> Tensor:
-    """(Q, H, D) values of what each query sees; heads that share keys and values stand together, as rows of one."""
-    heads, shared = query.shape[1], key.shape[1]
+    """(Q, H, E) mixed values of the tokens that each query sees.
+
+    One attention of all N tokens to all N would mostly compute what the mask then throws away: a token sees its
+    ancestors alone. So queries that stand near one another, and have nearly the same ancestors, form a block, and only
+    the keys that some query of the block sees are gathered for it. `queries.blocks` holds tensors of blocks of similar
+    width, n blocks of S queries and T keys in each.
+    """
+    heads = query.shape[1]
+    kv_heads = key.shape[1]
     found = []
     for blocks in queries.blocks:
-        count, size = blocks.queries.shape
-        asking = query.index_select(0, blocks.queries.flatten()).view(
-            count, size, shared, heads // shared, -1
-        )
-        keys, values = (
-            each.index_select(0, blocks.keys.flatten())
-            .view(count, -1, *each.shape[1:])
-            .transpose(1, 2)
-            for each in (key, value)
-        )
-        rows = asking.permute(0, 2, 3, 1, 4).flatten(2, 3)
-        mask = blocks.mask.repeat(1, 1, heads // shared, 1)
+        count, size = blocks.queries.shape  # n, S
+        asking = query.index_select(0, blocks.queries.flatten())  # (n S, H, E)
+        asking = asking.view(count, size, kv_heads, heads // kv_heads, -1)  # (n, S, K, G, E)
+        # The G heads that share keys and values stand one below the other, as if they were more queries of one head:
+        # so keys and values are not repeated for each of them.
+        rows = asking.permute(0, 2, 3, 1, 4).flatten(2, 3)  # (n, K, G S, E)
+        keys = _gathered(key, blocks.keys)
+        values = _gathered(value, blocks.keys)
+        mask = blocks.mask.repeat(1, 1, heads // kv_heads, 1)  # (n, 1, G S, T)
         mixed = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
-        found.append(
-            mixed.unflatten(2, (-1, size))
-            .permute(0, 3, 1, 2, 4)
-            .reshape(-1, heads, query.shape[-1])
-        )
+        by_query = mixed.unflatten(2, (-1, size)).permute(0, 3, 1, 2, 4)  # (n, S, K, G, E)
+        found.append(by_query.reshape(-1, heads, query.shape[-1]))
+    # Back from the order of blocks to that of the queries. A block that is not full has its last query several times,
+    # of which one is taken.
     return torch.cat(found).index_select(0, queries.order)
+
+
+def _gathered(states: Tensor, indices: Tensor) -> Tensor:
+    """(n, K, T, E) keys or values (N, K, E) of the (n, T) tokens that each of n blocks needs."""
+    found = states.index_select(0, indices.flatten())
+    return found.view(len(indices), -1, *states.shape[1:]).transpose(1, 2)
 
 
 def next_states(decoder: Any, ids: Tensor, cache: RaggedCache, prefix: Cache) -> Tensor:
     """(B, 1, D) hidden states, after the final norm, of one id (B,) more in each of the first rows of a cache.
 
-    All these rows begin with the recorded prefix; the cache aims at where the ids stand.
+    All these rows begin with the recorded prefix, P tokens of which the cache has a copy in each row, too. The copies
+    are not read: P keys and values are the same for all rows, so one matrix product of all B queries with one copy
+    takes the place of B products with one query each. Where the prefix is most of a conversation, reading keys is most
+    of the work. The cache aims at where the ids stand.
     """
-    _, columns, width = cache.target
-    hidden, begin = decoder.embed_tokens(ids), prefix.get_seq_length()
-    cos, sin = (each[:, 0] for each in decoder.rotary_emb(hidden, columns))
+    _, columns, width = cache.target  # columns (B, 1), the position of each id; W
+    begin = prefix.get_seq_length()  # P
+    hidden = decoder.embed_tokens(ids)  # (B, D)
+    cos, sin = decoder.rotary_emb(hidden, columns)  # (B, 1, E) each
+    cos = cos[:, 0]
+    sin = sin[:, 0]
+
+    # Rows are of different lengths. What lies behind a row's new token, from an earlier reply or none, is not seen.
     unseen = (torch.arange(begin, width, device=ids.device) > columns)[:, None, None]
-    mask = hidden.new_zeros(unseen.shape).masked_fill_(unseen, torch.finfo(hidden.dtype).min)
+    mask = hidden.new_zeros(unseen.shape)  # (B, 1, 1, W - P)
+    mask.masked_fill_(unseen, torch.finfo(hidden.dtype).min)
+
     for index, layer in enumerate(decoder.layers):
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
-        query, key, value = _projected(attention, normed, normed)
+        query, key, value = _projected(attention, normed, normed)  # (B, H, E), (B, K, E) twice
         query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        keys, values = cache.layers[index].update(key[:, :, None], value[:, :, None])
-        grouped = (query * attention.scaling).unflatten(1, (key.shape[1], -1))  # (B, K, H / K, D)
-        first = prefix.layers[index]
-        scores = [_of_all(grouped, first.keys[0].mT), grouped @ keys[:, :, begin:].mT + mask]
-        shares = torch.cat(scores, dim=-1).softmax(-1)
-        mixed = (
-            _of_all(shares[..., :begin], first.values[0])
-            + shares[..., begin:] @ values[:, :, begin:]
-        )
+        # The new keys and values join the row of their conversation; then all of the row is read.
+        keys, values = cache.layers[index].update(
+            key[:, :, None], value[:, :, None]
+        )  # (B, K, W, E)
+        grouped = (query * attention.scaling).unflatten(1, (key.shape[1], -1))  # (B, K, G, E)
+        first = prefix.layers[index]  # its keys and values are (1, K, P, E)
+
+        # One softmax over all W scores, of which the first P come from the shared copy: exact, as in one piece.
+        scores_of_prefix = _of_all(grouped, first.keys[0].mT)  # (B, K, G, P)
+        scores_of_rest = grouped @ keys[:, :, begin:].mT + mask  # (B, K, G, W - P)
+        shares = torch.cat([scores_of_prefix, scores_of_rest], dim=-1).softmax(-1)
+        mixed_of_prefix = _of_all(shares[..., :begin], first.values[0])  # (B, K, G, E)
+        mixed = mixed_of_prefix + shares[..., begin:] @ values[:, :, begin:]
+
         hidden = hidden + attention.o_proj(mixed.flatten(1))
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
     return decoder.norm(hidden)[:, None]
 
 
 def _of_all(grouped: Tensor, shared: Tensor) -> Tensor:
-    """(B, K, G, M): grouped (B, K, G, N) times what all B rows share, (K, N, M), as one product for each of K."""
+    """(B, K, G, Z): grouped (B, K, G, Y) times what all B rows share, (K, Y, Z), as one product for each of K heads."""
     rows, _, group, _ = grouped.shape
-    return (
-        (grouped.transpose(0, 1).flatten(1, 2) @ shared).unflatten(1, (rows, group)).transpose(0, 1)
-    )
+    by_head = grouped.transpose(0, 1).flatten(1, 2)  # (K, B G, Y): the rows of all conversations
+    product = by_head @ shared  # (K, B G, Z)
+    return product.unflatten(1, (rows, group)).transpose(0, 1)

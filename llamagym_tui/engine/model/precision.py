@@ -40,14 +40,20 @@ class Products:
             if each.weight.dtype == torch.float32 and min(each.weight.shape) >= NARROWEST
         ]
         self._rounded: Any = WeakIdKeyDictionary()
-        """By weight: where it lay and which version it was when it was rounded, and what came of it."""
+        """By weight: where it lay and which version it was when it was rounded, and what came of it.
+
+        Torch counts a tensor's version up at each change in place, such as an optimizer's step.
+        """
 
     @contextmanager
     def at(self, precision: Precision) -> Iterator[None]:
         """A context in which linear layers multiply at a precision, gradients included."""
-        for module in self._linears if precision == "bf16" else ():
-            vars(module).setdefault("forward", partial(self._product, module))
-        before = ROUNDS.set(precision == "bf16")
+        rounds = precision == "bf16"
+        if rounds:
+            # From the first time on, these layers ask in each forward whether they round.
+            for module in self._linears:
+                vars(module).setdefault("forward", partial(self._product, module))
+        before = ROUNDS.set(rounds)
         try:
             yield
         finally:
@@ -60,13 +66,15 @@ class Products:
         return product if module.bias is None else product + module.bias
 
     def rounded(self, weight: Tensor) -> Tensor:
+        """A weight in bf16, rounded anew only where it has changed since the last time."""
         found: Tensor
-        now = weight.data_ptr(), weight._version
+        now = (weight.data_ptr(), weight._version)
         before, found = self._rounded.get(weight, (None, None))
         if before != now:
-            with torch.inference_mode(mode=False):  # an update may need what a rollout has rounded
+            # An update may need what a rollout has rounded, which computes in inference mode.
+            with torch.inference_mode(mode=False):
                 found = weight.detach().bfloat16()
-            self._rounded[weight] = now, found
+            self._rounded[weight] = (now, found)
         return found
 
 
@@ -83,9 +91,11 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         factor, rounded = ctx.saved_tensors
         gradient = gradients[0].bfloat16()
-        of_inputs, of_weight, _ = ctx.needs_input_grad
-        return (
-            (gradient @ rounded).float() if of_inputs else None,
-            (gradient.flatten(0, -2).mT @ factor.flatten(0, -2)).float() if of_weight else None,
-            None,
-        )
+        needs_inputs, needs_weight, _ = ctx.needs_input_grad
+        of_inputs = None
+        of_weight = None
+        if needs_inputs:
+            of_inputs = (gradient @ rounded).float()
+        if needs_weight:
+            of_weight = (gradient.flatten(0, -2).mT @ factor.flatten(0, -2)).float()
+        return of_inputs, of_weight, None

@@ -71,14 +71,13 @@ def _width(config: Any, *names: str) -> int:
     """The first number of these names, the largest where layers differ; 0: the model has no such thing."""
     layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
     for name in names:
-        values = [getattr(layer, name, None) for layer in layers]
-        if numbers := [
-            number
-            for value in values
-            for number in (value if isinstance(value, list) else [value])
-            if number
-        ]:
-            return max(numbers)
+        numbers: list[Any] = []
+        for layer in layers:
+            value = getattr(layer, name, None)
+            numbers += value if isinstance(value, list) else [value]
+        named = [number for number in numbers if number]
+        if named:
+            return max(named)
     return 0
 
 
@@ -101,7 +100,9 @@ def counted_shape(config: Any) -> ModelShape:
 def context_of(config: Any) -> int | None:
     """Tokens that a model reads at most; None: it has no such limit."""
     text = config.get_text_config()
-    return None if getattr(text, "alibi", False) else getattr(text, "max_position_embeddings", None)
+    if getattr(text, "alibi", False):
+        return None
+    return getattr(text, "max_position_embeddings", None)
 
 
 def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
@@ -111,18 +112,19 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
         OSError: it is not there; ValueError: it is no configuration.
     """
     base = base_of(Path(source))
-    source, local = (base, Path(base).is_dir()) if base else (source, local)
-    return AutoConfig.from_pretrained(
-        source, local_files_only=local, trust_remote_code=False
-    ), base is not None
+    if base:
+        source = base
+        local = Path(base).is_dir()
+    config = AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+    return config, base is not None
 
 
 def base_of(folder: Path) -> str | None:
     """The model that an adapter's folder is on, a folder or hub id; None: it holds no adapter."""
     adapter = folder / "adapter_config.json"
-    return (
-        json.loads(file_content(adapter))["base_model_name_or_path"] if adapter.is_file() else None
-    )
+    if not adapter.is_file():
+        return None
+    return json.loads(file_content(adapter))["base_model_name_or_path"]
 
 
 def _is_target(name: str, targets: str | Sequence[str]) -> bool:
@@ -134,8 +136,10 @@ def _is_target(name: str, targets: str | Sequence[str]) -> bool:
 GIB = 2**30
 FP32 = 4
 """Bytes of a number."""
-ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
-"""Bytes that activations and logits of one forward of an update may take."""
+ACTIVATIONS = 2 * GIB
+"""Bytes that activations of one forward of an update may take."""
+LOGITS = 2 * GIB
+"""Bytes that its logits may take."""
 MOST_COLUMNS = 16_384
 """Columns of one forward at most, however small the model."""
 FEWEST = 256
@@ -170,7 +174,9 @@ def forward_limits(
 
 def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:
     """Bytes that a column of an update's forward keeps for its gradient, and one more layer's while it goes back."""
-    kept = ((6 if full else 4) * shape.hidden + 4 * shape.queries + 4 * shape.inner) * dtype_bytes
-    if dtype_bytes < FP32:
+    of_hidden_size = 6 if full else 4  # with full fine-tuning, norms keep their inputs
+    numbers = of_hidden_size * shape.hidden + 4 * shape.queries + 4 * shape.inner
+    kept = numbers * dtype_bytes
+    if dtype_bytes < FP32:  # norms compute in fp32
         kept += 36 * shape.hidden
     return (shape.layers + 1) * kept

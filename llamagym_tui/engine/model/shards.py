@@ -17,8 +17,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.errors import RankLost, RunStoreError
 
-WAITS, FORWARD, BACKWARD, GATHER, PUT = range(5)
-"""What a rank is about to do: to wait for the others, or what all do at once, the last first."""
+# What a rank is about to do: to wait for the others, or what all do at once. The highest of all ranks comes first.
+WAITS = 0
+FORWARD = 1
+BACKWARD = 2
+GATHER = 3
+PUT = 4
 Weights = dict[str, Tensor]
 Moments = dict[int, dict[str, Tensor]]
 
@@ -26,7 +30,8 @@ Moments = dict[int, dict[str, Tensor]]
 class Shards:
     def __init__(self, lm: Any, ranks: Ranks) -> None:
         """Keep this rank's part of the weights that rank 0 has; those of the other ranks are dropped."""
-        self._lm, self._ranks = lm, ranks
+        self._lm = lm
+        self._ranks = ranks
         for weight in lm.parameters():
             ranks.take(weight.data)
         mesh = init_device_mesh(lm.device.type, (ranks.size,))
@@ -34,20 +39,19 @@ class Shards:
             fully_shard(layer, mesh=mesh, reshard_after_forward=True)
         for module in lm.modules():
             if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(
-                    1.0
-                )  # a loss is divided by the turns of all ranks already
-                module.set_force_sum_reduction_for_comms(
-                    enable=True
-                )  # gloo has no product with a factor
-        warnings.filterwarnings(
-            "ignore", "FSDP2-wrapped module"
-        )  # what it returns is indexed, never changed
+                # A loss is divided by the turns of all ranks already, and gloo has no product with a factor.
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(enable=True)
+        # What a module returns is indexed here, and never changed.
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module")
         ranks.meet = self.meet
 
     def meet(self, work: int = WAITS) -> None:
         """Agree on what comes next, and go along with the others until that is this rank's work, or all wait."""
-        while (agreed := self._ranks.largest(work)) != work:
+        while True:
+            agreed = self._ranks.largest(work)
+            if agreed == work:
+                return
             if agreed == GATHER:
                 self._gathered()
             elif agreed == PUT:
@@ -65,7 +69,8 @@ class Shards:
 
     def learns(self, model: Any, optimizer: Any) -> None:
         """What is gathered and put: a model with a value head, and its optimizer."""
-        self._model, self._optimizer = model, optimizer
+        self._model = model
+        self._optimizer = optimizer
 
     def gather(self) -> tuple[Weights, Moments]:
         """Weights by their names in the model, an adapter's alone where there is one, and moments; rank 0 calls it.
@@ -99,36 +104,40 @@ class Shards:
             for name, each in trained.state_dict().items()
             if name in names
         }
-        moments = self._optimizer.state_dict()["state"].items()
-        return weights, {
+        moments = {
             index: {name: self._for_first(each) for name, each in kept.items()}
-            for index, kept in moments
+            for index, kept in self._optimizer.state_dict()["state"].items()
         }
+        return weights, moments
 
     def _for_first(self, tensor: Tensor) -> Tensor:
         """A tensor whole, on rank 0; the others take part, and have their own."""
         full = self.whole(tensor)
-        return tensor if self._ranks.rank else full.cpu()
+        if self._ranks.rank != 0:
+            return tensor
+        return full.cpu()
 
     @torch.no_grad()
     def _put(self, weights: Weights | None = None, moments: Moments | None = None) -> None:
-        weights, moments = weights or {}, moments or {}
+        weights = weights or {}
+        moments = moments or {}
         own = self._model.named_weights()
         for name in self._ranks.first(list(weights)):
             own[name].copy_(self.part(weights.get(name), own[name]))
         trained = [weight for group in self._optimizer.param_groups for weight in group["params"]]
+        kept_of = [(index, list(kept)) for index, kept in moments.items()]
         state = Moments()
-        for index, names in self._ranks.first(
-            [(index, list(kept)) for index, kept in moments.items()]
-        ):
-            kept, like = moments.get(index, {}), trained[index]
+        for index, names in self._ranks.first(kept_of):
+            kept = moments.get(index, {})
+            # Moments are divided as their weight is; the number of steps is one number.
             state[index] = {
-                name: self.part(kept.get(name), torch.empty(()) if name == "step" else like)
+                name: self.part(
+                    kept.get(name), torch.empty(()) if name == "step" else trained[index]
+                )
                 for name in names
             }
-        groups = self._optimizer.state_dict()[
-            "param_groups"
-        ]  # rates are those of this learner's settings
+        # Rates are those of this learner's settings.
+        groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def whole(self, tensor: Tensor) -> Tensor:

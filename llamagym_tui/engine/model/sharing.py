@@ -17,13 +17,18 @@ from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
 
-FEWEST, BEYOND = 48, 16
-"""Tokens of the comparison at least, and past the end of a window."""
+FEWEST = 48
+"""Tokens of the comparison at least."""
+BEYOND = 16
+"""Tokens of the comparison past the end of a window."""
 WORK = {"cpu": 4e11}
 """Weights times tokens of a forward of the comparison at most: on a processor with few cores some 10 s."""
 WORK_OF_ACCELERATORS = 2e13
-TOLERANCE, COARSE_TOLERANCE = 2e-3, 0.5
-"""Nats that log-probabilities may differ by: rounding, with fp32 and with coarser weights or products."""
+"""The same on any other device."""
+TOLERANCE = 2e-3
+"""Nats that log-probabilities may differ by with fp32: rounding."""
+COARSE_TOLERANCE = 0.5
+"""The same with coarser weights or products."""
 FLAT_TOLERANCE = 1e-5
 """Difference of the lean path that is rounding, over the largest of its tensor."""
 SMALL = 1e-3
@@ -43,10 +48,9 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
     ids, is_enough = _trial(backbone)
     expected = _expected(backbone, ids, tolerance)
     if not is_enough:
-        return (
-            backbone,
-            f"trying out keys and values takes too long beyond its window of {_window(lm.config)} tokens",
-        )
+        window = _window(lm.config)
+        reason = f"trying out keys and values takes too long beyond its window of {window} tokens"
+        return backbone, reason
     try:
         backbone.shares = True
         difference = _difference(backbone, ids, expected)
@@ -67,16 +71,11 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
 
 def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
     """Whether a model is computed flat where little is read of trees; of its family, one that is not is logged."""
-    if (
-        backbone.device.type != "cpu"
-        or not backbone.is_split
-        or not is_llama_like(backbone.lm.config)
-    ):
+    on_host = backbone.device.type == "cpu"
+    if not (on_host and backbone.is_split and is_llama_like(backbone.lm.config)):
         return False
-    precision, backbone.precision = (
-        backbone.precision,
-        "fp32",
-    )  # products that round would hide a difference
+    precision = backbone.precision
+    backbone.precision = "fp32"  # products that round would hide a difference
     try:
         difference = _flat_difference(backbone, ids)
     except Exception:
@@ -94,21 +93,23 @@ def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
 
 def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
     """Largest difference of log-probabilities and gradients to the model's own, over the largest of each tensor."""
+    # A tree with all that can go wrong: a prefix before it, a stem in common, three branches that differ in length.
     third = len(ids) // 3
-    prefix, stem, rest = ids[: third // 2], ids[third // 2 : third], ids[third:]
+    prefix = ids[: third // 2]
+    stem = ids[third // 2 : third]
+    rest = ids[third:]
     tree = TokenTree()
-    for each in (rest, rest[::-1], stem[::-1]):
-        tree.insert([*stem, *each])
+    for branch in (rest, rest[::-1], stem[::-1]):
+        tree.insert([*stem, *branch])
     paths = tree.paths()
+    # Where the model's own forward, of one row for each path, has the token of each column of the tree.
     of_row = {
         column: (row, len(prefix) + at)
         for row, path in enumerate(paths)
         for at, column in enumerate(path)
     }
-    trees, columns = (
-        tree_rows([tree], backbone.device),
-        torch.tensor(range(len(stem) - 1, len(tree), 2)),
-    )
+    trees = tree_rows([tree], backbone.device)
+    columns = torch.tensor(range(len(stem) - 1, len(tree), 2))  # (M,): every other one is read
     read = torch.zeros_like(trees.ids, dtype=torch.bool).index_fill(1, columns, value=True)
     flat = backbone.encode_flat(prefix, trees, read)
     whole = backbone.encode_whole(
@@ -129,30 +130,23 @@ def _with_gradients(
     encoded: Encoded, rows: Tensor, columns: Tensor, weights: list[Tensor]
 ) -> list[Tensor]:
     """Log-probabilities at N places, and the gradients of a loss that reads them and the hidden states there."""
-    logprobs, hidden = (
-        encoded.logits_at(rows, columns).log_softmax(-1),
-        encoded.hidden[rows, columns],
-    )
+    logprobs = encoded.logits_at(rows, columns).log_softmax(-1)  # (N, V)
+    hidden = encoded.hidden[rows, columns]  # (N, D)
     if not weights:
         return [logprobs]
+    # Any loss would do that reads each of the N places, each in its own way.
     loss = logprobs[:, : len(logprobs)].diagonal().mean() + (hidden * hidden.roll(1, -1)).mean()
-    return [
-        logprobs.detach(),
-        *torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True),
-    ]
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+    return [logprobs.detach(), *gradients]
 
 
 def _window(config: Any) -> int:
     """The largest number of tokens after which some layer may look no further back; 0: none is named."""
     named = vars(config.get_text_config()).items()
-    return max(
-        (
-            size
-            for name, size in named
-            if ("window" in name or "chunk" in name) and type(size) is int
-        ),
-        default=0,
-    )
+    windows = [
+        size for name, size in named if ("window" in name or "chunk" in name) and type(size) is int
+    ]
+    return max(windows, default=0)
 
 
 def _trial(backbone: Backbone) -> tuple[list[int], bool]:
@@ -160,16 +154,17 @@ def _trial(backbone: Backbone) -> tuple[list[int], bool]:
     config = backbone.lm.config.get_text_config()
     weights = sum(weight.numel() for weight in backbone.lm.parameters())
     affordable = int(WORK.get(backbone.device.type, WORK_OF_ACCELERATORS) / weights)
-    longest = (
-        max(getattr(config, "max_position_embeddings", None) or 0, 0) or 2**30
-    )  # some have -1 for no limit
-    window = _window(config) if _window(config) < longest else 0
+    longest = getattr(config, "max_position_embeddings", None) or 0
+    if longest <= 0:  # some have -1 for no limit
+        longest = 2**30
+    window = _window(config)
+    if window >= longest:  # it never slides
+        window = 0
     wanted = min(max(FEWEST, window + BEYOND), longest)
     length = min(wanted, max(FEWEST, affordable), longest)
     is_known = window == (getattr(config, "sliding_window", None) or 0)
-    return [
-        (7 * at * at + 3 * at + 1) % backbone.vocabulary for at in range(length)
-    ], length == wanted or is_known
+    ids = [(7 * at * at + 3 * at + 1) % backbone.vocabulary for at in range(length)]
+    return ids, length == wanted or is_known
 
 
 @torch.no_grad()
@@ -200,22 +195,26 @@ def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Te
 def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -> float:
     """Largest difference in nats: of trees behind a recorded prefix, and of ragged rows that grow token by token."""
     *prefix, first, second, third = ids
-    end, half, device = len(prefix), len(ids) // 2, shared.device
+    end = len(prefix)
+    half = len(ids) // 2
+    device = shared.device
+
+    # Trees behind a prefix: two rows, and a fork at the first token of the second one.
     forked = TokenTree.of([first, third])
     _, own = forked.insert([first, second])
     encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
     differences = [
         _logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])
     ]
-    cache, recorded = RaggedCache(2, shared.layers), shared.record(prefix)
+
+    # Ragged rows: one goes on where the prefix ends, one in the middle of it, over what the row holds there.
+    cache = RaggedCache(2, shared.layers)
+    recorded = shared.record(prefix)
     begin = shared.record(ids[:half]) if shared.is_lean else None
     for row in range(2):
         cache.fill(row, recorded, end)
     for step in range(2):
-        at = [
-            half + step,
-            end + step,
-        ]  # one row goes on in the middle of the prefix, over what it holds there
+        at = [half + step, end + step]
         columns = torch.tensor(at, device=device)[:, None]
         new = torch.tensor([ids[place] for place in at], device=device)
         encoded = shared.encode_next(new, columns, end + step + 1, cache, begin)

@@ -58,7 +58,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             pretrained_model.device
         )
         self.precision: Precision = "fp32"
-        """Of the engine's forwards; set before `backbone` is first used."""
+        """The precision of the engine's forwards; set before `backbone` is first used."""
         self._backbone: Backbone | None = None
         self.plain_because: str | None = None
         """Why the backbone computes each conversation whole; None: it shares keys and values. Found out with it."""
@@ -81,14 +81,14 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
             kwargs: passed on to transformers.
         """
-        kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
+        options = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
         if load_in_8bit:
-            kwargs["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
+            options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
         path = Path(pretrained_model_name_or_path)
         if (path / "adapter_config.json").is_file():
-            lm = _adapted_from(path, **kwargs)
+            lm = _adapted_from(path, options)
         else:
-            lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **kwargs)
+            lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **options)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
@@ -116,10 +116,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """
         Path(path).mkdir(parents=True, exist_ok=True)
         self.pretrained_model.save_pretrained(path, state_dict=weights)
-        save_file(
-            {k: v.contiguous() for k, v in self.v_head.state_dict().items()},
-            Path(path) / VALUE_HEAD_FILE,
-        )
+        head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
+        save_file(head, Path(path) / VALUE_HEAD_FILE)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
@@ -149,29 +147,32 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            self._backbone, self.plain_because = checked_backbone(self.causal_lm, self.precision)
+            backbone, plain_because = checked_backbone(self.causal_lm, self.precision)
+            self._backbone = backbone
+            self.plain_because = plain_because
         return self._backbone
 
     def __getattr__(self, name: str) -> Any:
         # torch comes here when a property raises an AttributeError, and would report that there is no such property.
         own = inspect.getattr_static(type(self), name, None)
-        return (
-            own.fget(self) if isinstance(own, property) and own.fget else super().__getattr__(name)
-        )
+        if isinstance(own, property) and own.fget:
+            return own.fget(self)
+        return super().__getattr__(name)
 
 
-def _adapted_from(path: Path, **kwargs: Any) -> Any:
-    """A saved adapter on its base model, to be trained further.
+def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
+    """A saved adapter on its base model, to be trained further; `options` are transformers'.
 
     PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
     """
     import peft
 
     base = peft.PeftConfig.from_pretrained(path).base_model_name_or_path
-    if not Path(base).is_dir():
-        kwargs.pop("local_files_only", None)
-    lm = AutoModelForCausalLM.from_pretrained(base, **kwargs)
-    if vocabulary := _saved_vocabulary(path, lm):
+    if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
+        options = {name: each for name, each in options.items() if name != "local_files_only"}
+    lm = AutoModelForCausalLM.from_pretrained(base, **options)
+    vocabulary = _saved_vocabulary(path, lm)
+    if vocabulary:
         lm.resize_token_embeddings(vocabulary)
     return peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
 
@@ -181,7 +182,9 @@ def _saved_vocabulary(path: Path, lm: Any) -> int | None:
     name = next(name for name, module in lm.named_modules() if module is lm.get_input_embeddings())
     with safe_open(path / "adapter_model.safetensors", "pt") as saved:
         key = f"base_model.model.{name}.weight"
-        return saved.get_slice(key).get_shape()[0] if key in saved.keys() else None  # noqa: SIM118
+        if key not in saved.keys():  # noqa: SIM118
+            return None
+        return saved.get_slice(key).get_shape()[0]
 
 
 def with_adapter(lm: Any, lora: Any) -> Any:
