@@ -6,6 +6,7 @@ the same functions as the rollout. Notation: S places of logits, N scored tokens
 admissible tokens or replies, V vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy.trajectory import Choice
+from llamagym_tui.engine.tokens.token_tree import padded
 
 AT_ONCE = 2**22
 """Numbers in the logits that are normalized at most, in one piece."""
@@ -20,7 +22,7 @@ AT_ONCE = 2**22
 
 class Decisions(NamedTuple):
     logprobs: Tensor
-    """(D,) of each sampled token or chosen reply."""
+    """(D,) log-probability of each sampled token or chosen reply."""
     entropy: Tensor
     """(D,) nats of the distribution that was sampled; without gradient."""
     action_entropy: Tensor
@@ -33,34 +35,44 @@ class Choices(NamedTuple):
     token_replies: Tensor
     """(N,) index of each token's reply among K x A."""
     divisors: Tensor
-    """(K, A) of each reply's summed log-probability; infinite where a turn has fewer replies."""
+    """(K, A) what each reply's summed log-probability is divided by; infinite where a turn has fewer replies."""
     chosen: Tensor
     """(K,) index of the chosen reply."""
 
 
 class _Scored(torch.autograd.Function):
-    """(N,) log-probabilities of tokens, and (S,) entropies; the logits' memory holds these, then their gradient."""
+    """(N,) log-probabilities of tokens, and (S,) entropies, in the memory of the logits.
+
+    It is what `logits.log_softmax(-1)[places, ids]` gives, with the same gradient. But that would hold logits,
+    log-probabilities and the gradients of both, the largest tensors of an update. Here the log-probabilities are
+    written over the logits, and the gradient over these.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
-        pieces = logits.split(max(1, AT_ONCE // logits.shape[-1]))
-        entropies = torch.cat(
-            [entropy(each.copy_(each.div_(temperature).log_softmax(-1))) for each in pieces]
-        )
+        entropies = []
+        for piece in logits.split(max(1, AT_ONCE // logits.shape[-1])):  # views of the logits
+            logprobs = piece.div_(temperature).log_softmax(-1)
+            entropies.append(entropy(piece.copy_(logprobs)))
+        entropy_of_places = torch.cat(entropies)
         ctx.save_for_backward(logits, places, ids)
         ctx.temperature = temperature
-        ctx.mark_non_differentiable(entropies)
-        return logits[places, ids], entropies
+        ctx.mark_non_differentiable(entropy_of_places)
+        return logits[places, ids], entropy_of_places
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        # With p the softmax of a place, d log p[token] / d logit[v] is (1 if v is the token else 0) - p[v].
         logprobs, places, ids = ctx.saved_tensors
-        own = gradients[0] / ctx.temperature
-        of_places = own.new_zeros(len(logprobs)).index_add_(0, places, own)
-        gradient = logprobs.exp_().mul_(-of_places[:, None])
-        return gradient.index_put_((places, ids), own, accumulate=True), None, None, None
+        own = gradients[0] / ctx.temperature  # (N,)
+        of_places = own.new_zeros(len(logprobs)).index_add_(0, places, own)  # (S,)
+        gradient = logprobs.exp_().mul_(
+            -of_places[:, None]
+        )  # (S, V): the part with p, for all tokens of a place
+        gradient.index_put_((places, ids), own, accumulate=True)  # and the 1 for each token
+        return gradient, None, None, None
 
 
 def token_decisions(
@@ -81,16 +93,19 @@ def token_decisions(
         branch_children: (M, A) admissible ids there, -1 where there are fewer.
         temperature: divides the logits.
     """
-    parting = places[branch_tokens].repeat_interleave(branch_children.shape[1])
-    every = torch.cat([ids, branch_children.clamp(min=0).flatten()])
-    logprobs, entropies = _Scored.apply(logits, torch.cat([places, parting]), every, temperature)
-    # The bonus is on that of branches: entropy over the vocabulary would reward replies that name no action.
-    of_children = (
-        logprobs[len(ids) :]
-        .view(branch_children.shape)
-        .masked_fill(branch_children < 0, float("-inf"))
+    # Sampled tokens, then all that were admissible where replies part, are scored in one piece.
+    parting = places[branch_tokens].repeat_interleave(branch_children.shape[1])  # (M A,)
+    every_place = torch.cat([places, parting])
+    every_id = torch.cat([ids, branch_children.clamp(min=0).flatten()])
+    logprobs, entropies = _Scored.apply(logits, every_place, every_id, temperature)
+    # The bonus is on the entropy of branches: entropy over the vocabulary would reward replies that name no action.
+    of_children = logprobs[len(ids) :].view(branch_children.shape)  # (M, A)
+    of_children = of_children.masked_fill(branch_children < 0, float("-inf"))
+    return Decisions(
+        logprobs=logprobs[: len(ids)],
+        entropy=entropies[places],
+        action_entropy=entropy(of_children.log_softmax(-1)),
     )
-    return Decisions(logprobs[: len(ids)], entropies[places], entropy(of_children.log_softmax(-1)))
 
 
 def reply_decisions(
@@ -100,7 +115,11 @@ def reply_decisions(
     logprobs, _ = _Scored.apply(logits, places, ids, 1.0)
     shares = score_logprobs(reply_sums(logprobs, choices), choices.divisors, temperature)
     among = entropy(shares)
-    return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), among.detach(), among)
+    return Decisions(
+        logprobs=shares.gather(1, choices.chosen[:, None]).squeeze(1),
+        entropy=among.detach(),
+        action_entropy=among,
+    )
 
 
 def reply_sums(logprobs: Tensor, choices: Choices) -> Tensor:
@@ -119,9 +138,8 @@ def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor
         temperature: divides the scores.
     Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
     """
-    return (
-        (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
-    )
+    scores = sums / divisors / temperature
+    return scores.masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
 
 
 def collated_choices(
@@ -129,18 +147,18 @@ def collated_choices(
 ) -> Choices:
     """Choices of K turns as tensors; `token_replies` are turn and reply of each of N tokens."""
     widest = max(len(choice.divisors) for choice in choices)
-    divisors = [
-        [*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices
-    ]
+    # Replies that a turn does not have are padding, which `score_logprobs` gives the probability 0.
+    divisors = [padded(choice.divisors, widest, math.inf) for choice in choices]
+    owners = [turn * widest + reply for turn, reply in token_replies]
+    chosen = [choice.chosen for choice in choices]
     return Choices(
-        torch.tensor([turn * widest + reply for turn, reply in token_replies], device=device),
-        torch.tensor(divisors, device=device),
-        torch.tensor([choice.chosen for choice in choices], device=device),
+        token_replies=torch.tensor(owners, device=device),
+        divisors=torch.tensor(divisors, device=device),
+        chosen=torch.tensor(chosen, device=device),
     )
 
 
 def entropy(logprobs: Tensor) -> Tensor:
     """(N,) nats of N distributions given as (N, V) log-probabilities, which may be -inf."""
-    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(
-        -1
-    )  # with the lowest number, gradients would overflow
+    # 0 times minus infinity would be no number; with the lowest number for it, gradients would overflow.
+    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)

@@ -58,14 +58,18 @@ class Episode:
         self.segments: list[Segment] = []
         self.cut_at = 0
         """Segments at first that are in earlier batches."""
-        self._versions = (prompt_version, policy.version)
+        self._prompt_version = prompt_version
+        self._policy_version = policy.version
+        """The version of the policy that sampled what is in no batch yet, at its beginning."""
         self._unfed: list[int] = []
+        """The last id of the last reply, which no forward has read yet."""
         self._exchanges: list[_Exchange] = []
         self._first = 0
         """Turn that the current segment begins with."""
         self._shortened = 0
+        """Turns whose prompt left out older ones, as the model reads no more."""
         self._actions: Actions = None
-        """Of the last observation."""
+        """Names of the actions that are admissible on the last observation."""
         self._prepared: tuple[str, Actions, int, _Next] | None = None
         """The last result of `_next`, with the observation and the number of turns that it was made for."""
 
@@ -80,14 +84,16 @@ class Episode:
 
     def observe(self, observation: str, actions: Actions = None) -> Prompt:
         """Add an observation; the prompt for the reply to it."""
-        prompt, segment, self._first, _ = self._next(observation, actions)
+        prompt, segment, first, _ = self._next(observation, actions)
+        self._first = first
         self._actions = actions
-        self._shortened += self._first > self._earliest
+        if first > self._earliest:
+            self._shortened += 1
         self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
             if len(self.segments) == self.cut_at:
-                self._versions = (self._versions[0], self.policy.version)
+                self._policy_version = self.policy.version
             self.segments.append(segment)
         else:
             segment.ids += prompt.ids[len(self._unfed) :]
@@ -159,9 +165,12 @@ class Episode:
     def reward(self, reward: float, *, parse_failed: bool = False, steps: int = 1) -> None:
         """Credit a reward to the last turn; more than one add up. `steps`: of the environment, for its action."""
         turns = self.segments[-1].turns
-        last, failed = turns[-1], turns[-1].parse_failed or parse_failed
+        last = turns[-1]
         turns[-1] = replace(
-            last, reward=last.reward + reward, parse_failed=failed, steps=max(last.steps, steps)
+            last,
+            reward=last.reward + reward,
+            parse_failed=last.parse_failed or parse_failed,
+            steps=max(last.steps, steps),
         )
 
     def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
@@ -180,7 +189,13 @@ class Episode:
         earlier = [turn for segment in self.segments[: self.cut_at] for turn in segment.turns]
         new = self.segments[self.cut_at :]
         return Trajectory(
-            new, end, final, *self._versions, shortened=self._shortened, earlier=earlier
+            segments=new,
+            end=end,
+            final_prompt=final,
+            prompt_version=self._prompt_version,
+            policy_version=self._policy_version,
+            shortened=self._shortened,
+            earlier=earlier,
         )
 
     @property
@@ -200,7 +215,8 @@ class Episode:
     def cut(self, observation: str) -> Trajectory:
         """What was played since the last cut, as truncated before this observation; the episode goes on."""
         part = self.finish("truncated", observation)
-        part.goes_on, self.cut_at = True, len(self.segments)
+        part.goes_on = True
+        self.cut_at = len(self.segments)
         return part
 
     @property
@@ -217,7 +233,8 @@ class Episode:
         key = (observation, actions, self.turns)
         if self._prepared is None or self._prepared[:3] != key:
             # A prompt only grows, so what did not fit before does not fit now.
-            made = self._beginning_with(first := max(self._first, self._earliest), observation)
+            first = max(self._first, self._earliest)
+            made = self._beginning_with(first, observation)
             while first < self.turns and not self.policy.fits(
                 made.tokens, self.policy.trie_of(actions)
             ):
@@ -227,19 +244,23 @@ class Episode:
         return self._prepared[3]
 
     def _beginning_with(self, first: int, observation: str) -> _Next:
+        """The prompt that begins with a certain turn, whether or not the model can read it."""
         chat = self.policy.chat
         if self._current is not None and first == self._first and chat.keeps_history:
+            # The usual case: the conversation goes on, and only what is new is fed.
             ids = [*self._unfed, *chat.continuation(observation, ended=self._exchanges[-1].ended)]
             begun = len(self._current.prefix) + len(self._current.ids) - len(self._unfed)
             return _Next(Prompt(None, ids), self._current, first, begun + len(ids))
         shown = self._exchanges[first:]
         if chat.keeps_history or not shown:
+            # A segment of its own, of the exchanges that are shown, with the ids that were sampled.
             texts = [*(each.observation for each in shown), observation]
             prefix, rest = chat.opening(self.system_prompt, texts[0])
             ids = list(rest)
             for exchange, text in zip(shown, texts[1:], strict=True):
                 ids += [*exchange.reply, *chat.continuation(text, ended=exchange.ended)]
         else:
+            # The template rewrites history, so the whole conversation is rendered anew.
             before = opening(self.system_prompt)
             later = self.conversation[len(before) + 2 * first :]
             whole = chat.prompt([*before, *later, user(observation)])

@@ -5,7 +5,7 @@ conversation that begins like this. They are copied into the rows of a cache, wh
 `PromptMemory` has what a forward after a prompt gave: hidden states, and no keys or values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,15 +17,17 @@ from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
 HELD = 64 * 2**20
 """Bytes held at most; once they are full, all are let go."""
 Node = int | tuple[int, ...]
-"""By its number; what stands before the first token is a prefix."""
+"""A node, by its number; what stands before the first token is a prefix."""
 
 
 class KnownTokens:
+    """The tree of tokens that the present version of the policy has read, with their keys and values."""
+
     def __init__(self) -> None:
         self._nodes: dict[tuple[Node, int], int] = {}
-        """By what stands before each, and its token."""
+        """Numbers of nodes, by what stands before each, and its token."""
         self._pools: list[Tensor] = []
-        """Keys and values (N, H, D) of nodes, for each of the cache's buffers."""
+        """Keys and values (N, K, E) of N nodes, for each of the cache's buffers: K heads of E numbers."""
 
     def clear(self) -> None:
         self._nodes.clear()
@@ -35,14 +37,15 @@ class KnownTokens:
         at: Node = prefix
         found: list[int] = []
         for token in ids:
-            if (node := self._nodes.get((at, token))) is None:
+            node = self._nodes.get((at, token))
+            if node is None:
                 break
             found.append(node)
             at = node
         return found
 
     def copy(self, cache: RaggedCache, places: Sequence[tuple[int, int, int]]) -> None:
-        """Write nodes to a cache; of each: row, column, node."""
+        """Write nodes to a cache; each place is a row, a column, and the node that comes there."""
         rows, columns, nodes = torch.tensor(places, device=self._pools[0].device).T
         for buffer, pool in zip(cache.buffers, self._pools, strict=True):
             buffer[rows, :, columns] = pool[nodes]
@@ -52,13 +55,19 @@ class KnownTokens:
         cache: RaggedCache,
         read: Sequence[tuple[int, tuple[int, ...], Sequence[int], TokenTree]],
     ) -> None:
-        """Remember what rows of a cache have, if there is room; of each: row, prefix, ids after it, tree behind."""
+        """Remember what rows of a cache have, if there is room.
+
+        Args:
+            cache: what has just been computed is in it.
+            read: a row, the prefix that it begins with, the ids after it, and the tree behind these, for each row.
+        """
         if not self._pools:
-            size = sum(buffer[0, :, 0].nbytes for buffer in cache.buffers)
+            size = sum(buffer[0, :, 0].nbytes for buffer in cache.buffers)  # of one token
             self._pools = [
                 buffer.new_empty(HELD // size, *buffer.shape[1::2]) for buffer in cache.buffers
             ]
-        room, more = len(self._pools[0]), sum(len(ids) + len(tree) for _, _, ids, tree in read)
+        room = len(self._pools[0])
+        more = sum(len(ids) + len(tree) for _, _, ids, tree in read)
         if len(self._nodes) + more > room:
             self.clear()
         if more > room:
@@ -66,8 +75,10 @@ class KnownTokens:
         new: list[tuple[int, int, int]] = []
 
         def node(before: Node, token: int, row: int, column: int) -> int:
-            size = len(self._nodes)
-            if (found := self._nodes.setdefault((before, token), size)) == size:
+            """The node of a token after another one; a new one is copied from its place in the cache, below."""
+            next_number = len(self._nodes)
+            found = self._nodes.setdefault((before, token), next_number)
+            if found == next_number:
                 new.append((row, column, found))
             return found
 
@@ -76,8 +87,9 @@ class KnownTokens:
             for column, token in enumerate(ids, len(prefix)):
                 at = node(at, token, row, column)
             behind: dict[int, Node] = {ROOT: at}
+            begin = len(prefix) + len(ids)
             for index, (token, parent) in enumerate(zip(tree.ids, tree.parents, strict=True)):
-                behind[index] = node(behind[parent], token, row, len(prefix) + len(ids) + index)
+                behind[index] = node(behind[parent], token, row, begin + index)
         if new:
             rows, columns, nodes = torch.tensor(new, device=self._pools[0].device).T
             for buffer, pool in zip(cache.buffers, self._pools, strict=True):
@@ -87,19 +99,25 @@ class KnownTokens:
 REMEMBERED = 64 * 2**20
 """Bytes held at most; once they are full, all are let go."""
 Key = tuple[TokenTree, tuple[int, ...], tuple[int, ...]] | int
-"""Tree behind a prompt, prefix and ids after it."""
+"""The tree behind a prompt, the prefix, and the ids after it; a number stands for a prompt that is not remembered."""
 
 
 class PromptMemory:
+    """What a forward after a prompt gave, while the policy is the same: a prompt that comes again needs no forward."""
+
     def __init__(self) -> None:
         self._known: dict[Key, Encoded] = {}
         self._bytes = 0
-        self._looked_up = self._met = 0
+        self._looked_up = 0
+        """Prompts with trees since the last `take_share`."""
+        self._met = 0
+        """Those of them that needed no forward of their own."""
 
     def take_share(self) -> float:
         """Share of the prompts with trees since the last call that needed no forward of their own; 0 without any."""
         share = self._met / max(self._looked_up, 1)
-        self._looked_up = self._met = 0
+        self._looked_up = 0
+        self._met = 0
         return share
 
     def clear(self) -> None:
@@ -118,12 +136,9 @@ class PromptMemory:
         for index, key in enumerate(keys):
             if key not in found:
                 new.setdefault(key, index)
-        counts = [
-            sum(not isinstance(key, int) and len(key[0]) > 0 for key in each)
-            for each in (keys, new)
-        ]
-        self._looked_up += counts[0]
-        self._met += counts[0] - counts[1]
+        looked_up = _with_trees(keys)
+        self._looked_up += looked_up
+        self._met += looked_up - _with_trees(new)
         if new:
             made = dict(zip(new, compute(list(new.values())).rows(), strict=True))
             found |= made
@@ -137,3 +152,8 @@ class PromptMemory:
         if size <= REMEMBERED:
             self._known |= made
             self._bytes += size
+
+
+def _with_trees(keys: Iterable[Key]) -> int:
+    """The number of prompts behind which something is computed ahead."""
+    return sum(not isinstance(key, int) and len(key[0]) > 0 for key in keys)

@@ -19,12 +19,16 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 
 TOKENS_TOGETHER = 2048
-"""In one forward over final observations."""
-SETS_KEPT, REPLIES_KEPT = 1024, 8192
-"""Sets of admissible actions whose replies are kept as ids, and replies of these."""
+"""Tokens of one forward over final observations."""
+SETS_KEPT = 1024
+"""Sets of admissible actions whose tries are kept."""
+REPLIES_KEPT = 8192
+"""Replies whose ids are kept."""
 
 
 class Policy:
+    """A model that plays: it reads prompts of at most so many tokens, and chooses replies by the settings."""
+
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
@@ -53,9 +57,10 @@ class Policy:
             return ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
 
         self.trie = trie(admissible_replies)
-        """Of the turns that have no actions of their own."""
+        """The admissible replies of turns that have no actions of their own."""
         self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(reply_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
+        """Whether there may be replies to choose among."""
         self.require_playable(generation)
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
@@ -63,7 +68,7 @@ class Policy:
         self.history: int | None = None
         """Turns before the present one that the prompts of episodes begun from now on have. None: all."""
         self.threads = 1
-        """Among which a batch of an update is divided."""
+        """Threads among which a batch of an update is divided."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
 
@@ -95,17 +100,20 @@ class Policy:
             )
 
     def _longest_reply(self, trie: ActionTrie) -> int:
-        sampled = self.generation.policy == "generate"
-        return self.generation.max_new_tokens if sampled else max(map(len, trie.replies), default=0)
+        """Tokens of the longest reply that a turn may have."""
+        if self.generation.policy == "generate":
+            return self.generation.max_new_tokens
+        return max(map(len, trie.replies), default=0)
 
     @property
     def is_finite(self) -> bool:
         """Whether every trained weight is a finite number; of shards, those of this rank."""
-        trained = (each for each in self.model.parameters() if each.requires_grad)
-        return all(
-            bool((each.to_local() if hasattr(each, "to_local") else each).isfinite().all())
-            for each in trained
-        )
+        for weight in self.model.parameters():
+            if weight.requires_grad:
+                own = weight.to_local() if hasattr(weight, "to_local") else weight
+                if not own.isfinite().all():
+                    return False
+        return True
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""
@@ -131,6 +139,7 @@ class Policy:
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
         finals = [each.final_prompt if each.end == "truncated" else None for each in trajectories]
+        # Each distinct prompt is computed once, with others that have the same prefix.
         rows: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
         for final in filter(None, finals):
             rows.setdefault(final.prefix, set()).add(tuple(final.ids))
@@ -138,6 +147,7 @@ class Policy:
         for prefix, rests in rows.items():
             for part in of_similar_size(sorted(rests), len, TOKENS_TOGETHER):
                 encoded = self.model.backbone.encode_rows(prefix, part)
+                # V is read at the last token of each, before the padding.
                 at = torch.arange(len(part), device=encoded.hidden.device)
                 lasts = torch.tensor([len(rest) - 1 for rest in part], device=encoded.hidden.device)
                 found = self.model.v_head(encoded.hidden[at, lasts]).tolist()

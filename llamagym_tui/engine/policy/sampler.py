@@ -1,9 +1,19 @@
 """Batched replies with exact ids, log-probabilities and values: sampled token by token, or chosen by score.
 
-The admissible replies of a turn are computed ahead, as a tree behind its prompt in the same forward. A reply that
-stays on the tree needs no further forward, one that leaves it is continued token by token. Either way every token is
-drawn from the whole distribution. Conversations that begin with equal prompts are computed once for as long as the
-policy is the same, and stand in slots only from where they part.
+The textbook samples a reply with one forward for each of its tokens. But most replies are among the few admissible
+ones ("hit", "stick"), and a forward of ten tokens costs hardly more than a forward of one. So the admissible replies of
+a turn are computed ahead, as a tree behind its prompt in the same forward as the prompt, and what the sampler draws is
+looked up there: at each node, the hidden state gives the distribution of the token that follows. A reply that stays on
+the tree needs no further forward, one that leaves it is continued token by token, as in the textbook.
+
+That is exact: every token is drawn from the whole distribution, given all tokens before it, and a reply may leave the
+tree at any token. Computing ahead changes when hidden states are computed, not what they are. Under the score policy
+nothing is drawn token by token: the tree gives the log-probability of every admissible reply, and one of them is drawn.
+
+Conversations that begin with equal prompts are computed once for as long as the policy is the same, and stand in slots
+only from where they part.
+
+Notation: B conversations, M nodes of the largest tree, V vocabulary, A admissible replies, N their tokens in all.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +29,7 @@ from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
-from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree
+from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, padded
 
 LARGEST_AHEAD = 64
 """Tokens of admissible replies up to which they are computed ahead of sampling."""
@@ -28,9 +38,10 @@ LEAST_GAIN = 0.5
 TRY_AGAIN = 50
 """Calls without computing ahead, after which it is tried again: replies may follow the format again."""
 NOTHING = TokenTree()
-"""Computed ahead where that is not worth it."""
+"""The tree that is computed ahead where that is not worth it: an empty one."""
 TOGETHER = 8
-"""Tokens that are drawn before the host looks at them; on a processor, and without slots of its own, it sees each."""
+"""Tokens that are drawn before the host looks at them: an accelerator would wait for it at each. On a processor, and
+without slots of its own, the host sees each token at once."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of scored replies at most, in one piece."""
 
@@ -40,7 +51,7 @@ class Reply:
     ids: list[int] = field(default_factory=list)
     """Sampled ids, the end of the turn included if it was sampled."""
     logprobs: list[float] = field(default_factory=list)
-    """Of each id, temperature applied."""
+    """Log-probability of each id, temperature applied."""
     value: float = 0.0
     """V at the prompt's last token."""
     ended: bool = False
@@ -48,14 +59,16 @@ class Reply:
     choice: Choice | None = None
     """How the reply was chosen by score; None: it was sampled token by token."""
     weights: Sequence[float] = ()
-    """Of each id in the policy's loss. Empty: 1, as the policy itself sampled it."""
+    """Weight of each id in the policy's loss. Empty: 1, as the policy itself sampled it."""
 
 
 class Ahead(NamedTuple):
+    """What was computed of prompts and of the admissible replies behind them."""
+
     encoded: Encoded
     """B rows of 1 + M columns: the prompt's last token, then the nodes of its tree."""
     trees: Sequence[TokenTree]
-    """Behind each prompt; M is the size of the largest."""
+    """The tree behind each prompt; its node k is in column 1 + k, and `ROOT`, -1, is the prompt's last token."""
 
 
 class Begun(NamedTuple):
@@ -63,23 +76,27 @@ class Begun(NamedTuple):
 
     prefix: tuple[int, ...]
     ids: list[int]
+    """All ids behind the prefix so far, prompts and replies."""
 
 
 class Lookahead(NamedTuple):
     """Whether computing admissible replies ahead has been worth it."""
 
     gain: float = float(LARGEST_AHEAD)
-    """Tokens of a reply found on the tree, a running mean."""
+    """Tokens of a reply that were found on the tree: a running mean."""
     rests: int = 0
     """Calls since the tree was last computed."""
 
 
 class Sampler:
+    """Continues conversations, each in a slot of its own, and replies to them."""
+
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
         self.lookahead = Lookahead()
         self._count = slots
         self._begun: dict[int, Begun] = {}
+        """Conversations that are in no slot yet, by the slot that they would have."""
         self._together = 1 if policy.model.backbone.device.type == "cpu" else TOGETHER
         self.forget()
         self._version = policy.version
@@ -96,9 +113,8 @@ class Sampler:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
         self.memory = PromptMemory()  # its counts, too: a resumed run has none
         backbone = self.policy.model.backbone
-        self._slots = (
-            Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
-        )
+        kind = Slots if backbone.shares else PlainSlots
+        self._slots = kind(backbone, self._count)
 
     def reply(
         self,
@@ -122,42 +138,61 @@ class Sampler:
             is_chosen = self.policy.generation.policy == "score"
             tries = tries or [self.policy.trie] * len(slots)
             trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
+
+            # 1. One forward of the prompts and their trees. V of each prompt is read at its last token.
             ahead, computed = self._ahead(slots, prompts, trees)
-            replies = [
-                Reply(value=value)
-                for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()
-            ]
+            values = self.policy.model.v_head(ahead.encoded.hidden[:, 0])  # (B,)
+            replies = [Reply(value=value) for value in values.tolist()]
+
+            # 2. Replies as far as they are on the trees, with no further forward.
             if is_chosen:
-                paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
+                paths = self._choose(ahead, tries, replies, greedy, on_token)
+                astray: list[int] = []
             else:
                 paths, astray = self._walk(ahead, replies, greedy, on_token)
+
+            # 3. Conversations go on behind their prompts and replies. The last id of a reply has not been through the
+            # model, and is on no path: the next prompt begins with it.
             self._slots.keep(
-                [slots[i] for i in computed],
-                [trees[i] for i in computed],
-                [paths[i] for i in computed],
+                [slots[index] for index in computed],
+                [trees[index] for index in computed],
+                [paths[index] for index in computed],
             )
-            for index in set(range(len(slots))).difference(computed):
-                self._begun[slots[index]].ids.extend(
-                    [*prompts[index], *replies[index].ids[: len(paths[index])]]
-                )
+            found_in_memory = set(range(len(slots))).difference(computed)
+            for index in found_in_memory:
+                begun = self._begun[slots[index]]
+                begun.ids.extend(prompts[index])
+                begun.ids.extend(replies[index].ids[: len(paths[index])])
+
+            # 4. Replies that left their trees, token by token.
             while astray:
-                among, before = (
-                    [slots[index] for index in astray],
-                    [len(replies[index].ids) for index in astray],
-                )
-                logits = self._appended(among, [replies[index].ids[-1] for index in astray])
-                ahead_of_host = (
-                    self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
-                )
-                following = ahead_of_host.following(among) if ahead_of_host else None
-                live = self.extend(logits, replies, astray, greedy, on_token, following=following)
-                if ahead_of_host:
-                    ahead_of_host.grow(
-                        among,
-                        [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)],
-                    )
-                astray = live
+                astray = self._continue(slots, replies, astray, greedy, on_token)
             return replies
+
+    def _continue(
+        self,
+        slots: Sequence[int],
+        replies: list[Reply],
+        astray: list[int],
+        greedy: bool,
+        on_token: Callable[[int, int], None],
+    ) -> list[int]:
+        """Continue replies by a token, or by as many as are drawn together; those that are not done."""
+        among = [slots[index] for index in astray]
+        lengths = [len(replies[index].ids) for index in astray]
+        logits = self._appended(among, [replies[index].ids[-1] for index in astray])
+        if self._together == 1 or not isinstance(self._slots, Slots):
+            return self.extend(logits, replies, astray, greedy, on_token)
+        following = self._slots.following(among)
+        live = self.extend(logits, replies, astray, greedy, on_token, following=following)
+        # All slots were computed as far as the longest reply. Each keeps what its own reply took of that, all but the
+        # last id, as above.
+        taken = [
+            len(replies[index].ids) - length - 1
+            for index, length in zip(astray, lengths, strict=True)
+        ]
+        self._slots.grow(among, taken)
+        return live
 
     def _ahead(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
@@ -167,23 +202,29 @@ class Sampler:
 
         def compute(indices: list[int]) -> Encoded:
             computed.extend(indices)
-            among, own = [slots[at] for at in indices], [prompts[at] for at in indices]
-            return self._prefilled(among, own, [trees[at] for at in indices])
+            return self._prefilled(
+                [slots[at] for at in indices],
+                [prompts[at] for at in indices],
+                [trees[at] for at in indices],
+            )
 
         def key(slot: int, prompt: Sequence[int], tree: TokenTree) -> Key:
             begun = self._begun.get(slot)
-            return slot if begun is None else (tree, begun.prefix, (*begun.ids, *prompt))
+            if begun is None:  # it stands in a slot, where it alone goes on
+                return slot
+            return (tree, begun.prefix, (*begun.ids, *prompt))
 
-        return Ahead(
-            self.memory.rows(list(map(key, slots, prompts, trees)), compute), trees
-        ), computed
+        encoded = self.memory.rows(list(map(key, slots, prompts, trees)), compute)
+        return Ahead(encoded, trees), computed
 
     def _prefilled(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
     ) -> Encoded:
+        """Append prompts to slots, those of conversations that are in no slot yet with all that came before."""
         whole = list(prompts)
         for at, slot in enumerate(slots):
-            if begun := self._begun.pop(slot, None):
+            begun = self._begun.pop(slot, None)
+            if begun is not None:
                 self._slots.restart(slot, begun.prefix)
                 whole[at] = [*begun.ids, *prompts[at]]
         return self._slots.prefill(slots, whole, trees)
@@ -199,42 +240,51 @@ class Sampler:
     def _trees_ahead(self, tries: Sequence[ActionTrie]) -> list[TokenTree]:
         """What is computed ahead of sampling: the trees that are not too large, or nothing if that is not worth it."""
         trees = [trie.tree if len(trie.tree) <= LARGEST_AHEAD else NOTHING for trie in tries]
-        return trees if any(map(len, trees)) and self._looks_ahead() else [NOTHING] * len(tries)
+        if any(map(len, trees)) and self._looks_ahead():
+            return trees
+        return [NOTHING] * len(tries)
 
     def _looks_ahead(self) -> bool:
+        """Whether it has been worth it of late; if not, each call counts until it is tried again at the next."""
         gain, rests = self.lookahead
-        if gain < LEAST_GAIN:
-            self.lookahead = (
-                Lookahead(gain, rests + 1) if rests < TRY_AGAIN else Lookahead(LEAST_GAIN)
-            )
-        return gain >= LEAST_GAIN
+        if gain >= LEAST_GAIN:
+            return True
+        is_rested = rests >= TRY_AGAIN
+        self.lookahead = Lookahead(LEAST_GAIN) if is_rested else Lookahead(gain, rests + 1)
+        return False
 
     def _walk(
         self, ahead: Ahead, replies: list[Reply], greedy: bool, on_token: Callable[[int, int], None]
     ) -> tuple[list[list[int]], list[int]]:
         """Sample along the tree; the path of each reply on it, and the replies that left it unfinished."""
         paths: list[list[int]] = [[] for _ in replies]
-        live, astray = list(range(len(replies))), list[int]()
+        live = list(range(len(replies)))
+        astray: list[int] = []
         device = ahead.encoded.hidden.device
 
+        def node_of(index: int) -> int:
+            """The last node of a reply's path; at first the prompt's last token."""
+            return paths[index][-1] if paths[index] else ROOT
+
         def goes_on(index: int) -> bool:
-            child = ahead.trees[index].child(
-                paths[index][-1] if paths[index] else ROOT, replies[index].ids[-1]
-            )
-            (astray if child is None else paths[index]).append(index if child is None else child)
-            return child is not None
+            """Whether the token that a reply just got is on its tree; if not, the walk ends there."""
+            child = ahead.trees[index].child(node_of(index), replies[index].ids[-1])
+            if child is None:
+                astray.append(index)
+                return False
+            paths[index].append(child)
+            return True
 
         while live:
-            nodes = [paths[index][-1] if paths[index] else ROOT for index in live]
+            nodes = [node_of(index) for index in live]
             at, columns = torch.tensor([live, nodes], device=device)
             following = _along(ahead, live, at, columns) if self._together > 1 else None
-            logits = ahead.encoded.logits_at(at, columns + 1)
+            logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V); node k is in column 1 + k
             live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
-            self.lookahead = Lookahead(
-                gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests
-            )
+            found = sum(map(len, paths)) / len(paths)
+            self.lookahead = Lookahead(gain + 0.2 * (found - gain), rests)
         return paths, sorted(astray)
 
     def _choose(
@@ -246,15 +296,17 @@ class Sampler:
         on_token: Callable[[int, int], None],
     ) -> list[list[int]]:
         """Choose one of the admissible replies for each prompt; its path on the tree."""
+        # Most environments have the same actions at every turn, so this is mostly one trie and all rows.
         rows_of: dict[ActionTrie, list[int]] = {}
         for row, trie in enumerate(tries):
             rows_of.setdefault(trie, []).append(row)
         paths: list[list[int]] = [[] for _ in replies]
         for trie, rows in rows_of.items():
             divisors = self.policy.reply_divisors(trie)
-            token_logprobs = self._token_logprobs(ahead, trie, rows)
-            shares = self._shares(token_logprobs, trie, divisors)
-            chosen = shares.argmax(-1) if greedy else self._drawn(shares)
+            token_logprobs = self._token_logprobs(ahead, trie, rows)  # (B, N)
+            shares = self._shares(token_logprobs, trie, divisors)  # (B, A)
+            chosen = shares.argmax(-1) if greedy else self._drawn(shares)  # (B,)
+            # Where each reply's tokens begin among the N.
             starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
             found = zip(
                 rows, chosen.tolist(), token_logprobs.tolist(), shares.tolist(), strict=True
@@ -271,36 +323,40 @@ class Sampler:
         return paths
 
     def _token_logprobs(self, ahead: Ahead, trie: ActionTrie, among: Sequence[int]) -> Tensor:
-        """(B, N) log-probability of each of the N tokens of admissible replies, one reply after the other, in the B
-        rows that have these."""
+        """(B, N) log-probability of each token of admissible replies, one reply after the other.
+
+        Args:
+            ahead: what was computed.
+            trie: the admissible replies.
+            among: the B rows that have these.
+        """
         device = ahead.encoded.hidden.device
+        # A token's distribution is that after the node before it, which replies that begin alike have in common. So it
+        # is computed once for each of the 1 + M columns, and each of the N tokens is looked up in one of them.
         before = [node for path in trie.paths for node in (ROOT, *path)]
+        columns_before = torch.tensor(before, device=device) + 1  # (N,)
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
-        behind, nodes = (
-            torch.tensor(before, device=device) + 1,
-            torch.arange(len(trie.tree) + 1, device=device),
-        )
-        found, size = (
-            [],
-            max(1, LOGITS_AT_ONCE // (len(nodes) * self.policy.model.backbone.vocabulary)),
-        )
+        columns = torch.arange(len(trie.tree) + 1, device=device)  # (1 + M,)
+        # In parts of a few rows, because the logits of all would be large.
+        logits_of_row = len(columns) * self.policy.model.backbone.vocabulary
+        found: list[Tensor] = []
+        size = max(1, LOGITS_AT_ONCE // logits_of_row)
         for part in torch.tensor(among, device=device).split(size):
-            rows, columns = torch.broadcast_tensors(part[:, None], nodes)
-            logits = ahead.encoded.logits_at(rows.reshape(-1), columns.reshape(-1))
-            logprobs = logits.log_softmax(-1).reshape(len(part), len(nodes), -1)
-            found.append(logprobs[:, behind, tokens])
+            rows, columns_of_rows = torch.broadcast_tensors(part[:, None], columns)
+            logits = ahead.encoded.logits_at(rows.reshape(-1), columns_of_rows.reshape(-1))
+            logprobs = logits.log_softmax(-1).reshape(len(part), len(columns), -1)
+            found.append(logprobs[:, columns_before, tokens])
         return torch.cat(found)
 
     def _shares(
         self, token_logprobs: Tensor, trie: ActionTrie, divisors: Sequence[float]
     ) -> Tensor:
-        """(B, A) log-probability of choosing each admissible reply."""
+        """(B, A) log-probability of choosing each admissible reply, from those (B, N) of their tokens."""
         device = token_logprobs.device
-        owners = torch.tensor(
-            [reply for reply, ids in enumerate(trie.replies) for _ in ids], device=device
-        )
+        # A reply is as probable as all of its tokens together: their log-probabilities add up.
+        owners = [reply for reply, ids in enumerate(trie.replies) for _ in ids]  # of each of the N
         sums = token_logprobs.new_zeros(len(token_logprobs), len(trie.replies)).index_add(
-            1, owners, token_logprobs
+            1, torch.tensor(owners, device=device), token_logprobs
         )
         return score_logprobs(
             sums, torch.tensor(divisors, device=device), self.policy.generation.temperature
@@ -316,36 +372,39 @@ class Sampler:
         goes_on: Callable[[int], bool] = lambda index: True,
         following: Callable[[Tensor], Tensor] | None = None,
     ) -> list[int]:
-        """Add tokens to each live reply, from logits (B, V) and those `following` (B,) tokens; those that are not done.
+        """Add tokens to each live reply; those that are not done.
 
-        Without `following` it is one token, else as many as are drawn together, and nothing is read before the last
-        of them. `goes_on`: whether a reply takes another token after its last one.
+        Args:
+            logits: (B, V) of the next token of each live reply.
+            replies: all, of which only the live ones change.
+            live: indices of these.
+            greedy: take the most probable token.
+            on_token: called with (index, token id) as tokens are found.
+            goes_on: whether a reply takes another token after its last one.
+            following: logits (B, V) after (B,) tokens, from call to call. With it as many tokens are added as are drawn
+                together, and nothing is read before the last of them; None: it is one token.
         """
+        most = self.policy.generation.max_new_tokens
         drawn = [self.sample(logits, greedy)]
         if following is not None:
-            most = self.policy.generation.max_new_tokens - max(
-                len(replies[index].ids) for index in live
-            )
-            for _ in range(1, min(self._together, most)):
-                drawn.append(self.sample(following(drawn[-1][0]), greedy))
-        read = torch.stack(
-            [torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]
-        ).tolist()
+            left = most - max(len(replies[index].ids) for index in live)
+            for _ in range(1, min(self._together, left)):
+                last_tokens, _ = drawn[-1]
+                drawn.append(self.sample(following(last_tokens), greedy))
+        # One tensor is read from the device, not two for each token. Ids are small enough to be exact in fp32.
+        pairs = [torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]
         going = set(live)
-        for tokens, logprobs in read:
+        for tokens, logprobs in torch.stack(pairs).tolist():
             for index, token, logprob in zip(live, map(int, tokens), logprobs, strict=True):
-                if index in going:
-                    reply = replies[index]
-                    reply.ids.append(token)
-                    reply.logprobs.append(logprob)
-                    reply.ended = token in self.policy.chat.end_ids
-                    on_token(index, token)
-                    if (
-                        reply.ended
-                        or len(reply.ids) >= self.policy.generation.max_new_tokens
-                        or not goes_on(index)
-                    ):
-                        going.remove(index)
+                if index not in going:  # what was drawn after its last token has no meaning
+                    continue
+                reply = replies[index]
+                reply.ids.append(token)
+                reply.logprobs.append(logprob)
+                reply.ended = token in self.policy.chat.end_ids
+                on_token(index, token)
+                if reply.ended or len(reply.ids) >= most or not goes_on(index):
+                    going.remove(index)
         return sorted(going)
 
     def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
@@ -355,9 +414,13 @@ class Sampler:
         return tokens, logprobs.gather(1, tokens[:, None]).squeeze(-1)
 
     def _drawn(self, logprobs: Tensor) -> Tensor:
-        # By the distribution function, with one random number a row: `torch.multinomial` draws one for each of the n.
+        """(B,) indices, each drawn by its row's log-probabilities (B, n).
+
+        A number drawn from [0, 1) meets the first index up to which the probabilities add up to more than it. That
+        takes one random number a row, where `torch.multinomial` draws one for each of the n.
+        """
         wide = torch.float32 if logprobs.device.type == "mps" else torch.float64
-        function = logprobs.exp().to(wide).cumsum(-1)
+        function = logprobs.exp().to(wide).cumsum(-1)  # (B, n); its end is 1 but for rounding
         draws = torch.rand(
             len(logprobs), 1, dtype=wide, device=logprobs.device, generator=self.policy.generator
         )
@@ -368,20 +431,34 @@ class Sampler:
 def _along(
     ahead: Ahead, live: Sequence[int], at: Tensor, nodes: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """Goes from N nodes of trees, in rows `at`, by (N,) tokens to the nodes that these are, from call to call; logits
-    (N, V) after them. What they are after a token that leaves its tree has no meaning."""
-    trees, most = [ahead.trees[index] for index in live], max(map(len, ahead.trees))
-    padded = [
-        [[*values, *[-2] * (most - len(tree))] for values in (tree.parents, tree.ids)]
-        for tree in trees
-    ]
-    parents, ids = torch.tensor(padded, dtype=torch.long, device=at.device).unbind(1)
+    """A walk over trees on the device, which does not wait for the host: from call to call, one token further.
+
+    Args:
+        ahead: what was computed, and the trees.
+        live: which of the B rows walk.
+        at: the same (b,) as a tensor.
+        nodes: (b,) where each of them is.
+    Returns:
+        a function of (b,) tokens that goes on to their nodes, and gives the logits (b, V) after them. What these are
+        after a token that leaves its tree has no meaning.
+    """
+    trees = [ahead.trees[index] for index in live]
+    most = max(map(len, ahead.trees))  # M
+    absent = -2  # neither a node nor `ROOT`, so that padding is nobody's child
     every = torch.arange(most, device=at.device)
+    parents_and_ids = torch.tensor(
+        [[padded(tree.parents, most, absent), padded(tree.ids, most, absent)] for tree in trees],
+        dtype=torch.long,
+        device=at.device,
+    )
+    parents, ids = parents_and_ids.unbind(1)  # (b, M) each
 
     def following(tokens: Tensor) -> Tensor:
         nonlocal nodes
-        is_next = (parents == nodes[:, None]) & (ids == tokens[:, None])
-        nodes = torch.where(is_next, every, ROOT).amax(-1) if most else nodes
+        if most:
+            # The next node is the one whose parent is where the walk is, and whose token is the one drawn.
+            is_next = (parents == nodes[:, None]) & (ids == tokens[:, None])
+            nodes = torch.where(is_next, every, ROOT).amax(-1)
         return ahead.encoded.logits_at(at, nodes + 1)
 
     return following

@@ -33,13 +33,16 @@ from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
 from llamagym_tui.errors import ConfigError, GeneratorError
 
 LARGEST_WEIGHT = 2.0
+"""The largest weight of a token in the loss, where truncated importance weights end."""
 TIMEOUT_S = 600.0
-"""Of one request; a server may compile at its first."""
+"""Seconds for one request; a server may compile at its first."""
 CONTINUOUS = "generate_batch"
 """In place of a server's address: transformers' continuous batching."""
 
 
 class Logprobs(Struct, frozen=True):
+    """What the server says of the tokens that it sampled."""
+
     token_logprobs: list[float]
 
 
@@ -53,10 +56,12 @@ class Served(Struct, frozen=True):
 
 
 def sampler_of(policy: Policy, slots: int) -> Sampler:
-    kind = {None: Sampler, CONTINUOUS: ContinuousSampler}.get(
-        policy.generation.server, ServedSampler
-    )
-    return kind(policy, slots)
+    """The sampler that a policy's settings ask for."""
+    if policy.generation.server is None:
+        return Sampler(policy, slots)
+    if policy.generation.server == CONTINUOUS:
+        return ContinuousSampler(policy, slots)
+    return ServedSampler(policy, slots)
 
 
 class ServedSampler(Sampler):
@@ -101,10 +106,8 @@ class ServedSampler(Sampler):
         encoded = self._prefilled(slots, prompts, trees)
         # The last id of a reply is not fed: the next prompt begins with it.
         self._slots.keep(slots, trees, [list(range(len(tree))) for tree in trees])
-        own, values = (
-            iter(self._scored(encoded, served)),
-            self.policy.model.v_head(encoded.hidden[:, 0]).tolist(),
-        )
+        own = iter(self._scored(encoded, served))
+        values = self.policy.model.v_head(encoded.hidden[:, 0]).tolist()
         replies: list[Reply] = []
         for slot, choice, value in zip(slots, served, values, strict=True):
             ids = choice.token_ids
@@ -125,15 +128,12 @@ class ServedSampler(Sampler):
             for row, each in enumerate(served)
             for at, token in enumerate(each.token_ids)
         ]
-        size, scored = (
-            max(1, LOGITS_AT_ONCE // self.policy.model.backbone.vocabulary),
-            list[float](),
-        )
+        size = max(1, LOGITS_AT_ONCE // self.policy.model.backbone.vocabulary)
+        scored: list[float] = []
         for part in torch.tensor(of_tokens, device=encoded.hidden.device).split(size):
             rows, columns, ids = part.T
-            logprobs = (
-                encoded.logits_at(rows, columns) / self.policy.generation.temperature
-            ).log_softmax(-1)
+            logits = encoded.logits_at(rows, columns)
+            logprobs = (logits / self.policy.generation.temperature).log_softmax(-1)
             scored += logprobs.gather(1, ids[:, None]).squeeze(-1).tolist()
         return scored
 
@@ -171,18 +171,19 @@ class ServedSampler(Sampler):
             folder = Path(self._adapters.name)
             self.policy.model.pretrained_model.save_pretrained(folder / name)
             self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(folder / name)})
-            self._loaded = self.policy.version, name
+            self._loaded = (self.policy.version, name)
             if before:
                 self._post("unload_lora_adapter", {"lora_name": before})
                 shutil.rmtree(folder / before)
         return self._loaded[1]
 
     def _post(self, path: str, content: dict[str, Any]) -> bytes:
+        """What the server answers to a request."""
         server = str(self.policy.generation.server).rstrip("/")
+        headers = {"Content-Type": "application/json"}
         key = os.environ.get("OPENAI_API_KEY")
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {key}"} if key else {}
-        )
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
         try:
             request = Request(f"{server}/{path}", msgspec.json.encode(content), headers)
             with urlopen(request, timeout=TIMEOUT_S) as answer:
@@ -200,17 +201,21 @@ class ServedSampler(Sampler):
 
 
 class ContinuousSampler(ServedSampler):
+    """Samples by transformers' continuous batching, in this process."""
+
     def _served(self, prompts: Sequence[list[int]], *, greedy: bool) -> Sequence[Served]:
-        generation, ends = self.policy.generation, list(self.policy.chat.end_ids)
-        draws = (
-            {"temperature": generation.temperature, "top_k": 0, "top_p": 1.0} if not greedy else {}
+        generation = self.policy.generation
+        ends = list(self.policy.chat.end_ids)
+        config = GenerationConfig(
+            do_sample=not greedy,
+            max_new_tokens=generation.max_new_tokens,
+            eos_token_id=ends,
+            pad_token_id=ends[0],
         )
-        most = {
-            "max_new_tokens": generation.max_new_tokens,
-            "eos_token_id": ends,
-            "pad_token_id": ends[0],
-        }
-        config = GenerationConfig(do_sample=not greedy, **most, **draws)
+        if not greedy:  # the whole distribution, as it is scored
+            config.temperature = generation.temperature
+            config.top_k = 0
+            config.top_p = 1.0
         # By itself it takes most of the memory that is free: as much as these conversations need will do.
         batching = ContinuousBatchingConfig(
             return_logprobs=True, max_batch_tokens=min(8192, sum(map(len, prompts)))
@@ -221,7 +226,8 @@ class ContinuousSampler(ServedSampler):
         with torch.inference_mode(mode=False), torch.no_grad():
             found = model.generate_batch(prompts, config, batching)
         outputs = list(found.values())
-        if faults := [output.error for output in outputs if output.error]:
+        faults = [output.error for output in outputs if output.error]
+        if faults:
             raise GeneratorError(
                 f"generate_batch failed ({faults[0]}): lower --envs, or leave generation.server out."
             )

@@ -3,7 +3,7 @@
 The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots, and so
 is what a new conversation has in common with others of the version; those whose prompts differ much in length are
 computed in forwards of their own. Behind each prompt a tree of possible replies may be computed in the same forward;
-the path of the actual reply is kept. Notation: B rows, M nodes of the tree, W columns of the cache.
+the path of the actual reply is kept. Notation: B rows, T new ids, M nodes of the tree, W columns of the cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
 from llamagym_tui.engine.policy.known_tokens import KnownTokens
-from llamagym_tui.engine.tokens.token_tree import TokenTree
+from llamagym_tui.engine.tokens.token_tree import TokenTree, padded
 
 FORWARD_COST = 256
 """Tokens of padding that a forward of its own is worth: about what its overhead costs a small model."""
@@ -24,15 +24,20 @@ FORWARD_COST = 256
 
 class Slots:
     def __init__(self, backbone: Backbone, count: int) -> None:
-        self.backbone, self.count = backbone, count
+        self.backbone = backbone
+        self.count = count
         self._cache = RaggedCache(count, backbone.layers)
         self._lengths = [0] * count
+        """The tokens of each conversation, its prefix included."""
         self._prefix_in: list[tuple[int, ...] | None] = [None] * count
+        """The prefix that each slot's row begins with, also between two conversations."""
         self._fresh: set[int] = set()
+        """Slots whose conversation has nothing behind its prefix yet."""
         self._recorded: dict[tuple[int, ...], Cache] = {}
+        """Keys and values of prefixes, computed by the present weights."""
         self._known = KnownTokens()
         self._paths: dict[int, Sequence[int]] = {}
-        """Of replies on their trees, whose columns have not been moved to the end of the conversation yet."""
+        """Nodes of replies on their trees, whose columns have not been moved to the end of the conversation yet."""
 
     def forget(self) -> None:
         """Drop the keys and values of prefixes and of what followed them, which older weights computed."""
@@ -41,11 +46,12 @@ class Slots:
         self._prefix_in = [None] * self.count
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        """Begin a conversation in a slot with a prefix, which is computed if no slot has had it."""
         self._lengths[slot] = len(prefix)
         self._paths.pop(slot, None)
         self._fresh.add(slot)
         if self._prefix_in[slot] == prefix:
-            return
+            return  # nothing has been written over it
         self._prefix_in[slot] = prefix
         if not prefix:
             return
@@ -67,24 +73,26 @@ class Slots:
             B rows of 1 + M columns: the prompt's last token, then the nodes of its tree.
         """
         self._settle(slots)
-        rests = [
-            prompt[known:]
-            for prompt, known in zip(prompts, self._take_known(slots, prompts), strict=True)
-        ]
-        nodes, index_of = max(map(len, trees)), {slot: index for index, slot in enumerate(slots)}
+        # What is left of each prompt to compute, behind what other conversations have computed already.
+        counts = self._take_known(slots, prompts)
+        rests = [prompt[known:] for prompt, known in zip(prompts, counts, strict=True)]
+        nodes = max(map(len, trees))  # M
         most = max(map(len, rests)) + nodes
+        index_of = {slot: index for index, slot in enumerate(slots)}
         parts: list[Encoded] = []
         order: list[int] = []
         for group in _of_similar_length(range(len(slots)), rests):
+            # A forward reads the first rows of the cache, in their order there.
             among = self._bring_first([slots[index] for index in group], most)
             indices = [index_of[slot] for slot in among]
-            own, behind = [rests[index] for index in indices], [trees[index] for index in indices]
+            own = [rests[index] for index in indices]
+            behind = [trees[index] for index in indices]
             parts.append(self._forward(among, own, behind, nodes))
-            begun = [
-                (row, index) for row, index in enumerate(indices) if slots[index] in self._fresh
-            ]
+            # What a conversation begins with may be the beginning of others, too.
             read = [
-                (row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun
+                (row, self._prefix_in[slots[index]] or (), prompts[index], trees[index])
+                for row, index in enumerate(indices)
+                if slots[index] in self._fresh
             ]
             self._known.add(self._cache, read)
             order += indices
@@ -95,7 +103,11 @@ class Slots:
     def keep(
         self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]
     ) -> None:
-        """Let each slot go on after the path that its reply took on the tree."""
+        """Let each slot go on after the path that its reply took on the tree.
+
+        The columns of the path are mostly where they have to be already; those that are not are moved before they are
+        needed (`_settle`).
+        """
         for slot, path in zip(slots, paths, strict=True):
             if path:
                 self._paths[slot] = path
@@ -114,15 +126,19 @@ class Slots:
         """
         self._settle(slots)
         columns, width = self._columns(self._bring_first(slots, 0), 1)
-        at = self._indices(self._cache.rows_of(slots))
-        in_rows = at.argsort()
+        at = self._indices(self._cache.rows_of(slots))  # (B,) row of each slot, in their order
+        in_rows = at.argsort()  # (B,) the other way round: which slot is in each row
+        # Where all these conversations begin with one prefix, its keys are read once for all.
         prefixes = {self._prefix_in[slot] for slot in slots}
-        shared = self._recorded.get(prefixes.pop() or ()) if len(prefixes) == 1 else None
+        shared = None
+        if len(prefixes) == 1:
+            shared = self._recorded.get(prefixes.pop() or ())
 
         def following(ids: Tensor) -> Tensor:
             nonlocal columns, width
             encoded = self.backbone.encode_next(ids[in_rows], columns, width, self._cache, shared)
-            columns, width = columns + 1, width + 1
+            columns = columns + 1
+            width = width + 1
             return encoded.logits_at(at, torch.zeros_like(at))
 
         return following
@@ -138,18 +154,23 @@ class Slots:
     def _columns(self, slots: Sequence[int], width: int) -> tuple[Tensor, int]:
         """(B, T) columns of new ids behind slots, and how many columns there are with them."""
         lengths = [self._lengths[slot] for slot in slots]
-        return self._indices(lengths)[:, None] + torch.arange(
-            width, device=self.backbone.device
-        ), max(lengths) + width
+        new = torch.arange(width, device=self.backbone.device)
+        return self._indices(lengths)[:, None] + new, max(lengths) + width
 
     def _bring_first(self, slots: Sequence[int], more: int) -> list[int]:
+        """Let B slots have the first B rows, with room for `more` columns; the slots, in the order of their rows."""
         filled = [length + more for length in self._lengths]
+        # A path that has not been moved reaches to the column of its last node.
         for slot, path in self._paths.items():
             filled[slot] += path[-1] + 1 - len(path)
         return self._cache.bring_first(slots, filled, self.backbone.device)
 
     def _settle(self, slots: Sequence[int]) -> None:
-        """Move the columns of replies that were found on their trees to where they begin."""
+        """Move the columns of replies that were found on their trees to where the conversations go on.
+
+        A tree's node k is in column begin + k, where the prompt ends at begin. Of the path 0, 2, 5, for example, node 2
+        moves to column begin + 1, and node 5 to begin + 2. Keys know their position already, so they are only copied.
+        """
         moved: list[tuple[int, int, int]] = []
         for slot, row in zip(slots, self._cache.rows_of(slots), strict=True):
             path = self._paths.pop(slot, ())
@@ -161,9 +182,11 @@ class Slots:
 
     def _take_known(self, slots: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[int]:
         """Fill slots that begin with what is known of their prompts, all but the last id; how many that are."""
-        counts, places = list[int](), list[tuple[int, int, int]]()
+        counts: list[int] = []
+        places: list[tuple[int, int, int]] = []
         for slot, row, prompt in zip(slots, self._cache.rows_of(slots), prompts, strict=True):
             prefix = self._prefix_in[slot] or ()
+            # All but the last id: what follows it is read from its hidden state, which is not kept with the keys.
             path = self._known.path(prefix, prompt[:-1]) if slot in self._fresh else []
             counts.append(len(path))
             places += [(row, column, node) for column, node in enumerate(path, len(prefix))]
@@ -181,14 +204,15 @@ class Slots:
         nodes: int,
     ) -> Encoded:
         """One forward of prompts in the first rows, each followed by its tree in `nodes` columns; lengths are left."""
-        width = max(map(len, prompts)) + nodes
-        sizes = self._indices([len(prompt) for prompt in prompts])
+        width = max(map(len, prompts)) + nodes  # T
+        sizes = self._indices([len(prompt) for prompt in prompts])  # (B,)
         known = [[*prompt, *tree.ids] for prompt, tree in zip(prompts, trees, strict=True)]
-        ids = self._indices([[*each, *[0] * (width - len(each))] for each in known])
-        columns, cached = self._columns(slots, width)
+        ids = self._indices([padded(each, width, 0) for each in known])  # (B, T)
+        columns, cached = self._columns(slots, width)  # (B, T) and W
         self._cache.aim(columns, cached)
         positions, mask = self._seen(columns, sizes, cached, trees, nodes)
         encoded = self.backbone.encode(ids, positions, mask, self._cache)
+        # (B, 1 + M) of the T: from the last id of each prompt to the last node of its tree.
         at = torch.arange(len(slots), device=sizes.device)[:, None]
         return encoded.picked(at, sizes[:, None] + torch.arange(-1, nodes, device=sizes.device))
 
@@ -210,26 +234,34 @@ class Slots:
         if not nodes:
             return columns, self.backbone.causal_mask(columns, cached)
         device = columns.device
-        row = torch.arange(len(columns), device=device)[:, None]
+        row = torch.arange(len(columns), device=device)[:, None]  # (B, 1)
         node = sizes[:, None] + torch.arange(
             nodes, device=device
-        )  # (B, M) index of each node among the ids
-        column = columns[row, node]
-        begins = column[:, :1]
-        positions, sees_to = columns.clone(), columns.clone()
-        distinct = list({id(tree): tree for tree in trees}.values())  # mostly one
-        which = self._indices(
-            [distinct.index(tree) for tree in trees] if len(distinct) > 1 else [0]
-        )
-        depths = self._indices([[*tree.depths, *[0] * (nodes - len(tree))] for tree in distinct])
-        positions[row, node] = begins + depths[which]
+        )  # (B, M) of each node among the T
+        column = columns[row, node]  # (B, M) of each node in the cache
+        begins = column[
+            :, :1
+        ]  # (B, 1) where the tree begins, which is how long the conversation is
+
+        # Depths and ancestors by tree; rows mostly have one tree, which is made a tensor once.
+        distinct = list({id(tree): tree for tree in trees}.values())
+        which = [distinct.index(tree) for tree in trees] if len(distinct) > 1 else [0]
+        of_row = self._indices(which)  # (B,), or (1,) for all rows
+        depths = self._indices([padded(tree.depths, nodes, 0) for tree in distinct])
+        sees = np.stack([tree.visible(nodes) for tree in distinct])
+        ancestors = torch.from_numpy(sees).to(device)
+
+        # A token of a prompt stands at the position of its column and sees all columns up to it, as in the textbook. A
+        # node stands at the position of its depth, and of all columns before the tree and its ancestors sees each.
+        positions = columns.clone()
+        positions[row, node] = begins + depths[of_row]
+        sees_to = columns.clone()
         sees_to[row, node] = begins - 1
-        every = torch.arange(cached, device=device).expand(len(columns), -1)
-        visible = every[:, None, :] <= sees_to[:, :, None]
-        ancestors = torch.from_numpy(np.stack([tree.visible(nodes) for tree in distinct])).to(
-            device
-        )
-        visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors[which]
+        every = torch.arange(cached, device=device).expand(len(columns), -1)  # (B, W)
+        visible = every[:, None, :] <= sees_to[:, :, None]  # (B, T, W)
+        visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors[of_row]
+
+        # Positions of the columns, by which a sliding window is measured.
         where = every.clone()
         where[row, column] = positions[row, node]
         return positions, self.backbone.mask(visible, positions, where)
@@ -238,20 +270,21 @@ class Slots:
 def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[list[int]]:
     """Indices in groups, ascending; a group ends where padding it would cost more than a forward."""
     groups: list[list[int]] = []
-    order = sorted(indices, key=lambda index: -len(prompts[index]))
+    order = sorted(indices, key=lambda index: -len(prompts[index]))  # the longest first
+    longest = 0  # of the present group
     for done, index in enumerate(order):
-        if (
-            not groups
-            or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done)
-            > FORWARD_COST
-        ):
+        length = len(prompts[index])
+        # What padding this one and all shorter ones to the present group would cost.
+        padding = (longest - length) * (len(order) - done)
+        if not groups or padding > FORWARD_COST:
             groups.append([])
+            longest = length
         groups[-1].append(index)
     return [sorted(group) for group in groups]
 
 
 class PlainSlots:
-    """The same for a model that shares nothing: conversations are kept as ids, computed whole for every reply."""
+    """Slots for a model that shares nothing: conversations are kept as ids, computed whole for every reply."""
 
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone = backbone

@@ -20,11 +20,11 @@ class Choice:
     chosen: int
     """Index into `replies`."""
     logprob: float
-    """Of the choice: its share of the softmax over the scores, temperature applied."""
+    """Log-probability of the choice: its share of the softmax over the scores, temperature applied."""
     replies: tuple[tuple[int, ...], ...]
     """Ids of the admissible replies, ends included."""
     divisors: tuple[float, ...]
-    """Of each reply: its score is the sum of its tokens' log-probabilities over this."""
+    """What divides the sum of each reply's log-probabilities, which gives its score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Turn:
     end: int
     """Index after the reply's last sampled token."""
     logprobs: tuple[float, ...]
-    """Of each sampled token, under the policy and temperature that sampled it; length end - start."""
+    """Log-probability of each sampled token, under the policy and temperature that sampled it; length end - start."""
     value: float
     """V at the prompt's last token, when the reply was sampled."""
     reward: float
@@ -53,7 +53,7 @@ class Turn:
     steps: int = 1
     """Environment steps that its action took: what comes after it is discounted so many times."""
     weights: tuple[float, ...] = ()
-    """Of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
+    """Weight of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:
@@ -86,13 +86,17 @@ class Segment:
 
 @dataclass(slots=True)
 class Trajectory:
+    """An episode, or what was played of it since it was last cut off."""
+
     segments: list[Segment]
     end: End
     """How it ended; a truncated one is bootstrapped."""
     final_prompt: Segment | None = None
     """The true final observation as a prompt without reply; needed when truncated."""
     prompt_version: int = 0
+    """The version of the system prompt that it was played under."""
     policy_version: int = 0
+    """The version of the policy when it began."""
     episode: int | None = None
     """Index from 0 since the run began; None: it is of no run."""
     shortened: int = 0

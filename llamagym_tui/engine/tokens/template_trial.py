@@ -15,13 +15,16 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
-RENDER_S, START_S = 2, 60
-"""Processor seconds for all renderings, and seconds for the process with its imports."""
+RENDER_S = 2
+"""Processor seconds for all renderings."""
+START_S = 60
+"""Seconds for the process with its imports."""
 MOST_CHARACTERS = 1_000_000
+"""Characters of a rendered conversation."""
 MEMORY = 4 * 2**30
 """Bytes of addresses of the process, most of which libraries reserve and do not use."""
 FAULTS = {3: "its text is too long", 4: "it takes too much memory", 5: "it calls itself endlessly"}
-"""By exit code."""
+"""What is wrong with a template, by the exit code of the process that rendered it."""
 
 
 def template_fault(tokenizer: Any) -> str | None:
@@ -35,21 +38,15 @@ def template_fault(tokenizer: Any) -> str | None:
     if not templates or templates == own:
         return None
     texts = list(templates.values()) if isinstance(templates, Mapping) else [templates]
-    return _tried(
-        json.dumps(
-            [texts, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}]
-        )
-    )
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    return _tried(json.dumps([texts, special]))
 
 
 @functools.lru_cache(maxsize=32)
 def _tried(request: str) -> str | None:
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        __name__,
-    ]  # all that this process imports from is in `sys.path`
+    """The fault that shows when a process of its own renders what is requested, in JSON; None: it shows none."""
+    # PYTHONPATH has all that this process imports from; with -P the working directory does not come before it.
+    command = [sys.executable, "-P", "-m", __name__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(
@@ -57,7 +54,9 @@ def _tried(request: str) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return "it does not end"
-    return "it does not end" if done.returncode < 0 else FAULTS.get(done.returncode)
+    if done.returncode < 0:  # killed by a signal, when its processor seconds were up
+        return "it does not end"
+    return FAULTS.get(done.returncode)
 
 
 def _render(templates: list[str], special: dict[str, str]) -> int:
@@ -84,8 +83,10 @@ def _render(templates: list[str], special: dict[str, str]) -> int:
             found, _ = render_jinja_template(
                 [chat], None, None, template, False, False, prompt, **special
             )
-        except (RecursionError, MemoryError) as error:
-            return 4 if isinstance(error, MemoryError) else 5
+        except MemoryError:
+            return 4
+        except RecursionError:
+            return 5
         except Exception:
             continue
         if len(found[0]) > MOST_CHARACTERS:

@@ -25,8 +25,9 @@ PLAIN_TEMPLATE = (
 """Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
 
 _MARK = "zqx"
+"""A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
-"""Openings, continuations and texts of replies, of each."""
+"""Openings, continuations and texts of replies that are kept, so many of each."""
 
 
 class Opening(NamedTuple):
@@ -45,7 +46,8 @@ class ChatTokenizer:
         Raises:
             ModelLoadError: the template does not end, or does not render a conversation.
         """
-        if fault := template_fault(tokenizer):
+        fault = template_fault(tokenizer)
+        if fault:
             raise _unusable(fault)
         self.tokenizer = tokenizer
         self._literal = LiteralText(tokenizer)
@@ -53,10 +55,12 @@ class ChatTokenizer:
             tokenizer.chat_template = PLAIN_TEMPLATE
         try:
             self.takes_system = self._takes_system()
+            """Whether the template has system messages; else the prompt begins the first user message."""
             self.end_ids = self._end_ids()
             self.keeps_history = self._keeps_history()
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
+        # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
         self._text = lru_cache(REMEMBERED)(
@@ -64,9 +68,12 @@ class ChatTokenizer:
         )
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
+        """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
         prefix = self._ids(text[: text.rindex(_MARK)])
         ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
+        # A token may span the prefix's end and the observation's beginning; then the prefix ends before it. The last
+        # id is never in it, so that there is something to compute after every prefix.
         shared = sum(takewhile(bool, map(eq, prefix, ids[:-1])))
         return Opening(tuple(ids[:shared]), tuple(ids[shared:]))
 
@@ -89,7 +96,8 @@ class ChatTokenizer:
         # space before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
         whole = self._render([user(_MARK), assistant(reply)], prompt=False)
-        text, own = whole.removeprefix(prompt), self._literal.hide(reply).strip()
+        text = whole.removeprefix(prompt)
+        own = self._literal.hide(reply).strip()
         if len(text) == len(whole) or not text.lstrip().startswith(own):
             text = self._literal.hide(reply)
         ids = self._ids_after(prompt, text)
@@ -107,8 +115,11 @@ class ChatTokenizer:
 
     def _ids_after(self, before: str, text: str) -> list[int]:
         """Ids of rendered text after other text; ids of the text alone where a token would span both."""
-        already, both = self._ids(before), self._ids(before + text)
-        return both[len(already) :] if both[: len(already)] == already else self._ids(text)
+        already = self._ids(before)
+        both = self._ids(before + text)
+        if both[: len(already)] != already:
+            return self._ids(text)
+        return both[len(already) :]
 
     def _through_end(self, ids: Sequence[int]) -> int:
         """Length of the template's end of a reply at the start of `ids`: space before it, and its token; 0: none."""
@@ -132,7 +143,7 @@ class ChatTokenizer:
         )
 
     def _takes_system(self) -> bool:
-        self.takes_system = True
+        self.takes_system = True  # so that `_render` tries it
         try:
             return "sysmark" in self._render([*opening("sysmark"), user(_MARK)], prompt=True)
         except Exception:
