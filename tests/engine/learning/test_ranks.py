@@ -39,7 +39,8 @@ SETTINGS = PPOConfig(
 
 def collect(policy: Any) -> list[Any]:
     """32 episodes of two turns, with rewards of all kinds."""
-    batch, rng = test_ppo.collect(policy), random.Random(0)
+    # With seed 0 two gradients are so near to 0 that Adam, which divides, enlarges their rounding too much.
+    batch, rng = test_ppo.collect(policy), random.Random(2)
     for segment in (segment for episode in batch for segment in episode.segments):
         segment.turns[:] = [
             dataclasses.replace(turn, reward=rng.uniform(-3, 3)) for turn in segment.turns
