@@ -89,7 +89,7 @@ class RunState:
     recent: tuple[float, ...] = ()
     """Last returns of the present mode and prompt, at most `RECENT`."""
     described: str = ""
-    """Their mean in the agent's words; empty: not known yet, or not in an older log."""
+    """Their mean in the agent's words; empty: not known yet."""
     play: PlayCounts = field(default_factory=PlayCounts)
     marks: tuple[Mark, ...] = ()
     updates: int = 0

@@ -407,6 +407,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         assert client.sent[1:] == [CancelWarmStart()]
         client.emit(
             WarmStartFinished(
+                method="sft",
                 demonstrations=3,
                 tokens=30,
                 steps=2,
@@ -484,6 +485,7 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
 
 def finished() -> WarmStartFinished:
     return WarmStartFinished(
+        method="sft",
         demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
         cancelled=False,
     )  # fmt: skip
