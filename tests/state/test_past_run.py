@@ -61,7 +61,7 @@ def first_session() -> list[AnyEvent]:
     ]
 
 
-def taken_up(episodes: int | None, updates: int | None, **changes: object) -> RunStarted:
+def taken_up(episodes: int, updates: int, **changes: object) -> RunStarted:
     started = replace(fakes.run_started("run"), prompt_version=2, system_prompt="Win.")
     return replace(started, episodes=episodes, updates=updates, **changes)
 
