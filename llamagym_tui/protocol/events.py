@@ -466,14 +466,6 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Why they could not be weighed; then there are no names."""
 
 
-class PromptWeighed(Event, frozen=True, kw_only=True):
-    """How far a prompt would move the policy's actions from those under the present prompt, as requested."""
-
-    system_prompt: str
-    moved: float
-    """Probability that goes to another action, from 0 to 1: the mean over some states of the agent's map."""
-
-
 class DemonstrationsRead(Event, frozen=True, kw_only=True):
     """Demonstrations were read and checked; a warm start trains on them next."""
 
@@ -621,14 +613,7 @@ SessionEvent = (
 ChangeEvent = (
     WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
 )
-LookEvent = (
-    TurnInspected
-    | PolicyMapLaidOut
-    | PolicyMapped
-    | PolicyMapWatched
-    | ConversationWeighed
-    | PromptWeighed
-)
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = (
     EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack

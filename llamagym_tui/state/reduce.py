@@ -128,8 +128,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(_after(state, event, "pending", "warm_start"), note)
         case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)
-        case events.PromptWeighed():
-            return _after(state, event, "pending", prompt_weighed=event)
         case events.DemonstrationsRead():
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
