@@ -86,11 +86,6 @@ def require_code_of(folder: Path, env: Env) -> None:
         raise SystemExit(f"{folder} is no checkout: there, llamagym_tui is imported from {found}")
 
 
-def figure_by_code_of(folder: Path, env: Env, script: Path, *options: object) -> float:
-    """The last word that `printed_by_code_of` has."""
-    return float(printed_by_code_of(folder, env, script, *options).split()[-1])
-
-
 def printed_by_code_of(folder: Path, env: Env, script: Path, *options: object) -> str:
     """What a script of this checkout prints, run on one thread by the code of a folder."""
     variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}

@@ -1,33 +1,27 @@
 """How many turns a second a rollout of free text plays, against plain `generate()` of transformers on the same model.
 
     python -m benchmarks.decoding
-    python -m benchmarks.decoding --size 5M --other ../old
-    python -m benchmarks.decoding --size 5M --envs 128 --turns 256 --rows
+    python -m benchmarks.decoding --size 5M --envs 128
 
 A Llama of random weights plays Blackjack with the bundled tokenizer: its replies are whatever it samples, 32 tokens
-long unless the end of a turn comes sooner. `generate()` gets first prompts of that game whole, in batches of 16. With
-`--other`, the rollouts are those of this checkout and of another one, each in a process of its own. Figures are turns
-a second of one thread's processor time; the last line of each model has the ratios, formed within each round. With
-`--rows` it is counted instead how full the steps of decoding are, for the bundled model, too: a step computes the
-conversations whose replies go on, and what others could win that took the places of those which have ended.
+long unless the end of a turn comes sooner. `generate()` gets first prompts of that game whole, in batches of 16.
+Figures are turns a second of one thread's processor time; the last line of each model has the ratios, formed within
+each round.
 """
 
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.bare_run import BareRun, settings
-from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
-from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.loading import bundled_model_path
 
 SHAPES = {"5M": (256, 6, 4, 704), "32M": (512, 10, 8, 1408), "135M": (576, 30, 9, 1536)}
@@ -45,61 +39,27 @@ def main(
     ] = None,
     rounds: Annotated[int, typer.Option(help="That count, after a first one that does not.")] = 3,
     turns: Annotated[int, typer.Option(help="Of a batch, at least; a round is one batch.")] = 512,
-    other: Annotated[
-        Path | None, typer.Option(help="Folder of another checkout; its rollouts, too.")
-    ] = None,
-    rows: Annotated[bool, typer.Option(help="Count the rows of decoding steps instead.")] = False,
-    rate_of: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     counts = envs or [16, 128]
-    if rate_of is not None:
-        run = bare_run(rate_of, counts[0], turns)
-        rollout_rate(run)
-        print(rollout_rate(run))
-        return
     print(machine())
-    if rows:
-        print_rows("bundled", bare_run(bundled_model_path(), counts[-1], turns), counts[-1])
     for name in size or ["5M", "32M"]:
-        with tempfile.TemporaryDirectory() as folder, environment() as env:
+        with tempfile.TemporaryDirectory() as folder:
             model = Path(folder)
             build_model(SHAPES[name], model)
-            if rows:
-                print_rows(name, bare_run(model, counts[-1], turns), counts[-1])
-                continue
-            runs = {
-                count: bare_run(model, count, turns)
-                for count in (counts if other is None else counts[:1])
-            }
+            runs = {count: bare_run(model, count, turns) for count in counts}
             sides: dict[str, Callable[[], float]] = {
                 "generate()": partial(generate_rate, next(iter(runs.values())))
             }
-            if other is None:
-                sides |= {
-                    f"{count} environments": partial(rollout_rate, run)
-                    for count, run in runs.items()
-                }
-            else:
-                # Here alone: under `--rate-of`, this file imports the other checkout's benchmarks, which may lack it.
-                from benchmarks.against import HERE, figure_by_code_of
-
-                for count, (side, code) in product(
-                    counts, {"this": HERE, "other": other.resolve()}.items()
-                ):
-                    words = (Path(__file__), "--rate-of", model, "--envs", count, "--turns", turns)
-                    sides[f"{count} {side}"] = partial(figure_by_code_of, code, env, *words)
-            compare(name, alternate(sides, rounds, warm_up=other is None), counts if other else [])
+            for count, run in runs.items():
+                sides[f"{count} environments"] = partial(rollout_rate, run)
+            compare(name, alternate(sides, rounds))
 
 
-def compare(name: str, rates: dict[str, list[float]], counts: list[int]) -> None:
+def compare(name: str, rates: dict[str, list[float]]) -> None:
     print(
         f"{name}, turns a second: "
         + ", ".join(f"{side} {spread(found):.1f}" for side, found in rates.items())
     )
-    for count in counts:
-        print(
-            f"  {count} environments, this over other: {ratios(rates[f'{count} this'], rates[f'{count} other']):.2f}"
-        )
     base = rates.pop("generate()")
     over = [f"{side} {ratios(found, base):.2f}" for side, found in rates.items()]
     print("  over generate(): " + ", ".join(over), flush=True)
@@ -132,43 +92,6 @@ def rollout_rate(run: BareRun) -> float:
     run.play()
     elapsed_s = time.process_time() - began
     return sum(part.own_turns for part in run.rollout.take_batch()) / elapsed_s
-
-
-def print_rows(name: str, run: BareRun, envs: int) -> None:
-    steps: list[tuple[int, float]] = []
-    encode_next = Backbone.encode_next
-
-    def watched(backbone: Backbone, ids: torch.Tensor, *rest: Any) -> Encoded:
-        began = time.process_time()
-        encoded = encode_next(backbone, ids, *rest)
-        steps.append((len(ids), time.process_time() - began))
-        return encoded
-
-    rollout_rate(run)
-    Backbone.encode_next = watched
-    began = time.process_time()
-    run.play()
-    elapsed_s = time.process_time() - began
-    Backbone.encode_next = encode_next
-    turns, live = (
-        sum(part.own_turns for part in run.rollout.take_batch()),
-        sum(count for count, _ in steps),
-    )
-    print(
-        f"{name}: {turns} turns, {len(steps)} steps of decoding with {live} rows, all of replies that go on",
-        end="",
-    )
-    if not steps:
-        print()
-        return
-    decoding_s, most = sum(step_s for _, step_s in steps), max(count for count, _ in steps)
-    full_s = live * min(step_s / count for count, step_s in steps if count == most)
-    print(
-        f"; {live / len(steps) / envs:.0%} of {envs} places; decoding is {decoding_s / elapsed_s:.0%} of the rollout:"
-        f" at the rate of its best full step it would be at most {elapsed_s / (elapsed_s - decoding_s + full_s):.2f}"
-        " times as fast",
-        flush=True,
-    )
 
 
 def generate_rate(run: BareRun) -> float:

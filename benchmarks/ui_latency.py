@@ -48,6 +48,8 @@ RUN = events.RunStarted(
     action_names=["stick", "hit"],
     baselines={"random": -0.396, "optimal": -0.0466},
     device="cpu",
+    episodes=0,
+    updates=0,
 )
 TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 """Milliseconds and percent of one core."""

@@ -281,15 +281,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 C = TypeVar("C", bound=Struct)
 
-REMOVED = (
-    "quantization",
-    "ppo.lr_schedule",
-    "ppo.replay_episodes",
-    "ppo.replay_min_return",
-    "ppo.replay_coef",
-)
-"""Settings in the ``config.json`` of earlier runs, which nothing goes by any more."""
-
 
 def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     """Settings of a kind from a plain dictionary.
@@ -441,12 +432,12 @@ FIGURES_OF_A_RUN = ("known_prompts", "tokens_per_s", "episodes_per_s", "rollout_
 class UpdateStats(Struct, frozen=True, kw_only=True):
     """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each.
 
-    Those with a default are not in every older log.
+    Those with a default are of the rollout before it: the run adds them to what the learner has found.
     """
 
     mean_return: float
     """Mean undiscounted return of the batch's episodes, without penalties. NaN: none was the policy's own."""
-    return_std: float = 0.0
+    return_std: float
     """Standard deviation of the same returns."""
     policy_loss: float
     value_loss: float
@@ -470,7 +461,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Episodes in the batch."""
     turns: int
     """Turns in the batch."""
-    shortened: int = 0
+    shortened: int
     """Turns in the batch whose prompt left out older ones, as the model reads no more."""
     known_prompts: float = 0.0
     """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
@@ -487,10 +478,10 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     them."""
     lr: float
     kl_coef: float
-    entropy_coef: float = 0.0
-    reward_scale: float = 1.0
+    entropy_coef: float
+    reward_scale: float
     """Factor on the environment's reward."""
-    importance_weight: float = 1.0
+    importance_weight: float
     """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""

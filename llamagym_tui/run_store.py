@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from llamagym_tui.config import REMOVED, RunConfig, changed
+from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.user_files import (
@@ -251,16 +251,7 @@ def read_config(run_dir: str | Path) -> RunConfig:
     """The settings of a run. Raises RunStoreError: the folder holds no run, or its settings are not of this version."""
     path = Path(run_dir) / CONFIG_FILE
     try:
-        settings = msgspec.json.decode(file_content(path), type=dict[str, Any])
-        ppo = settings.get("ppo")
-        if isinstance(ppo, dict) and ppo.get("lr_schedule") == "constant":
-            ppo["lr_final"] = ppo["lr"]
-        for name in REMOVED:
-            section, _, key = name.rpartition(".")
-            of = settings.get(section) if section else settings
-            if isinstance(of, dict):
-                of.pop(key, None)
-        return msgspec.convert(settings, RunConfig)
+        return msgspec.json.decode(file_content(path), type=RunConfig)
     except OSError as error:
         raise RunStoreError(
             f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."

@@ -43,7 +43,6 @@ TRANSFORMERS = "the signature is that of transformers"
 WRAPPED = "it stands in for another function, whatever that one takes"
 FOREIGN = {
     "benchmarks/breakdown.py::Tokens.counting.watched": WRAPPED,
-    "benchmarks/kept.py::count.watched": WRAPPED,
     "benchmarks/llamagym_side.py::main.generate_counted": WRAPPED,
     "benchmarks/peers_agilerl.py::Marks.__call__": WRAPPED,
     "benchmarks/peers_trl.py::Marks.on_step_end": TRANSFORMERS,

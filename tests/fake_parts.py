@@ -92,12 +92,16 @@ def made_up_stats(**figures: Any) -> UpdateStats:
     counts = {
         "episodes": EPISODES_A_BATCH,
         "turns": EPISODES_A_BATCH,
+        "shortened": 0,
         "tokens": 40,
         "skipped_steps": 0,
         "epochs": 1,
     }
     return UpdateStats(
-        **none | counts | {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S} | figures
+        **none
+        | counts
+        | {"mean_return": 0.5, "return_std": 0.5, "reward_scale": 1.0, "update_s": UPDATE_S}
+        | figures
     )
 
 

@@ -78,6 +78,7 @@ STATS = UpdateStats(
     parse_failure_rate=0.0026,
     episodes=540,
     turns=781,
+    shortened=0,
     tokens=7029,
     tokens_per_s=5312.0,
     episodes_per_s=212.0,
@@ -88,6 +89,7 @@ STATS = UpdateStats(
     kl_coef=0.08,
     entropy_coef=0.1,
     reward_scale=1.0,
+    importance_weight=1.0,
     skipped_steps=0,
 )
 
@@ -112,6 +114,8 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
         action_names=["stick", "hit"],
         baselines={"random": -0.396, "optimal": -0.0466},
         device="cpu",
+        episodes=0,
+        updates=0,
     )
 
 

@@ -27,7 +27,7 @@ def started(prompt: str) -> RunStarted:
     return RunStarted(
         agent="blackjack", env_id="Blackjack-v1", model="bundled", run_dir="r", seed=0, n_envs=1, mode="train",
         system_prompt=prompt, prompt_version=0, action_names=[], baselines={},
-        device="cpu",
+        device="cpu", episodes=0, updates=0,
     )  # fmt: skip
 
 
@@ -133,27 +133,12 @@ def test_settings_that_are_not_ours_are_refused(tmp_path: Path) -> None:
         run_store.read_config(tmp_path)
 
 
-def test_settings_that_were_removed_are_read_over(tmp_path: Path) -> None:
-    settings = config(tmp_path, ppo=PPOConfig(lr=1e-3))
-    written = msgspec.to_builtins(settings)
-    written["quantization"] = "4bit"
-    written["ppo"] |= {"replay_episodes": 256, "replay_min_return": 1.0, "replay_coef": 0.1}
-    (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
-    assert run_store.read_config(tmp_path) == settings
+def test_a_setting_that_is_unknown_is_refused_by_its_name(tmp_path: Path) -> None:
+    written = msgspec.to_builtins(config(tmp_path))
     written["ppo"]["unheard_of"] = 1
     (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
     with pytest.raises(RunStoreError, match="unheard_of"):
         run_store.read_config(tmp_path)
-
-
-@pytest.mark.parametrize(("schedule", "final"), [("constant", 1e-3), ("linear", 1e-4)])
-def test_the_rate_of_an_earlier_run_that_stayed_the_same_still_does(
-    tmp_path: Path, schedule, final
-) -> None:
-    written = msgspec.to_builtins(config(tmp_path, ppo=PPOConfig(lr=1e-3, lr_final=1e-4)))
-    written["ppo"]["lr_schedule"] = schedule
-    (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
-    assert run_store.read_config(tmp_path).ppo.lr_final == final
 
 
 def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None:

@@ -62,8 +62,6 @@ class DemoActions(PersonalApp):
                     self._recorders.get(self._agent.name) if self.run_state is not None else None
                 )
                 return True if recorder is not None and recorder.keepable is not None else None
-            case "keep_rule":
-                return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
                 return (
                     True
@@ -103,22 +101,6 @@ class DemoActions(PersonalApp):
             self._save(
                 f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept"
             )
-
-    def action_keep_rule(self) -> None:
-        from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
-
-        self.push_screen(KeepRuleDialog(self.recorder.keep_at_least), self._keep_from)
-
-    def _keep_from(self, answer: tuple[float | None] | None) -> None:
-        if answer is None:
-            return
-        [self.recorder.keep_at_least] = answer
-        rule = self.recorder.keep_at_least
-        self.notify(
-            f"Episodes are kept by hand, with {key_of(self, 'keep', 'k')}."
-            if rule is None
-            else f"From now on every watched episode with a return of at least {real_minus(f'{rule:g}')} is kept.",
-        )
 
     @work(group="save")
     async def _save(self, notice: str = "") -> None:

@@ -408,8 +408,6 @@ def evaluated_config(
     kept: dict[str, Any] = {}
     if catalog.is_same_agent(trained.agent, agent_spec):
         kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
-    if is_run and kept.get("history") == "own":  # of an older version
-        kept["history"] = "all"
     sampling = msgspec.to_builtins(trained.generation)
     if temperature is not None:
         sampling["temperature"] = temperature

@@ -88,8 +88,8 @@ class Progress:
                 self.update(
                     f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps
                 )
-            case events.RunStarted(updates=earlier):
-                self._updates = earlier or 0
+            case events.RunStarted():
+                self._updates = event.updates
             case events.UpdateFinished():
                 self._updates = event.update
             case events.EpisodesCounted():

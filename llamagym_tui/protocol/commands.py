@@ -144,12 +144,6 @@ class WeighActions(Command, frozen=True, kw_only=True):
     user's last."""
 
 
-class WeighPrompt(Command, frozen=True, kw_only=True):
-    """Report how far another prompt moves the actions; answered by ``PromptWeighed`` where the agent has a map."""
-
-    system_prompt: str
-
-
 class WarmStart(Command, frozen=True, kw_only=True):
     """Train on demonstrations, drop the batch under way, and go on from there; confirmed by ``WarmStartFinished``,
     refused by ``WarningRaised``."""
@@ -194,9 +188,7 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = (
     StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 )
-WatchCommand = (
-    Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions | WeighPrompt
-)
+WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

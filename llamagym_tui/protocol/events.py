@@ -78,10 +78,10 @@ class RunStarted(Event, frozen=True, kw_only=True):
     device: str
     draws: bool = False
     """Whether states can be drawn: by the agent, or by environments that render text."""
-    episodes: int | None = None
-    """Episodes that the run had when this session took it up. None: of an older version."""
-    updates: int | None = None
-    """Updates that it had by then. None: of an older version."""
+    episodes: int
+    """Episodes that the run had when this session took it up."""
+    updates: int
+    """Updates that it had by then."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -219,7 +219,7 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     after: list[ContextToken] = []
     """The template's and the next observation's first tokens, as far as they are there."""
     conversation: int = 0
-    """Tokens that the update computes in one row with the reply, up to now; 0: of an older version."""
+    """Tokens that the update computes in one row with the reply, up to now."""
     with_loss: int = 0
     """Those among them on which the loss is, by the mask."""
     sampled: int = 0
@@ -383,7 +383,7 @@ class UpdateFinished(Event, frozen=True, kw_only=True):
     """Episodes since the run began."""
     stats: UpdateStats
     moved: MovedEpisode | None = None
-    """None: the update moved none, or is of an older version."""
+    """None: the update moved none."""
 
 
 class PromptChanged(Event, frozen=True, kw_only=True):
@@ -413,7 +413,7 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     dropped: int = 0
     """Episodes that failed, and others were played in their place."""
     update: int | None = None
-    """Updates that the policy had. None: of an older version, as the next ones."""
+    """Updates that the policy had. None: it played apart from a run, and the next ones are empty too."""
     prompt_version: int | None = None
     system_prompt: str = ""
     seed: int | None = None
@@ -466,14 +466,6 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Why they could not be weighed; then there are no names."""
 
 
-class PromptWeighed(Event, frozen=True, kw_only=True):
-    """How far a prompt would move the policy's actions from those under the present prompt, as requested."""
-
-    system_prompt: str
-    moved: float
-    """Probability that goes to another action, from 0 to 1: the mean over some states of the agent's map."""
-
-
 class DemonstrationsRead(Event, frozen=True, kw_only=True):
     """Demonstrations were read and checked; a warm start trains on them next."""
 
@@ -509,7 +501,7 @@ class WarmStartProgressed(Event, frozen=True, kw_only=True):
 class WarmStartFinished(Event, frozen=True, kw_only=True):
     """The policy was trained on demonstrations and is PPO's reference from now on; figures: `docs/METRICS.md`."""
 
-    method: Literal["sft", "dpo"] = "sft"
+    method: Literal["sft", "dpo"]
     demonstrations: int
     """Conversations, or preference pairs."""
     tokens: int
@@ -529,12 +521,6 @@ class WarmStartEvaluated(Event, frozen=True, kw_only=True):
 
     before: EvaluationFinished
     after: EvaluationFinished
-
-
-class WarmStartUndone(Event, frozen=True, kw_only=True):
-    """Of an older version: what ``RolledBack`` is now."""
-
-    update: int
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True):
@@ -627,25 +613,12 @@ SessionEvent = (
 ChangeEvent = (
     WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
 )
-LookEvent = (
-    TurnInspected
-    | PolicyMapLaidOut
-    | PolicyMapped
-    | PolicyMapWatched
-    | ConversationWeighed
-    | PromptWeighed
-)
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = (
     EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
 )
 EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
-WarmStartEvent = (
-    DemonstrationsRead
-    | WarmStartProgressed
-    | WarmStartFinished
-    | WarmStartEvaluated
-    | WarmStartUndone
-)
+WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
 AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

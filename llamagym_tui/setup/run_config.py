@@ -278,6 +278,4 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not _has(given, name)
     }
-    if settings["history"] == "own":  # begun by a version that knew the whole conversation alone
-        settings["history"] = "all"
     return from_dict(RunConfig, settings)

@@ -19,7 +19,6 @@ class Pending:
     settings: dict[str, Value] = field(default_factory=dict)
     """New values by dotted names."""
     weighing: commands.WeighActions | None = None
-    draft: commands.WeighPrompt | None = None
 
     def requesting(self, command: AnyCommand) -> "Pending":
         match command:
@@ -39,8 +38,6 @@ class Pending:
                 return replace(self, settings={**self.settings, **changes})
             case commands.WeighActions() if command != self.weighing:
                 return replace(self, weighing=command)
-            case commands.WeighPrompt() if command != self.draft:
-                return replace(self, draft=command)
             case _:
                 return self
 
@@ -71,10 +68,6 @@ class Pending:
                 self.weighing and event.ticket == self.weighing.ticket
             ):
                 return replace(self, weighing=None)
-            case events.PromptWeighed(system_prompt=text) if (
-                self.draft and text == self.draft.system_prompt
-            ):
-                return replace(self, draft=None)
             case _:
                 return self
 

@@ -128,7 +128,7 @@ def named(versions: Versions, version: int, text: str | None = None) -> str:
 
 
 def played_by(found: EvaluationFinished, versions: Versions = (), lead: str = ", ") -> str:
-    """Which policy and prompt an evaluation is of, after a lead; empty where an older log does not have it."""
+    """Which policy and prompt an evaluation is of, after a lead; empty where it was played apart from a run."""
     if found.update is None or found.prompt_version is None:
         return ""
     return f"{lead}update {found.update:,}, prompt {named(versions, found.prompt_version, found.system_prompt)}"

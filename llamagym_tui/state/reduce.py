@@ -128,8 +128,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(_after(state, event, "pending", "warm_start"), note)
         case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)
-        case events.PromptWeighed():
-            return _after(state, event, "pending", prompt_weighed=event)
         case events.DemonstrationsRead():
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
@@ -148,8 +146,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 compared,
                 f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}.",
             )
-        case events.WarmStartUndone():
-            return _gone_back(state, event.update)
         case events.CheckpointSaved():
             saved = Saved(state.stats, state.play, state.prompts)
             written = _after(state, event, "pending", checkpoint=event, saved=saved)
@@ -286,8 +282,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
-    if event.episodes is None or event.updates is None:
-        return state  # the next event with counts has them
     if state.episodes <= event.episodes:
         return replace(state, episodes=event.episodes, updates=event.updates)
     return replace(

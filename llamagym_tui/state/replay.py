@@ -40,7 +40,6 @@ TurningPoint = (
     | events.SettingsChanged
     | events.RolledBack
     | events.WarmStartFinished
-    | events.WarmStartUndone
 )
 """Events at which a run that has begun takes another way, or is resumed."""
 

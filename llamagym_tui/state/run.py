@@ -89,7 +89,7 @@ class RunState:
     recent: tuple[float, ...] = ()
     """Last returns of the present mode and prompt, at most `RECENT`."""
     described: str = ""
-    """Their mean in the agent's words; empty: not known yet, or not in an older log."""
+    """Their mean in the agent's words; empty: not known yet."""
     play: PlayCounts = field(default_factory=PlayCounts)
     marks: tuple[Mark, ...] = ()
     updates: int = 0
@@ -111,8 +111,6 @@ class RunState:
     """The last one of two prompts."""
     weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
-    prompt_weighed: events.PromptWeighed | None = None
-    """The last answer about a draft."""
     checkpoint: events.CheckpointSaved | None = None
     saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)

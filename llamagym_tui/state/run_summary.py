@@ -122,9 +122,8 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
         case events.RunStarted():
-            before = summary.episodes if event.episodes is None else event.episodes
             known = {"baselines": event.baselines, "return_unit": event.return_unit}
-            return replace(summary, **known, changes={}, ending="open", episodes=before)
+            return replace(summary, **known, changes={}, ending="open", episodes=event.episodes)
         case events.EpisodesCounted():
             returns = summary.returns.counted(event.returns, event.episodes)
             return replace(summary, episodes=event.episodes, returns=returns)
@@ -132,7 +131,7 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
             return replace(summary, updates=event.update)
         case events.EvaluationFinished(seed=None):
             return replace(summary, evaluation=event)
-        case events.WarmStartFinished() | events.WarmStartUndone() | events.RolledBack():
+        case events.WarmStartFinished() | events.RolledBack():
             return replace(summary, evaluation=None)  # it was of another policy
         case events.WarmStartEvaluated(after=after):
             return replace(summary, evaluation=after)

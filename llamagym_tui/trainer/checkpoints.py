@@ -24,8 +24,8 @@ RETRY_S = 5.0
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint keeps of the session itself."""
 
-    seed: int | None = None
-    """Of the run. None: of an older version."""
+    seed: int
+    """Seed of the run."""
     episodes: int = 0
     env_steps: int = 0
     dropped: int = 0
@@ -37,9 +37,9 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     changed: dict[str, Change] = {}
     """Settings that were changed live, by their dotted names."""
     generation: GenerationConfig | None = None
-    """Settings of sampling by then. None: of an older version."""
+    """Settings of sampling by then. None: nothing was played yet."""
     seen: CollapseMonitor | None = None
-    """What the collapse monitor remembers, under this prompt and `generation`. None: of an older version."""
+    """What the collapse monitor remembers, under this prompt and `generation`. None: nothing."""
     roll_backs: int = 0
     """Roll backs that the run has made by itself."""
     warned_at: list[tuple[Finding, int]] = []
@@ -47,7 +47,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     batch_began_s: float = 0.0
     """`elapsed_s` at which the batch under way was begun."""
     rollout: Any = None
-    """The batch under way, as the rollout restores it. None: of an older version."""
+    """The batch under way, as the rollout restores it. None: there is none."""
     generators: Generators | None = None
     awaits_warm_start: bool = False
     """Whether the warm start that the run begins with was still to be made."""
@@ -70,7 +70,7 @@ class Checkpoints:
         self._files = builders.checkpoint_files
         self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s
         self._most = builders.config.keep_checkpoints
-        self._last = Counters()
+        self._last = Counters(seed=builders.config.seed)
         self._tried_s: float | None = None
         self.is_failing = False
         """Whether the last attempt to write one failed."""

@@ -44,12 +44,12 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     start = (
         checkpoints.restore(policy, ppo)
         if config.resume
-        else Counters(system_prompt=agent.get_system_prompt())
+        else Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
     )
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)
-    if start.seed not in (None, config.seed):  # other random numbers and episodes from here on
+    if start.seed != config.seed:  # other random numbers and episodes from here on
         policy.generator.manual_seed(config.seed)
         ppo.reseed(config.seed)
         start = replace(start, rollout=None, generators=None, batch_began_s=0.0)

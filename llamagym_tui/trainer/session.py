@@ -281,8 +281,6 @@ class Session:
                 self._compare(command, run)
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
-            case commands.WeighPrompt(system_prompt=prompt):
-                run.policy_map.weigh(rollout.system_prompt, prompt)
             case commands.WarmStart(sft_data=sft_data):
                 try:
                     if self._config.shard:

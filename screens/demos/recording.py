@@ -43,8 +43,6 @@ class DemoRecorder:
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
         self.policy_hint = PolicyHint()
-        self.keep_at_least: float | None = None
-        """Least return of a watched episode that is kept automatically; None: only a key keeps one."""
 
     @property
     def writer(self) -> DemoWriter:
@@ -77,23 +75,15 @@ class DemoRecorder:
         return None if last is None or last.replaced or last.identity in self._kept else last
 
     def add(self, event: AnyEvent, model: str) -> bool:
-        """Take in an event; whether an episode was kept, by rule or as a correction, and is to be saved."""
+        """Take in an event; whether it is a correction, which is kept and is to be saved."""
         if isinstance(event, EpisodeCorrected):
             whole = WatchedEpisode(
                 event.started, event.observations, event.admissible, event.turns, event.finished
             )
             self._record(whole, model)
             return True
-        if not self._episodes.add(event) or self.keep_at_least is None:
-            return False
-        last = self.keepable
-        if last is None or last.episode_return < self.keep_at_least:
-            return False
-        try:
-            self.keep(model)
-        except LlamaGymError:
-            return False  # A reply names no action; the rule skips such an episode silently.
-        return True
+        self._episodes.add(event)
+        return False
 
     def keep(self, model: str) -> WatchedEpisode:
         """Add the watched episode that ended last to those that wait to be saved; raises as `as_demonstration`."""

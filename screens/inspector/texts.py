@@ -128,9 +128,7 @@ def _verdict(found: TurnInspected) -> str:
 
 
 def _with_loss(found: TurnInspected) -> str:
-    """How many tokens the loss is on, checked against those that were sampled; empty in an older log."""
-    if not found.conversation:
-        return ""
+    """How many tokens the loss is on, checked against those that were sampled."""
     wrong = (
         f", but {found.sampled:,} should: this is a fault of ours"
         if found.with_loss != found.sampled

@@ -36,7 +36,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         "Change it": "prompt settings warm_start",
         "Look": "metrics figures policy_map changes card evaluate view inspect runs lesson help",
         "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
-        "Play": "table wheel demonstrations keep keep_rule",
+        "Play": "table wheel demonstrations keep",
     }
     """In which help has the keys, by their ids."""
 

@@ -22,8 +22,7 @@ from textual.widgets import Input, OptionList, Static, TextArea
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.model_registry import BUNDLED
-from llamagym_tui.protocol.commands import ComparePrompts, WeighPrompt
-from llamagym_tui.protocol.events import PromptWeighed
+from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.steering.sentences import followed
@@ -74,9 +73,7 @@ ASKED: dict[Purpose, tuple[str, str]] = {
 }
 """What is typed into the line of the dialog: the question, and what stands in the empty line."""
 KEEP_S = 0.5
-"""Seconds from a change until the draft is on disk, and weighed."""
-HEEDED = 0.1
-"""Probability that a prompt moves to other actions, below which it is marked as hardly followed."""
+"""Seconds from a change until the draft is on disk."""
 
 
 class PathInput(OneLineInput):
@@ -132,11 +129,7 @@ class PromptEditor(ModalScreen[str | None]):
             f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
         )
         status = status_text(self._state, key_of(self.app, "prompt.apply", "ctrl+s"))
-        draft = self.query_one(DraftArea).text
-        weighed = "" if draft == self._original else weighed_text(self._state.prompt_weighed, draft)
-        line = Content.assemble(
-            (f"{text} " if text else "", "bold"), (weighed, "$warning"), restored + literal(status)
-        )
+        line = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
         self.query_one("#editor-status", Static).update(line)
 
     # The draft on disk
@@ -145,13 +138,7 @@ class PromptEditor(ModalScreen[str | None]):
     def keep_soon(self) -> None:
         if self._due is not None:
             self._due.stop()
-        self._due = self.set_timer(KEEP_S, self._rest)
-
-    def _rest(self) -> None:
-        if self._keep() and self._state.live and self._state.config.model == BUNDLED:
-            self.post_message(
-                CommandAsked(WeighPrompt(system_prompt=self.query_one(DraftArea).text))
-            )
+        self._due = self.set_timer(KEEP_S, self._keep)
 
     def _keep(self) -> bool:
         """Have the draft on disk; whether there is one, and it is."""
@@ -312,13 +299,6 @@ class PromptEditor(ModalScreen[str | None]):
                 self._notice("No other program can be run in this terminal.")
             except (OSError, ValueError, subprocess.CalledProcessError, UsageError) as error:
                 self._notice(one_line(f"The editor {editor} failed: {error}"))
-
-
-def weighed_text(weighed: PromptWeighed | None, draft: str) -> str:
-    """A warning, if the draft is known to move the actions hardly at all."""
-    if weighed is None or weighed.system_prompt != draft or weighed.moved >= HEEDED:
-        return ""
-    return f"This wording moves the actions by {weighed.moved:.2f}, under {HEEDED}: it is hardly followed. "
 
 
 def status_text(state: RunState, apply_key: str) -> str:

@@ -42,10 +42,9 @@ DEFAULTS = {
     "UpdateSeries": {"every": 1},
     "Verdict": {"level": "quiet"},
     "WarmStart": {"method": "sft"},
-    "WarmStartFinished": {"method": "sft"},
     "_EnvSlot": {"is_trained": True},
 }
-"""What they hold at first, or in logs of an earlier version, where it is not nothing."""
+"""What they hold at first, where it is not nothing."""
 
 
 def records() -> set[type]:

@@ -33,7 +33,7 @@ from tests.recorded_run import record
 
 MOST_S, MOST_BYTES = 30.0, 600 * 2**20
 FILES = ("config.json", "events.jsonl", "summary.json", "trainer.log", ".lock")
-FOLDERS = ("model", "model.old", "model.new", "good", "good.old", "start")
+FOLDERS = ("model", "model.old", "good", "good.old", "start")
 DRAFTS = ("summary.json.part", "config.json.part", "config.json.partial", "summary.json.partial")
 Harm = Callable[[Path, Path], None]
 """What is done to a run folder, and the folder outside that must not change."""

@@ -251,14 +251,6 @@ def test_resume_keeps_the_runs_settings_except_those_that_are_given(
     assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
 
 
-def test_a_run_of_a_version_without_a_history_goes_on_with_whole_conversations(
-    headless: Headless, tmp_path: Path
-) -> None:
-    a_run_folder(tmp_path / "run")
-    assert run("train", "--resume", "--run-dir", str(tmp_path / "run")).exit_code == 0
-    assert headless.calls[0][0].history == "all"
-
-
 @pytest.mark.parametrize(("typed", "history"), [("0", 0), ("3", 3), ("all", "all")])
 def test_history_is_a_number_of_turns_or_all(
     headless: Headless, typed: str, history: object

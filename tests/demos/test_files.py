@@ -306,14 +306,6 @@ def test_a_merge_keeps_the_order_and_leaves_out_what_is_equal(tmp_path: Path) ->
     assert [demo.seed for demo in demo_files.read(out)] == [3, 1, 2]
 
 
-def test_a_merge_can_write_to_one_of_its_inputs(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
-    demo_files.append(one, a_demo(seed=1))
-    demo_files.append(two, a_demo(seed=2))
-    demo_files.merge([one, two], one)
-    assert [demo.seed for demo in demo_files.read(one)] == [1, 2]
-
-
 def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

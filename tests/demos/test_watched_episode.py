@@ -66,31 +66,15 @@ def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
         as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
 
 
-def test_the_rule_keeps_by_return_and_each_episode_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    recorder.keep_at_least = 0.5
-    kept = [
-        recorder.add(event, "bundled")
-        for number in (1.0, -1.0)
-        for event in fakes.hand(0, TURNS, number)
-    ]
-    assert sum(kept) == 1
-    assert recorder.keepable is not None, "k can keep what the rule does not"
-    assert recorder.keepable.episode_return == -1.0
-    recorder.writer.save()
-    assert [demo.episode_return for demo in demo_files.read(recorder.writer.path)] == [1.0]
-
-
 def test_an_episode_that_is_shown_again_is_not_kept_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    recorder.keep_at_least = 0.5
-    for event in [*fakes.hand(0, TURNS, 1.0), *fakes.hand(0, TURNS, 1.0)]:
+    for event in fakes.hand(0, TURNS, 1.0):
+        recorder.add(event, "bundled")
+    recorder.keep("bundled")
+    for event in fakes.hand(0, TURNS, 1.0):
         recorder.add(event, "bundled")
     assert recorder.keepable is None
     assert recorder.waiting == 1
@@ -102,10 +86,10 @@ def test_equal_episodes_of_one_second_are_one(
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     seconds = iter([NOON, NOON, NOON.replace(second=1)])
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
-    recorder.keep_at_least = 0.5
     for episode in range(3):
         for event in fakes.hand(episode, TURNS, 1.0):
             recorder.add(event, "bundled")
+        recorder.keep("bundled")
     recorder.writer.save()
     assert len(demo_files.read(recorder.writer.path)) == 2
     assert demo_files.check(recorder.writer.path, BlackjackAgent()) == []

@@ -190,20 +190,6 @@ def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_p
     assert (math.isnan(other.stats.mean_return), other.stats.kl_ref) == (True, 0.5)
 
 
-def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
-    newer = {"return_std", "entropy_coef", "reward_scale"}
-    stats = {
-        name: value for name, value in msgspec.to_builtins(fakes.STATS).items() if name not in newer
-    }
-    stats |= {"replay_loss": 0.5, "replay_episodes": 3}  # of figures that are no more
-    older = {"type": "UpdateFinished", "at_s": 1.0, "update": 1, "episodes": 540, "stats": stats}
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(msgspec.json.encode(older) + b"\n")
-    (event,) = event_log.read(path)
-    assert isinstance(event, UpdateFinished)
-    assert (event.stats.turns, event.stats.return_std, event.stats.reward_scale) == (781, 0.0, 1.0)
-
-
 def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
     tmp_path: Path,
 ) -> None:

@@ -58,17 +58,19 @@ def test_nothing_is_pending_once_the_trainer_is_gone():
     [
         (
             told(31, 1),
-            "Reply 2 of episode 31, sampled by policy 39, now policy 40: advantage +0.83, 1 of 4 tokens clipped.",
+            "Reply 2 of episode 31, sampled by policy 39, now policy 40: advantage +0.83, 1 of 4 tokens clipped. "
+            "4 of 58 tokens carry loss.",
         ),
         (
             untrained(told(31, 1)),
-            "Reply 2 of episode 31, sampled by policy 39, now policy 39: not trained yet, its batch is not complete.",
+            "Reply 2 of episode 31, sampled by policy 39, now policy 39: not trained yet, its batch is not complete. "
+            "4 of 58 tokens carry loss.",
         ),
         (REFUSED, "Reply 2 of episode 31: Episode 31 is of another time."),
         (
             told(31, 1, said_by_policy=False),
             "Reply 2 of episode 31, sampled by policy 39, now policy 40: "
-            "not sampled from the policy, so not trained on.",
+            "not sampled from the policy, so not trained on. 4 of 58 tokens carry loss.",
         ),
     ],
 )
@@ -84,7 +86,7 @@ def test_a_sentence_says_what_is_looked_at(event: TurnInspected, words: str):
     ],
 )
 def test_tokens_that_carry_loss_are_counted_and_checked(sampled: int, words: str):
-    event = told(31, 1, conversation=58, with_loss=4, sampled=sampled)
+    event = told(31, 1, sampled=sampled)
     assert headline(reduce(asked(), event).inspection, 31, 1, awaited="").endswith(
         f"tokens clipped.{words}"
     )

@@ -61,7 +61,7 @@ def first_session() -> list[AnyEvent]:
     ]
 
 
-def taken_up(episodes: int | None, updates: int | None, **changes: object) -> RunStarted:
+def taken_up(episodes: int, updates: int, **changes: object) -> RunStarted:
     started = replace(fakes.run_started("run"), prompt_version=2, system_prompt="Win.")
     return replace(started, episodes=episodes, updates=updates, **changes)
 
@@ -177,20 +177,6 @@ def test_returns_of_inference_are_no_recent_ones_of_training(tmp_path: Path):
     looked = fakes.counted([1.0] * 3, 7, mode="inference")
     state = recalled(tmp_path, *first_session()[:5], ModeChanged(mode="inference"), looked)
     assert reduce(state, taken_up(7, 0, prompt_version=1)).recent == ()
-
-
-def test_events_of_an_older_version_are_read(tmp_path: Path):
-    record(tmp_path / "run", first_session())
-    log = tmp_path / "run" / "events.jsonl"
-    text = log.read_text()
-    assert '"episodes":null,"updates":null' in text
-    log.write_text(
-        text.replace(',"episodes":null,"updates":null', "").replace(',"return_std":0.948', "")
-    )
-    state = read(tmp_path).recalled_in(opening(tmp_path))
-    assert (state.updates, [known.train.episodes for known in state.prompts]) == (2, [4, 6])
-    state = reduce(state, taken_up(None, None))
-    assert (state.updates, state.episodes) == (2, 10)
 
 
 def test_what_stands_before_a_line_that_is_no_event_is_known(tmp_path: Path):

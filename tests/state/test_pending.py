@@ -18,7 +18,6 @@ from llamagym_tui.protocol.commands import (
     SetMode,
     WarmStart,
     WeighActions,
-    WeighPrompt,
 )
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -28,7 +27,6 @@ from llamagym_tui.protocol.events import (
     EvaluationFinished,
     PhaseChanged,
     PromptsCompared,
-    PromptWeighed,
     RolledBack,
     SettingsChanged,
     WarningRaised,
@@ -72,7 +70,6 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
         WeighActions(ticket=3, messages=[]),
         ConversationWeighed(ticket=3, names=["stick"], shares=[1.0]),
     ),
-    (WeighPrompt(system_prompt="Hit."), PromptWeighed(system_prompt="Hit.", moved=0.5)),
 ]
 
 

@@ -25,7 +25,6 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     SettingsMeasured,
     UpdateFinished,
-    WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.returns import MAX_GROUPS, RECENT
@@ -324,8 +323,8 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     assert state.marks == ()
 
 
-@pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
-def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to(back):
+def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to():
+    back = RolledBack(update=2, reason="x")
     figures = {n: structs.replace(fakes.STATS, approx_kl=n / 100) for n in (1, 2, 3)}
     updates = [
         UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()
@@ -337,8 +336,7 @@ def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_
     )
 
 
-@pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
-def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
+def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such():
     found = EvaluationFinished(
         episodes=4,
         greedy=True,
@@ -347,7 +345,7 @@ def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
         parse_failure_rate=0.0,
         elapsed_s=1.0,
     )
-    state = after(back, state=started(found))
+    state = after(RolledBack(update=2, reason="x"), state=started(found))
     assert [each.outdated for each in state.evaluations] == ["before the roll back"]
     assert [each.outdated for each in after(found, state=state).evaluations] == [
         "before the roll back",

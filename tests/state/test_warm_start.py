@@ -39,6 +39,7 @@ AFTER = EvaluationFinished(
     elapsed_s=1.0,
 )
 FINISHED = WarmStartFinished(
+    method="sft",
     demonstrations=20,
     tokens=180,
     steps=2,

@@ -336,6 +336,7 @@ def test_the_screens_get_how_far_it_is_and_what_came_out() -> None:
     state = reduce(state, WarmStartProgressed(step=12, steps=96, loss=0.0341))
     assert (state.phase, state.detail) == ("warm_starting", "step 12 of 96, loss 0.034")
     finished = WarmStartFinished(
+        method="sft",
         demonstrations=500, tokens=3124, steps=96, first_loss=0.17, last_loss=0.02,
         elapsed_s=40.2, cancelled=False,
     )  # fmt: skip

@@ -302,11 +302,8 @@ def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(
     assert demo_files.check(path, BlackjackAgent()) == []
 
 
-def test_a_corrected_episode_is_recorded_once_though_it_was_watched_and_a_rule_keeps_the_models(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_corrected_episode_is_recorded_once_though_it_was_watched(tmp_path, monkeypatch) -> None:
     kept = demo_recorder(tmp_path, monkeypatch)
-    kept.keep_at_least = 0.0
     seen = [TWO_TURNS.started]
     for number, (text, played) in enumerate(
         zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)

@@ -6,7 +6,6 @@ anything is put into it. Where the folders stand is up to `llamagym_tui.engine.l
 """
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-import torch
 from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -29,8 +27,6 @@ from llamagym_tui.errors import RunStoreError
 from llamagym_tui.user_files import file_content, link_folder, require_regular
 
 TENSORS, STATE = "learner.safetensors", "learner.msgpack"
-STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
-"""What version 0.1.0 wrote in their places."""
 MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
@@ -54,8 +50,8 @@ class Saved(NamedTuple):
     optimizer: dict[int, dict[str, Tensor]]
     generator: Tensor
     ppo: PPOState
-    version: int | None
-    """Of the policy. None: its updates are its version."""
+    version: int
+    """Version of the policy."""
     counters: Any
 
 
@@ -127,7 +123,7 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
             faults.append(f"the {WORDS[name]} cannot be used ({error})")
             continue
         _put(saved, policy, ppo)
-        policy.version = ppo.updates if saved.version is None else saved.version
+        policy.version = saved.version
         _set_generator(policy, saved.generator)
         if faults and (run_dir / folders.LATEST).is_dir():
             with contextlib.suppress(OSError):
@@ -234,25 +230,23 @@ def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
     """A checkpoint that fits a policy and a learner; raises Unfit if it cannot be read, or does not fit."""
     with _understood(place):
         require_regular(place)
-        if (place / STATE_0_1_0).is_file():
-            kept = torch.load(place / STATE_0_1_0, weights_only=True)
-            state, generator, version = kept["ppo"], kept["generator"], None
-            counters = json.loads(file_content(place / COUNTERS_0_1_0))
-            optimizer = state["optimizer"]["state"]
-        else:
-            plain = msgspec.msgpack.decode(file_content(place / STATE, most=MOST_STATE))
-            state, version, counters = plain["ppo"], plain["version"], plain["counters"]
-            tensors = load_file(place / TENSORS)
-            generator = tensors.pop(GENERATOR)
-            optimizer = {}
-            for name, value in tensors.items():
-                index, _, moment = name.partition(".")
-                optimizer.setdefault(int(index), {})[moment] = value
+        plain = msgspec.msgpack.decode(file_content(place / STATE, most=MOST_STATE))
+        tensors = load_file(place / TENSORS)
+        generator = tensors.pop(GENERATOR)
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, _, moment = name.partition(".")
+            optimizer.setdefault(int(index), {})[moment] = value
         weights, head = _read_weights(place, policy)
         _require_fit(optimizer, ppo)
-        state = msgspec.convert(state, PPOState)
         return Saved(
-            weights, head, optimizer, generator, state, version, msgspec.convert(counters, kind)
+            weights=weights,
+            head=head,
+            optimizer=optimizer,
+            generator=generator,
+            ppo=msgspec.convert(plain["ppo"], PPOState),
+            version=plain["version"],
+            counters=msgspec.convert(plain["counters"], kind),
         )
 
 

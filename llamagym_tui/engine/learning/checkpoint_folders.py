@@ -70,8 +70,6 @@ def clean(run_dir: Path) -> None:
         OSError: the folder cannot be changed.
     """
     discard_drafts(run_dir)
-    for name in (LATEST, GOOD, START):
-        discard(run_dir / f"{name}.new")  # to which version 0.1.0 wrote
     for name in (GOOD, START, *(path.stem for path in run_dir.glob("update-*.old"))):
         place, old = run_dir / name, run_dir / f"{name}.old"
         if os.path.lexists(place):

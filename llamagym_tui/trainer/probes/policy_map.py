@@ -12,12 +12,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
-from llamagym_tui.protocol.events import (
-    PolicyMapLaidOut,
-    PolicyMapped,
-    PolicyMapWatched,
-    PromptWeighed,
-)
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
@@ -168,23 +163,6 @@ class PolicyMapper:
             if shares
             else []
         )
-
-    def weigh(self, present: str, other: str) -> None:
-        """Emit how far another prompt moves the actions, by states from all over the map; nothing without a map."""
-        states = self._states[:: -(-len(self._states) // AT_ONCE) or 1]
-        try:
-            before, after = (self.probabilities(prompt, states) for prompt in (present, other))
-        except (
-            Exception
-        ):  # a prompt may be too long for the model, which is said where it is applied
-            log.exception("a prompt is not weighed")
-            return
-        moves = [
-            sum(abs(x - y) for x, y in zip(*rows, strict=True)) / 2
-            for rows in zip(before, after, strict=True)
-        ]
-        if moves:
-            self._emit(PromptWeighed(system_prompt=other, moved=sum(moves) / len(moves)))
 
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""

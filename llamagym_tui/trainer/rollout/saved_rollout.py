@@ -23,14 +23,14 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
     mode: Mode
     system_prompt: str
     prompt_version: int
-    history: int | None = None
+    history: int | None
     """Turns before the present one that its prompts have. None: all."""
     observations: list[str]
     """As texts, the one that awaits a reply last."""
     segments: list[Segment]
     replaced: dict[int, str]
     """By turn: the agent's own reply where a person's was used."""
-    cut_at: int = 0
+    cut_at: int
     """Segments at first that are in earlier batches."""
 
     def replies(self, end_ids: tuple[int, ...]) -> Iterator[Reply]:

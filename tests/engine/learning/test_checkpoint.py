@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 import torch
 from msgspec.structs import replace as replaced
@@ -199,21 +198,19 @@ def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(
     assert policy.version == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["model", "model.new", "model.old", "good", "good.old", "good.new"]
-)
+@pytest.mark.parametrize("name", ["model", "model.old", "good", "good.old"])
 def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tmp_path, name):
     run, victim = tmp_path / "run", tmp_path / "victim"
     for folder in (run, victim):
         folder.mkdir()
-    (victim / "learner.pt").write_text("theirs")
+    (victim / "learner.msgpack").write_text("theirs")
     (run / name).symlink_to(victim)
     policy = make_policy()
     for _ in range(2):
         save_checkpoint(run, policy, PPO(policy, QUICK), {})
         keep_checkpoint(run)
-    assert [path.name for path in victim.iterdir()] == ["learner.pt"]
-    assert (victim / "learner.pt").read_text() == "theirs"
+    assert [path.name for path in victim.iterdir()] == ["learner.msgpack"]
+    assert (victim / "learner.msgpack").read_text() == "theirs"
     assert not (run / "model").is_symlink()
     assert not (run / "good").is_symlink()
 
@@ -345,7 +342,7 @@ class Runs:
 def test_no_pickle_in_a_checkpoint_runs(three_checkpoints, monkeypatch, tmp_path):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     monkeypatch.chdir(tmp_path)
-    for name in ("learner.pt", "learner.msgpack", "learner.safetensors", "training_args.bin"):
+    for name in ("learner.msgpack", "learner.safetensors", "training_args.bin"):
         (run_dir / "model" / name).write_bytes(pickle.dumps(Runs()))
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 2}
     assert not (tmp_path / "ran").exists()
@@ -356,8 +353,6 @@ def test_leftovers_of_a_crash_are_cleaned_when_a_run_is_opened(three_checkpoints
     save_start(run_dir, policy)
     whole = {path.name for path in run_dir.iterdir()}
     for name in (
-        "model.new",
-        "good.new",
         "good.old",
         "start.old",
         ".llamagym-0123456789abcdef.partial",
@@ -444,20 +439,6 @@ def test_with_a_checkpoint_of_an_update_the_reference_of_its_time_is_kept(make_p
     assert (
         kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
     )
-
-
-def test_a_checkpoint_that_holds_a_replay_buffer_is_read_without(make_policy, tmp_path):
-    policy = make_policy(seed=1)
-    ppo = PPO(policy, QUICK, seed=1)
-    batch = collect(policy)
-    ppo.update(batch)
-    state = save_checkpoint(tmp_path, policy, ppo, {}) / "learner.msgpack"
-    kept = msgspec.msgpack.decode(state.read_bytes())
-    kept["ppo"] |= {"replay_random": kept["ppo"]["random"], "replay": msgspec.to_builtins(batch)}
-    state.write_bytes(msgspec.msgpack.encode(kept))
-    resumed = PPO(policy, QUICK, seed=2)
-    assert load_checkpoint(tmp_path, policy, resumed).note == ""
-    assert resumed.state == ppo.state
 
 
 def test_a_kept_checkpoint_that_a_crash_has_left_aside_returns(make_policy, tmp_path):

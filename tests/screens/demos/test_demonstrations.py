@@ -407,6 +407,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         assert client.sent[1:] == [CancelWarmStart()]
         client.emit(
             WarmStartFinished(
+                method="sft",
                 demonstrations=3,
                 tokens=30,
                 steps=2,
@@ -484,6 +485,7 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
 
 def finished() -> WarmStartFinished:
     return WarmStartFinished(
+        method="sft",
         demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
         cancelled=False,
     )  # fmt: skip
@@ -567,7 +569,7 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         assert [type(command) for command in client.sent] == [WarmStart]
 
 
-async def test_what_is_kept_and_the_rule_have_real_minus_signs(make_app: MakeApp):
+async def test_what_is_kept_has_a_real_minus_sign(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
@@ -577,30 +579,6 @@ async def test_what_is_kept_and_the_rule_have_real_minus_signs(make_app: MakeApp
             pilot,
             lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)),
         )
-        await pilot.press("K", *"-0.5", "enter")
-        await until(
-            pilot,
-            lambda: any("a return of at least −0.5 is kept" in text for text in notices(pilot.app)),
-        )
-
-
-async def test_episodes_are_kept_by_rule(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    path = demo_files.default_path("blackjack")
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
-        await pilot.press("K")
-        await sees(pilot, "keep by rule")
-        await pilot.press(*"0.5", "enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
-        for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):
-            client.emit(
-                *fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final)
-            )
-        await until(
-            pilot, lambda: path.exists() and len(demo_files.read(path)) == 2, "two are kept"
-        )
-    assert [demo.episode_return for demo in demo_files.read(path)] == [1.0, 1.0]
 
 
 async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):

@@ -100,19 +100,6 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
 
 
 @AT_BOTH_SIZES
-def test_keep_rule(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "no PPO update yet")
-        await pilot.press("K")
-        await sees(pilot, "keep by rule")
-        await pilot.press("1")
-
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
-
-
-@AT_BOTH_SIZES
 def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

@@ -84,13 +84,6 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         await sees(pilot, "rolling out · episode")
         await pilot.press("d")
         await sees(pilot, "There is none yet: f8 plays, f7 keeps the model's.")
-        await pilot.press("escape")
-        await sees(pilot, "space Pause")
-        await pilot.press("K")
-        await sees(pilot, "nothing: only those that f7 keeps")
-        await pilot.press("enter")
-        await until(pilot, lambda: notices(app), "a notice")
-        assert notices(app) == ["Episodes are kept by hand, with f7."]
 
 
 async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(
@@ -218,8 +211,7 @@ def refuse(*_: object) -> None:
 
 
 SLOW_OPENERS = [
-    pytest.param(key, marks=pytest.mark.slow)
-    for key in ("e", "K", "f", "R", "m", "d", "h", "o", "?")
+    pytest.param(key, marks=pytest.mark.slow) for key in ("e", "f", "R", "m", "d", "h", "o", "?")
 ]
 
 

@@ -86,7 +86,7 @@ async def test_three_figures_are_shown_or_all_on_one_key_and_so_it_stays(
     assert not user_files.load_preferences(Path("config")).all_figures
 
 
-async def test_a_run_of_an_older_log_has_no_line(make_app: MakeApp):
+async def test_a_run_whose_returns_are_not_put_in_words_has_no_line(make_app: MakeApp):
     async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(120, 34)) as pilot:
         await sees(pilot, "KL ref")
         assert not any(each.display for each in pilot.app.screen.query(FirstSight))

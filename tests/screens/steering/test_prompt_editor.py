@@ -15,8 +15,8 @@ from textual.widgets import OptionList, TextArea
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import UsageError
-from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt, WeighPrompt
-from llamagym_tui.protocol.events import PromptChanged, PromptWeighed
+from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
+from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -351,44 +351,6 @@ async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_t
         await until(pilot, lambda: draft.text == "Hit below 13. Only hit below 14.")
         await pilot.press("ctrl+z")
         await until(pilot, lambda: draft.text == "Hit below 13.")
-
-
-async def test_a_wording_that_hardly_moves_the_actions_is_marked(make_app: MakeApp):
-    client = fakes.FakeClient(EVENTS)
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        editor = await open_editor(pilot, app)
-        editor.text = "Be bold."
-        await until(pilot, lambda: client.sent == [WeighPrompt(system_prompt="Be bold.")])
-        client.emit(PromptWeighed(system_prompt="Be bold.", moved=0.04))
-        await sees(pilot, "This wording moves the actions by 0.04, under 0.1: it is hardly ")
-        editor.text = "Always hit."
-        await until(pilot, lambda: client.sent[1:] == [WeighPrompt(system_prompt="Always hit.")])
-        client.emit(PromptWeighed(system_prompt="Always hit.", moved=0.1))
-        await until(pilot, lambda: "This wording" not in shown(pilot))
-
-
-async def test_of_the_active_prompt_nothing_is_said_about_how_far_it_moves_the_actions(
-    make_app: MakeApp,
-):
-    client = fakes.FakeClient([*EVENTS, PromptWeighed(system_prompt="Hit below 13.", moved=0.07)])
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        editor = await open_editor(pilot, app)
-        assert editor.text == "Hit below 13."
-        await sees(pilot, "v2 is active")
-        assert "This wording" not in shown(pilot)
-
-
-async def test_of_another_model_no_wording_is_marked(make_app: MakeApp):
-    client = fakes.FakeClient(EVENTS)
-    app = make_app(client, model="someone/other")
-    async with app.run_test(size=SMALL) as pilot:
-        editor = await open_editor(pilot, app)
-        editor.text = "Be bold."
-        await until(pilot, lambda: kept_draft() == "Be bold.")
-        await stands_still(pilot)
-        assert client.sent == []
 
 
 async def test_of_another_model_no_sentences_are_offered(make_app: MakeApp):

@@ -203,7 +203,7 @@ async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, li
         await until(pilot, lambda: area.text == f"{fakes.PROMPT}one\n\ntwo")
 
 
-@pytest.mark.parametrize("key", ["s", "K", "slash"])
+@pytest.mark.parametrize("key", ["s", "slash"])
 async def test_lines_pasted_into_an_input_are_words_without_controls(make_app: MakeApp, key: str):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, (80, 24)) as pilot:

@@ -278,32 +278,3 @@ def test_a_warm_start_gets_a_map_right_after_it(stage: Stage, demonstrations: Pa
     assert (
         PolicyMapped in kinds[kinds.index(WarmStartFinished) : kinds.index(WarmStartFinished) + 8]
     )
-
-
-def test_another_prompt_is_weighed_by_how_much_probability_goes_to_other_actions(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shares = {
-        "Call.": [[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]],
-        "Heads.": [[0.5, 0.5], [0.5, 0.5], [0.1, 0.9]],
-    }
-    monkeypatch.setattr(PolicyMapper, "probabilities", lambda self, prompt, states: shares[prompt])
-    table.mapping.weigh("Call.", "Heads.")
-    answer = table.seen[-1]
-    assert answer.system_prompt == "Heads."
-    assert answer.moved == pytest.approx((0.3 + 0.0 + 0.9) / 3)
-
-
-def test_a_prompt_that_cannot_be_weighed_ends_nothing(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PolicyMapper, "probabilities", lambda *given: 1 / 0)
-    seen = len(table.seen)
-    table.mapping.weigh("Call.", "Heads.")
-    assert len(table.seen) == seen
-
-
-def test_without_a_map_no_prompt_is_weighed() -> None:
-    seen: list[object] = []
-    PolicyMapper(CoinAgent(), None, seen.append, lambda: 0.0).weigh("Call.", "Heads.")  # type: ignore[arg-type]
-    assert seen == []
