@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 from textual import work
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.events import Event, InputEvent
 from textual.screen import ModalScreen, Screen
@@ -30,7 +31,6 @@ from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import ObservationsDistinguished, RunFinished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
@@ -63,7 +63,45 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     VERTICAL_BREAKPOINTS = HEIGHTS
     # The palette's action has a name of ours, or Textual would leave its own key out; those with priority are for
     # dialogs, too.
-    BINDINGS = own_keys(__file__)
+    BINDINGS: ClassVar = [
+        Binding(
+            "ctrl+q", "quit", "Quit", tooltip="Leave.", id="app.quit", show=False, priority=True
+        ),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "Suspend",
+            tooltip="To the shell, while training goes on; fg comes back.",
+            id="app.suspend",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "colon",
+            "command_palette()",
+            "Palette",
+            tooltip="Every command by its name.",
+            id="app.palette",
+            show=False,
+        ),
+        Binding(
+            "y",
+            "save_screen",
+            "Save the screen: screenshot, export as SVG",
+            tooltip="Save what you see as an SVG file, in the folder you started in.",
+            id="app.screen",
+            show=False,
+        ),
+        Binding(
+            "f1",
+            "focus_help",
+            "Help on this",
+            tooltip="What has the focus, and keys.",
+            id="focus_help",
+            show=False,
+            priority=True,
+        ),
+    ]
 
     def __init__(
         self,

@@ -2,13 +2,13 @@
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
@@ -32,7 +32,28 @@ class SearchLine(Horizontal):
 
 class ConversationPane(Vertical):
     BINDING_GROUP_TITLE = "Conversation"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "slash", "search", "Search", tooltip="Search the conversation.", id="search", show=False
+        ),
+        Binding(
+            "n,up",
+            "match(-1)",
+            "Older match",
+            tooltip="Go to the match before this one.",
+            id="search.older",
+        ),
+        Binding(
+            "N,down",
+            "match(1)",
+            "Newer match",
+            tooltip="Go to the match after this one.",
+            id="search.newer",
+        ),
+        Binding(
+            "escape", "end_search", "End search", tooltip="Take the marks away.", id="search.end"
+        ),
+    ]
     DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:

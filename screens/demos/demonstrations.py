@@ -6,6 +6,7 @@ from pathlib import Path
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -28,7 +29,7 @@ from llamagym_tui.screens.demos.rows import (
     summary_text,
 )
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -37,7 +38,48 @@ from llamagym_tui.screens.widgets.sizes import TooSmall
 class DemonstrationsScreen(Screen[None]):
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            tooltip="Show only some: return>=1, turns<3, faulty, other-prompt, a source, any text.",
+            id="demos.filter",
+            key_display="/",
+        ),
+        Binding("s", "sort", "Sort", tooltip="Sort by the next column.", id="demos.sort"),
+        Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
+        Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
+        Binding(
+            "x,delete",
+            "delete",
+            "Delete",
+            tooltip="Delete this episode; u brings it back.",
+            id="demos.delete",
+        ),
+        Binding(
+            "X",
+            "delete_shown",
+            "Delete shown",
+            tooltip="Delete all shown, once confirmed.",
+            id="demos.delete_shown",
+            show=False,
+        ),
+        Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding(
+            "f",
+            "app.warm_start",
+            "Warm start",
+            tooltip="Train the model on demonstrations.",
+            id="demos.train",
+        ),
+        Binding(
+            "escape,q", "leave", "Back", tooltip="Clear the filter, or go back.", id="demos.leave"
+        ),
+    ]
 
     def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
         """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""

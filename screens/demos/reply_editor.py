@@ -8,6 +8,7 @@ from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -19,7 +20,7 @@ from llamagym_tui.errors import ActionParseError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.steering.prompt_editor import draft_file, read_draft, write_prompt
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.transcript import clipped
@@ -29,7 +30,35 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     """Edits one reply of an episode; dismissed with the edited episode, or None if it stays as it is."""
 
     CSS_PATH = ["../widgets/dialogs.tcss", "reply_editor.tcss"]
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "ctrl+s", "apply", "Apply", tooltip="Write the reply into the file.", id="reply.apply"
+        ),
+        Binding(
+            "ctrl+n", "turn(1)", "Next turn", tooltip="Edit the next turn instead.", id="reply.next"
+        ),
+        Binding(
+            "ctrl+b",
+            "turn(-1)",
+            "Previous turn",
+            tooltip="Edit the previous turn instead.",
+            id="reply.before",
+        ),
+        Binding(
+            "ctrl+r",
+            "revert",
+            "Revert",
+            tooltip="Put the reply in place of the draft.",
+            id="reply.revert",
+        ),
+        Binding(
+            "escape",
+            "leave",
+            "Back",
+            tooltip="Keep the reply, and the draft for later.",
+            id="reply.leave",
+        ),
+    ]
 
     def __init__(self, demo: Demonstration, agent: AgentBase) -> None:
         super().__init__()

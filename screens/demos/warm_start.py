@@ -7,6 +7,7 @@ from typing import Literal
 
 from textual import work
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -21,7 +22,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, spark
 from llamagym_tui.state.reduce import comparison_text
@@ -131,7 +132,51 @@ EPISODES = 300
 class WarmStartDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "warm_start.tcss"]
     BINDING_GROUP_TITLE = "Warm start"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "up,k", "choose(-1)", "Up", tooltip="The file above.", id="warm_start.up", show=False
+        ),
+        Binding(
+            "down,j",
+            "choose(1)",
+            "Down",
+            tooltip="The file below.",
+            id="warm_start.down",
+            show=False,
+        ),
+        Binding(
+            "enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"
+        ),
+        Binding(
+            "m",
+            "method",
+            "Method",
+            tooltip="Imitate every reply (SFT), or prefer a person's over the model's (DPO).",
+            id="warm_start.method",
+        ),
+        Binding(
+            "v",
+            "evaluations",
+            "Evaluations",
+            tooltip="Play 300 sampled episodes before and after, or none.",
+            id="warm_start.evaluations",
+        ),
+        Binding(
+            "c",
+            "cancel",
+            "Cancel",
+            tooltip="End the training, keep its weights.",
+            id="warm_start.cancel",
+        ),
+        Binding("r", "app.restart", "Restart", tooltip="Start the trainer again.", id="restart"),
+        Binding(
+            "escape,q",
+            "dismiss",
+            "Close",
+            tooltip="Back; a training continues.",
+            id="warm_start.close",
+        ),
+    ]
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
         """`offers` reads and checks the files; it is called in a thread."""

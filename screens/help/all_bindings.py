@@ -1,6 +1,6 @@
 """All key bindings of all screens, to check `keys.toml` against.
 
-Collects them; a key is bound in `BINDINGS` of its screen or widget, which most read from the JSON file next to it.
+Collects them; a key is bound in `BINDINGS` of the screen or widget whose action it is.
 """
 
 import pkgutil

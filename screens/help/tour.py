@@ -6,13 +6,14 @@ from pathlib import Path
 
 import msgspec
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 HINTS = msgspec.json.decode(
@@ -29,7 +30,17 @@ def marker() -> Path:
 class TourScreen(ModalScreen[None]):
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "enter,right,space",
+            "move(1)",
+            "Next",
+            tooltip="The next hint; after the last, the end.",
+            id="tour.next",
+        ),
+        Binding("left", "move(-1)", "Before", tooltip="The previous hint.", id="tour.before"),
+        Binding("escape,q", "close", "Skip", tooltip="Show no hints again.", id="tour.skip"),
+    ]
     _index = 0
 
     def compose(self) -> ComposeResult:

@@ -7,6 +7,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Static
@@ -21,7 +22,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entry, Reply
@@ -57,7 +58,66 @@ class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     # With priority, or the table would take the arrows.
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "left_square_bracket",
+            "turn(-1)",
+            "Previous reply",
+            tooltip="The previous reply of the episode.",
+            id="inspector.previous",
+            key_display="[",
+            priority=True,
+        ),
+        Binding(
+            "right_square_bracket",
+            "turn(1)",
+            "Next reply",
+            tooltip="The next reply of the episode.",
+            id="inspector.next",
+            key_display="]",
+            priority=True,
+        ),
+        Binding(
+            "left",
+            "turn(-1)",
+            "Previous reply",
+            tooltip="The previous reply of the episode.",
+            id="inspector.previous_by_arrow",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "right",
+            "turn(1)",
+            "Next reply",
+            tooltip="The next reply of the episode.",
+            id="inspector.next_by_arrow",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "r",
+            "ask",
+            "Refresh",
+            tooltip="Compute the figures again under the present policy.",
+            id="inspector.refresh",
+        ),
+        Binding(
+            "question_mark",
+            "app.help",
+            "Help",
+            tooltip="What keys and figures mean.",
+            id="help",
+            key_display="?",
+        ),
+        Binding(
+            "escape,i,q",
+            "dismiss",
+            "Back",
+            tooltip="Back to the conversation.",
+            id="inspector.back",
+        ),
+    ]
 
     def __init__(self, state: RunState, place: TurnPlace) -> None:
         super().__init__()

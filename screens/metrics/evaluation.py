@@ -14,7 +14,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
@@ -51,7 +51,31 @@ class EvaluationDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding(
+            "c",
+            "turn",
+            "Comparison",
+            tooltip="The last two prompts that were compared.",
+            id="evaluation.turn",
+        ),
+        Binding(
+            "n",
+            "narrower",
+            "Narrower",
+            tooltip="Again, to half the interval.",
+            id="evaluation.narrower",
+        ),
+        Binding(
+            "e",
+            "cancel",
+            "Cancel it",
+            tooltip="End it without a result.",
+            id="evaluation.cancel",
+            priority=True,
+        ),
+    ]
 
     def __init__(self, state: RunState, *, compares: bool = False) -> None:
         """A dialog on a run; `compares`: on its comparison of prompts, not its evaluations."""

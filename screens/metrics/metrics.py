@@ -5,6 +5,7 @@ A list chooses the figure whose chart is large; where there is room the most tel
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import OptionList
@@ -18,7 +19,7 @@ from llamagym_tui.screens.metrics.figure_wall import (
     figure_value,
     present_health,
 )
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
@@ -33,7 +34,19 @@ class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "escape,m,q", "dismiss", "Back", tooltip="Back to the conversation.", id="metrics.back"
+        ),
+        Binding(
+            "question_mark",
+            "app.help",
+            "Help",
+            tooltip="What keys and figures mean.",
+            id="help",
+            key_display="?",
+        ),
+    ]
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -11,7 +12,7 @@ from textual.widgets import Static
 
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.setup.run_config import run_config
@@ -22,7 +23,11 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("enter", "branch", "Begin", tooltip="Begin another run from there.", priority=True),
+        Binding("tab", "app.focus_next", "Next field", tooltip="To the next field."),
+        Binding("escape", "dismiss", "Close", tooltip="Back to the runs."),
+    ]
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -25,7 +26,7 @@ from llamagym_tui.returns import (
     with_unit,
 )
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import plain
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -43,7 +44,37 @@ EDGES = ("·", ":")
 class CompareScreen(Screen[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "down",
+            "scroll(1)",
+            "More below",
+            tooltip="Rows that have no room; pgdn and end, too.",
+            id="compare.down",
+            key_display="↓",
+            priority=True,
+        ),
+        Binding(
+            "up",
+            "scroll(-1)",
+            "Up",
+            tooltip="Rows above, home and pgup, too.",
+            id="compare.up",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "s",
+            "seeds",
+            "Seeds",
+            tooltip="Each run alone, or the mean over all listed that differ from it in seed only.",
+            id="compare.seeds",
+        ),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding("escape", "dismiss", "Back", tooltip="Back to the runs.", id="compare.leave"),
+    ]
 
     def __init__(self, first: RunRow, second: RunRow, others: Iterable[RunRow] = ()) -> None:
         """A comparison of two runs whose events have been read; `others` are those among which their seeds are."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -12,7 +13,7 @@ from textual.widgets import OptionList, Static
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunList
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 
@@ -23,7 +24,63 @@ RECENT_RUNS = 20
 class HomeScreen(Fitted[None]):
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("tab", "app.focus_next", "Next list", tooltip="To the next list.", id="home.next"),
+        Binding(
+            "L",
+            "app.lessons",
+            "Lessons",
+            tooltip="A dozen short guided experiments.",
+            id="home.lessons",
+        ),
+        Binding(
+            "l",
+            "app.runs",
+            "All runs",
+            tooltip="All past runs: sort them, compare two.",
+            id="home.runs",
+        ),
+        Binding(
+            "d",
+            "demonstrations",
+            "Demonstrations",
+            tooltip="Demonstrations of the chosen agent: browse, edit, delete.",
+            id="home.demonstrations",
+        ),
+        Binding(
+            "slash",
+            "filter('')",
+            "Filter, ./file.py",
+            tooltip="Agents, models and runs by a part of their names.",
+            id="home.filter",
+            key_display="/",
+        ),
+        Binding(
+            "full_stop",
+            "filter('.')",
+            "./file.py",
+            tooltip="An agent by ./file.py, or by a Gymnasium id.",
+            id="home.file",
+            show=False,
+        ),
+        Binding(
+            "question_mark",
+            "app.help",
+            "Help",
+            tooltip="What the keys do.",
+            id="home.help",
+            key_display="?",
+        ),
+        Binding(
+            "escape",
+            "filter(None)",
+            "All",
+            tooltip="No filter any more.",
+            id="home.all",
+            show=False,
+        ),
+        Binding("q", "app.quit", "Quit", tooltip="Leave.", id="home.quit"),
+    ]
 
     @dataclass
     class AgentChosen(Message):

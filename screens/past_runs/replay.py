@@ -7,6 +7,7 @@ from functools import partial
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.events import MouseDown, MouseMove
 from textual.message import Message
@@ -16,7 +17,6 @@ from textual.widgets import Input, TextArea
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.state.replay import Player, Recording, clock_text
 from llamagym_tui.state.run import RunState
 
@@ -129,7 +129,83 @@ class ReplayScreen(PlaygroundScreen):
     BINDING_GROUP_TITLE = "Replay"
     SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "space",
+            "play",
+            "Play/pause",
+            tooltip="Play or pause.",
+            id="replay.play",
+            key_display="space",
+            priority=True,
+        ),
+        Binding(
+            "right",
+            "jump(1)",
+            "Jump",
+            tooltip="Five seconds on.",
+            id="replay.jump1",
+            key_display="← →",
+            priority=True,
+        ),
+        Binding(
+            "left",
+            "jump(-1)",
+            "Jump back",
+            tooltip="Five seconds back.",
+            id="replay.jump-1",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "home",
+            "to(0)",
+            "Beginning",
+            tooltip="To the beginning of the recording.",
+            id="replay.to0",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "end",
+            "to(1)",
+            "End",
+            tooltip="To the end of the recording.",
+            id="replay.to1",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "plus,equals_sign",
+            "speed(1)",
+            "Speed",
+            tooltip="Twice as fast.",
+            id="replay.speed1",
+            key_display="− +",
+            priority=True,
+        ),
+        Binding(
+            "minus",
+            "speed(-1)",
+            "Slower",
+            tooltip="Half as fast.",
+            id="replay.speed-1",
+            show=False,
+            priority=True,
+        ),
+        Binding(
+            "i",
+            "inspect",
+            "Inspect tokens",
+            tooltip="The reply that was inspected last while this was recorded; others would need the run's trainer.",
+            id="inspect",
+            show=False,
+        ),
+        Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
+        Binding(
+            "escape", "app.leave_replay", "Back", tooltip="Leave the replay.", id="replay.leave"
+        ),
+    ]
 
     @dataclass
     class Shown(Message):

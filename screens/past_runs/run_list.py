@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from textual import on, work
+from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
 
@@ -30,7 +30,23 @@ class RunList(TableList[RunRow]):
 
     COLUMNS = COLUMNS
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("enter", "select", "Replay", tooltip="Watch the recorded run.", id="runs.replay"),
+        Binding(
+            "r",
+            "request('resume')",
+            "Resume",
+            tooltip="Go on from the run's checkpoint, with no limit.",
+            id="runs.resume",
+        ),
+        Binding(
+            "b",
+            "request('branch')",
+            "What if",
+            tooltip="Another run from a checkpoint of this one.",
+            id="runs.branch",
+        ),
+    ]
 
     @dataclass
     class Requested(Message):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -18,7 +19,7 @@ from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.past_runs.trials import TrialsScreen, sweep_of
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.user_files import discard, replace_file, runs_dir
@@ -30,7 +31,56 @@ LONGEST = 500
 class RunsScreen(Screen[None]):
     CSS_PATH = "runs.tcss"
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare two.", id="runs.mark"),
+        Binding(
+            "c",
+            "compare",
+            "Compare",
+            tooltip="Two marked runs, or the marked and the chosen.",
+            id="runs.compare",
+        ),
+        Binding(
+            "t",
+            "trials",
+            "Trials",
+            tooltip="The table of the sweep that the run is of.",
+            id="runs.trials",
+        ),
+        Binding(
+            "x,delete",
+            "delete",
+            "Delete",
+            tooltip="Delete run and model, once confirmed.",
+            id="runs.delete",
+        ),
+        Binding(
+            "s",
+            "sort",
+            "Sort",
+            tooltip="Sort by the next column; a click on a title, too.",
+            id="runs.sort",
+        ),
+        Binding("S", "reverse", "Reverse", tooltip="Reverse the order.", id="runs.reverse"),
+        Binding(
+            "n",
+            "name",
+            "Name",
+            tooltip="Give the run a name and, after a colon, a note.",
+            id="runs.name",
+        ),
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            tooltip="Only runs in whose names something is.",
+            id="runs.filter",
+        ),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding("escape", "leave", "Back", tooltip="Back.", id="runs.leave"),
+    ]
 
     def __init__(self, *, run_is_open: bool = False) -> None:
         """While a run is open, none can be replayed or resumed."""

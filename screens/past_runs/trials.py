@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
@@ -21,7 +22,7 @@ from llamagym_tui.returns import signed
 from llamagym_tui.screens.past_runs.compare import curve_of
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, OF_A_SEED, RunRow
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.table_list import Column, TableList
@@ -119,7 +120,26 @@ class TrialList(TableList[Trial]):
         Column("settings", 0, lambda trial: trial.settings),
     )
     BINDING_GROUP_TITLE = "Trials"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "enter",
+            "select",
+            "Open",
+            tooltip="Watch the recorded run of the trial's first seed.",
+            id="trials.open",
+        ),
+        Binding(
+            "s",
+            "sort",
+            "Sort",
+            tooltip="Sort by the next column; a click on a title, too.",
+            id="trials.sort",
+        ),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding("escape", "screen.dismiss", "Back", tooltip="Back to the runs.", id="trials.leave"),
+    ]
 
     def mark_of(self, row: Trial) -> str:
         return BEST if -inf < row.score == max(each.score for each in self.rows) else ""

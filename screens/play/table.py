@@ -7,6 +7,7 @@ from functools import partial
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, Static
 
@@ -21,7 +22,7 @@ from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -138,7 +139,73 @@ MAKING = "making the environment …"
 class HumanTableScreen(ChoosingScreen[None]):
     CSS_PATH = "table.tcss"
     BINDING_GROUP_TITLE = "Table"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "enter",
+            "end_reason",
+            "Done",
+            tooltip="Leave the sentence.",
+            id="table.done",
+            priority=True,
+        ),
+        Binding(
+            "enter",
+            "next",
+            "Next",
+            tooltip="Begin the next episode.",
+            id="table.next",
+            priority=True,
+        ),
+        Binding("space", "next", "Next", tooltip="Begin the next episode.", show=False),
+        Binding(
+            "backspace",
+            "discard",
+            "Discard",
+            tooltip="Take the episode out of your file.",
+            id="table.discard",
+        ),
+        Binding(
+            "backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"
+        ),
+        Binding(
+            "tab",
+            "reason",
+            "Say why",
+            tooltip="Add a sentence that the reply begins with.",
+            id="table.reason",
+        ),
+        Binding(
+            "ctrl+e",
+            "hint",
+            "Hint",
+            tooltip="Show or hide what policy and expert would do.",
+            id="table.hint",
+        ),
+        Binding(
+            "ctrl+g",
+            "match",
+            "Against the model",
+            tooltip="Both play the same 20 episodes.",
+            id="table.match",
+        ),
+        Binding(
+            "ctrl+s",
+            "save",
+            "Save again",
+            tooltip="Write the episodes that are not on disk.",
+            id="table.save",
+        ),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding(
+            "escape",
+            "leave",
+            "Back",
+            tooltip="Back to the playground; the table stays.",
+            id="table.leave",
+        ),
+    ]
 
     def __init__(
         self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState

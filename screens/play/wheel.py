@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
@@ -12,7 +13,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -86,7 +87,30 @@ class WheelScreen(ChoosingScreen[None]):
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "tab",
+            "reason",
+            "Say why",
+            tooltip="Write a sentence that your reply begins with.",
+            id="wheel.reason",
+        ),
+        Binding(
+            "enter",
+            "end_reason",
+            "Done",
+            tooltip="Leave the sentence.",
+            id="wheel.done",
+            priority=True,
+        ),
+        Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding(
+            "escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"
+        ),
+    ]
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

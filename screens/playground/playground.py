@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container
 from textual.events import Resize
 from textual.widgets import Input
@@ -17,7 +18,7 @@ from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -30,7 +31,247 @@ HIGH_ENOUGH_FOR_BOTH = 44
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("space", "pause", "Pause", tooltip="Pause after the current step.", id="pause"),
+        Binding("space", "resume", "Resume", tooltip="Resume playing and training.", id="pause"),
+        Binding(
+            "t",
+            "mode('inference')",
+            "Inference",
+            tooltip="Only play: nothing is trained.",
+            id="mode",
+        ),
+        Binding(
+            "t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"
+        ),
+        Binding(
+            "r",
+            "app.restart",
+            "Restart",
+            tooltip="Start again from the last checkpoint.",
+            id="restart",
+        ),
+        Binding(
+            "p",
+            "app.edit_prompt",
+            "Prompt",
+            tooltip="Edit the system prompt of the next episodes.",
+            id="prompt",
+        ),
+        Binding(
+            "h",
+            "app.human_table",
+            "Play yourself",
+            tooltip="Play at a table of your own.",
+            id="table",
+        ),
+        Binding(
+            "m",
+            "metrics",
+            "Metrics",
+            tooltip="Charts of every figure, and what is healthy.",
+            id="metrics",
+        ),
+        Binding(
+            "g",
+            "policy_map",
+            "Policy map",
+            tooltip="What the policy does in each state, and what is best.",
+            id="policy_map",
+        ),
+        Binding(
+            "s",
+            "settings",
+            "Settings",
+            tooltip="Change learning rate, KL and more, live.",
+            id="settings",
+        ),
+        Binding(
+            "e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"
+        ),
+        Binding(
+            "c",
+            "checkpoint",
+            "Checkpoint",
+            tooltip="Write the policy to disk now.",
+            id="checkpoint",
+        ),
+        Binding(
+            "ctrl+r",
+            "roll_back",
+            "Roll back",
+            tooltip="Back to the last good checkpoint; asks first.",
+            id="roll_back",
+        ),
+        Binding(
+            "full_stop",
+            "advance('turn')",
+            "One turn",
+            tooltip="One turn in every environment, then a pause.",
+            id="advance.turn",
+            show=False,
+        ),
+        Binding(
+            "u",
+            "advance('update')",
+            "One update",
+            tooltip="Go on until the next update, then pause.",
+            id="advance.update",
+            show=False,
+        ),
+        Binding(
+            "U",
+            "changes",
+            "What changed",
+            tooltip="What the last update did: in which states, by which episode.",
+            id="changes",
+            show=False,
+        ),
+        Binding(
+            "minus",
+            "pace('slower')",
+            "Slower",
+            tooltip="More seconds for each turn that is watched.",
+            id="pace.slower",
+            show=False,
+        ),
+        Binding(
+            "plus,equals_sign",
+            "pace('faster')",
+            "Faster",
+            tooltip="Fewer seconds a turn; at last full speed.",
+            id="pace.faster",
+            show=False,
+        ),
+        Binding(
+            "right_square_bracket",
+            "watch(1)",
+            "Next environment",
+            tooltip="Watch the next environment.",
+            id="watch.next",
+            show=False,
+        ),
+        Binding(
+            "left_square_bracket",
+            "watch(-1)",
+            "Previous environment",
+            tooltip="Watch the one before.",
+            id="watch.previous",
+            show=False,
+        ),
+        Binding(
+            "v",
+            "view",
+            "Drawing",
+            tooltip="Show the drawing of the watched state, or hide it.",
+            id="view",
+            show=False,
+        ),
+        Binding(
+            "a",
+            "figures",
+            "All figures, or three",
+            tooltip="All figures next to the curve, or three; so it stays in later runs.",
+            id="figures",
+            show=False,
+        ),
+        Binding(
+            "x",
+            "watch_next('failure')",
+            "Next failure",
+            tooltip="Watch the next reply that names no action.",
+            id="watch.failure",
+            show=False,
+        ),
+        Binding(
+            "i",
+            "inspect",
+            "Inspect tokens",
+            tooltip="The reply you look at, token by token: ratio, clip, alternatives.",
+            id="inspect",
+            show=False,
+        ),
+        Binding(
+            "b",
+            "watch_next('best')",
+            "Best episode",
+            tooltip="Watch the best episode of the last batch.",
+            id="watch.best",
+            show=False,
+        ),
+        Binding(
+            "B",
+            "watch_next('worst')",
+            "Worst episode",
+            tooltip="Watch the worst episode of the last batch.",
+            id="watch.worst",
+            show=False,
+        ),
+        Binding(
+            "w",
+            "take_wheel",
+            "Take the wheel",
+            tooltip="Act in the agent's place in the watched environment.",
+            id="wheel",
+            show=False,
+        ),
+        Binding(
+            "d",
+            "app.demonstrations",
+            "Demonstrations",
+            tooltip="Browse, edit and delete recorded episodes.",
+            id="demonstrations",
+            show=False,
+        ),
+        Binding(
+            "k",
+            "app.keep_episode",
+            "Keep",
+            tooltip="Keep the watched episode that ended last as a demonstration.",
+            id="keep",
+            show=False,
+        ),
+        Binding(
+            "f",
+            "app.warm_start",
+            "Warm start",
+            tooltip="Train the model on demonstrations.",
+            id="warm_start",
+            show=False,
+        ),
+        Binding(
+            "L",
+            "app.lesson",
+            "Lesson",
+            tooltip="What to do in the lesson you play, its question, its answer.",
+            id="lesson",
+            show=False,
+        ),
+        Binding(
+            "o",
+            "app.runs",
+            "Past runs",
+            tooltip="Look at past runs, compare two.",
+            id="runs",
+            show=False,
+        ),
+        Binding(
+            "C",
+            "card",
+            "Card",
+            tooltip="The run on one card: sentence, curve, first and last map.",
+            id="card",
+            show=False,
+        ),
+        Binding(
+            "question_mark",
+            "app.help",
+            "Help",
+            tooltip="What the keys and figures mean.",
+            id="help",
+        ),
+        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
+    ]
     HELP_GROUPS: ClassVar = {
         "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
         "Change it": "prompt settings warm_start",

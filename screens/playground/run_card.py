@@ -7,6 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -18,7 +19,7 @@ from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot, sign
 from llamagym_tui.screens.policy_map.policy_map import why_no_map
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
@@ -31,7 +32,16 @@ MAP_WIDTH = 24
 class RunCard(ModalScreen[None]):
     CSS_PATH = "run_card.tcss"
     BINDING_GROUP_TITLE = "Card"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "y",
+            "app.save_screen",
+            "Save as SVG",
+            tooltip="What you see, as an SVG file.",
+            id="card.save",
+        ),
+        Binding("escape,enter,C,q", "dismiss", "Back", tooltip="Back to the run.", id="card.back"),
+    ]
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

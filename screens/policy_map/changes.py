@@ -5,6 +5,7 @@ become the most probable, by the two newest maps, and which episode of its batch
 from collections.abc import Iterator
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -16,7 +17,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import DIFFERS, MappedPolicy
 from llamagym_tui.screens.policy_map.policy_map import why_no_map
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, share
 from llamagym_tui.state.run import RunState
@@ -25,7 +26,18 @@ from llamagym_tui.state.run import RunState
 class ChangesScreen(ModalScreen[None]):
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What changed"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "u",
+            "update",
+            "One update",
+            tooltip="Go on until the next update, then pause.",
+            id="changes.update",
+        ),
+        Binding(
+            "escape,U,q", "dismiss", "Back", tooltip="Back to the conversation.", id="changes.back"
+        ),
+    ]
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

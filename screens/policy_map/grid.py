@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
+from textual.binding import Binding
 from textual.events import MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
@@ -28,7 +29,6 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     policy_text,
     policy_warmth,
 )
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.sizes import WIDE
 
 GAP = 2
@@ -132,7 +132,26 @@ class PolicyGrid(ScrollView, can_focus=True):
         "is not optimal. Arrow keys and the mouse move the cursor."
     )
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding("up", "move(-1, 0)", "Up", tooltip="The cell above.", id="map.up", show=False),
+        Binding("down", "move(1, 0)", "Down", tooltip="The cell below.", id="map.down", show=False),
+        Binding(
+            "left",
+            "move(0, -1)",
+            "Left",
+            tooltip="The cell on the left.",
+            id="map.left",
+            show=False,
+        ),
+        Binding(
+            "right",
+            "move(0, 1)",
+            "Right",
+            tooltip="The cell on the right.",
+            id="map.right",
+            show=False,
+        ),
+    ]
 
     optimal_instead = reactive(False)
     """Whether the optimal strategy is drawn in place of the policy."""

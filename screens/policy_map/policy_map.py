@@ -5,6 +5,7 @@ It shows the trainer's last map, which is computed often while this screen is op
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
@@ -15,7 +16,7 @@ from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -31,7 +32,48 @@ class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "o",
+            "swap",
+            "Best",
+            tooltip="Show what is best in place of the policy.",
+            id="map.optimal",
+        ),
+        Binding(
+            "left_square_bracket",
+            "frame(1)",
+            "Earlier",
+            tooltip="The map before this one.",
+            id="map.earlier",
+            key_display="[",
+        ),
+        Binding(
+            "right_square_bracket",
+            "frame(-1)",
+            "Later",
+            tooltip="The map after this one.",
+            id="map.later",
+            key_display="]",
+        ),
+        Binding(
+            "Y",
+            "app.save_screen(True)",
+            "Save film",
+            tooltip="The maps of the run as one animated SVG.",
+            id="map.film",
+            show=False,
+        ),
+        Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
+        Binding(
+            "question_mark",
+            "app.help",
+            "Help",
+            tooltip="What keys and figures mean.",
+            id="help",
+            key_display="?",
+        ),
+    ]
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -28,7 +29,7 @@ from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.setup.run_config import read_prompt
@@ -85,7 +86,53 @@ class PromptEditor(ModalScreen[str | None]):
 
     CSS_PATH = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
     BINDING_GROUP_TITLE = "Prompt"
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "ctrl+s",
+            "apply",
+            "Apply",
+            tooltip="Episodes that begin from now on have this prompt.",
+            id="prompt.apply",
+        ),
+        Binding(
+            "f2",
+            "diff",
+            "Diff",
+            tooltip="Compare the draft with the chosen version.",
+            id="prompt.diff",
+        ),
+        Binding(
+            "f3", "ask('load')", "Load", tooltip="Replace the draft by a file.", id="prompt.load"
+        ),
+        Binding(
+            "f4", "ask('save')", "Save", tooltip="Write the draft to a file.", id="prompt.save"
+        ),
+        Binding(
+            "f5", "external", "Editor", tooltip="Edit the draft in $EDITOR.", id="prompt.editor"
+        ),
+        Binding(
+            "f6",
+            "sentences",
+            "Sentences",
+            tooltip="What it follows.",
+            id="prompt.sentences",
+            priority=True,
+        ),
+        Binding(
+            "ctrl+r",
+            "revert",
+            "Revert",
+            tooltip="Put the prompt in place of the draft.",
+            id="prompt.revert",
+        ),
+        Binding(
+            "escape",
+            "leave",
+            "Back",
+            tooltip="Keep the prompt, and the draft for later.",
+            id="prompt.leave",
+        ),
+    ]
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
         super().__init__()

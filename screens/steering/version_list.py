@@ -3,13 +3,13 @@
 import re
 from difflib import SequenceMatcher
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.returns import RECENT
-from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.prompts import Ends, PromptVersion, words
 from llamagym_tui.state.run import RunState
@@ -25,7 +25,29 @@ class VersionList(OptionList):
         of a version with the first of the next one, or compare both: space marks one, c plays it and the one under the
         cursor on the same seeds. enter copies a version into the draft.
     """
-    BINDINGS = own_keys(__file__)
+    BINDINGS = [
+        Binding(
+            "space",
+            "screen.mark",
+            "Mark",
+            tooltip="Compare with this one, not the active one.",
+            id="prompt.mark",
+        ),
+        Binding(
+            "slash",
+            "screen.ask('filter')",
+            "Filter",
+            tooltip="Those in which words are.",
+            id="prompt.filter",
+        ),
+        Binding(
+            "c",
+            "screen.compare",
+            "Compare",
+            tooltip="With the marked or active one.",
+            id="prompt.compare",
+        ),
+    ]
     marked: int | None = None
     """Version that another one is compared with. None: the active one."""
     words = ""

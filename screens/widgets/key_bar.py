@@ -5,13 +5,11 @@ tooltip. `key_of` names a key in sentences, where a person may have moved it.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from textual.actions import parse
 from textual.app import App
-from textual.binding import ActiveBinding, Binding, BindingType
+from textual.binding import ActiveBinding, Binding
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.events import MouseMove, MouseUp
@@ -19,7 +17,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.user_files import file_text, refuses
+from llamagym_tui.user_files import refuses
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
@@ -29,13 +27,6 @@ GAP = 2
 """Cells between two keys."""
 MORE = "…"
 """Stands for keys without room; a click on it opens the palette, which has them all."""
-
-
-def own_keys(module: str) -> list[BindingType]:
-    """The bindings of a screen, in the order of the bottom row and of help: arguments of `Binding` in its JSON file."""
-    return [
-        Binding(**key) for key in msgspec.json.decode(file_text(Path(module).with_suffix(".json")))
-    ]
 
 
 class Key(NamedTuple):

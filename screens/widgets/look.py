@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from textual.theme import Theme
 
 from llamagym_tui.user_files import file_text
@@ -13,7 +12,42 @@ ASIDE = "$foreground 60%"
 """Style of text that is less important."""
 
 THEMES = [
-    Theme(**each) for each in msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")))
+    Theme(
+        name="llamagym",
+        primary="#7db4ff",
+        secondary="#5c86bd",
+        accent="#c9a7ff",
+        success="#7fcf9a",
+        warning="#e8bf6a",
+        error="#f07a7a",
+        foreground="#d6dbe3",
+        background="#0e1116",
+        surface="#141921",
+        panel="#1d242f",
+        variables={
+            "scrollbar": "#2b3545",
+            "scrollbar-hover": "#3a475c",
+            "scrollbar-active": "#7db4ff",
+            "scrollbar-background": "#0e1116",
+            "scrollbar-background-hover": "#0e1116",
+            "scrollbar-background-active": "#0e1116",
+            "footer-background": "#1d242f",
+        },
+    ),
+    Theme(
+        name="projector",
+        dark=False,
+        primary="#0033cc",
+        secondary="#4d7dff",
+        accent="#7a00b8",
+        success="#006b1f",
+        warning="#a34700",
+        error="#c00000",
+        foreground="#000000",
+        background="#ffffff",
+        surface="#f2f2f2",
+        panel="#dcdcdc",
+    ),
 ]
 """The own theme; one of strong colours for a lit room, with which the playground has large figures and few words."""
 
