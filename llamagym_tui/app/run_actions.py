@@ -95,12 +95,13 @@ class PastRunActions(PersonalApp):
     def _read_lesson(
         self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str
     ) -> None:
+        from llamagym_tui.screens.playground.named_keys import with_keys
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
         from llamagym_tui.screens.widgets.key_bar import key_of
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        text = lesson.answer if answer else lesson.text(partial(key_of, self))
+        text = lesson.answer if answer else with_keys(lesson.text(), partial(key_of, self))
         ConfirmDialog(lesson.title, Content(text), **words).ask(self, then)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:

@@ -430,7 +430,9 @@ def lessons(
         from llamagym_tui.cli.lessons import check as checked
 
         raise typer.Exit(checked(name, found[name], debug=debug))
-    echo(f"{found[name].title}\n\n{found[name].text()}", lines=True)
+    from llamagym_tui.screens.playground.named_keys import with_keys
+
+    echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from llamagym_tui.app.app import open_playground
 

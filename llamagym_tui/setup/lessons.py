@@ -4,8 +4,7 @@ Checks are statements on figures that the runs record; what was measured stands 
 """
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -22,8 +21,6 @@ from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
 FOLDER = Path(__file__).parents[1] / "lessons"
-KEY = re.compile(r"\{([\w.]+)\|(\S+?)\}")
-"""How a text names a key: ``{id|key}``, a binding's id and the key that it has unless a person has moved it."""
 
 
 class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,11 +79,10 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         settings([*self.settings, *self.control])
 
-    def text(self, key_of: Callable[[str, str], str] = lambda id, usual: usual) -> str:
-        """For people, without the answer; `key_of` names the key that a binding has now."""
+    def text(self) -> str:
+        """For people, without the answer; keys stand in it by the ids of their bindings in braces."""
         steps = "\n".join(f"{at}. {step}" for at, step in enumerate(self.steps, 1))
-        text = f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
-        return KEY.sub(lambda match: key_of(match[1], match[2]), text)
+        return f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
 
 
 def read_lesson(path: Path) -> Lesson:

@@ -1,10 +1,9 @@
 """Five hints at the first start. Once they were skipped or read to the end, they are never shown again."""
 
 import contextlib
-import re
+from functools import partial
 from pathlib import Path
 
-import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -13,13 +12,40 @@ from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from llamagym_tui.screens.playground.named_keys import with_keys
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.user_files import data_dir, file_text, replace_file
+from llamagym_tui.user_files import data_dir, replace_file
 
-HINTS = msgspec.json.decode(
-    file_text(Path(__file__).with_name("hints.json")), type=list[tuple[str, str]]
-)
-"""Title and text of each; a binding's id and its usual key in braces stand for the key that it has."""
+HINTS = [
+    (
+        "Watch",
+        "A language model plays, and PPO trains it in a separate process. You see each message as it "
+        "comes: the observation, the agent's reply, the action read from it, the reward.",
+    ),
+    (
+        "Learning",
+        "The curve is the mean return over episodes; dotted lines are random and optimal play. "
+        "{policy_map} shows what the policy does in every state; {help} explains the figures of its last "
+        "update.",
+    ),
+    (
+        "Steer",
+        "A first run begins at a pace to watch: {pace.faster} is faster, up to full speed, {pace.slower} "
+        "slower. {pause} pauses, {advance.update} makes one update. {mode} switches to inference, where "
+        "nothing is learnt. {prompt} edits the system prompt.",
+    ),
+    (
+        "Play",
+        "{table} opens a table of your own, even while the model loads; {wheel} takes the wheel of the "
+        "watched one. Your episodes are kept as demonstrations, and the model can be trained on them.",
+    ),
+    (
+        "Come back",
+        "{quit} writes a checkpoint and leaves. llamagym-tui without arguments lists agents, models and "
+        "past runs: resume one, compare two, or replay one with a time slider.",
+    ),
+]
+"""The title and the text of each; keys are named as in `named_keys`."""
 
 
 def marker() -> Path:
@@ -74,7 +100,7 @@ class TourScreen(ModalScreen[None]):
 
     def _show(self) -> None:
         title, text = HINTS[self._index]
-        text = re.sub(r"\{(\S+) (\S+)\}", lambda named: key_of(self.app, named[1], named[2]), text)
+        text = with_keys(text, partial(key_of, self.app))
         self.query_one("#tour-text", Static).update(
             Content.assemble((f"{title}. ", "bold $primary"), text)
         )

@@ -9,6 +9,7 @@ from llamagym_tui.cli import lessons as command
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol import events
 from llamagym_tui.run_store import RunStore
+from llamagym_tui.screens.playground.named_keys import with_keys
 from llamagym_tui.setup.lessons import Check, lessons
 from tests import fakes
 from tests.cli.test_main import data, run  # noqa: F401
@@ -28,7 +29,8 @@ def test_without_a_terminal_a_lessons_text_is_all() -> None:
     assert by_name.exit_code == 0
     assert by_name.stdout == by_number.stdout
     lesson = lessons()["learning-rate"]
-    assert by_name.stdout == f"{lesson.title}\n\n{lesson.text()}\n"
+    assert by_name.stdout == f"{lesson.title}\n\n{with_keys(lesson.text())}\n"
+    assert "1. u goes on to the next update" in by_name.stdout
     assert lesson.answer not in by_name.stdout
 
 

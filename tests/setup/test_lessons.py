@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from llamagym_tui import run_store, user_files
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.screens.help.all_bindings import bindings_of
+from llamagym_tui.screens.playground.named_keys import NAMED, with_keys
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.setup import catalog, lessons
-from llamagym_tui.setup.lessons import KEY, Check, begun, read_lesson
+from llamagym_tui.setup.lessons import Check, begun, read_lesson
 
 NAMES = list(lessons.lessons())
-PRESSED = {"full_stop": ".", "plus": "+", "minus": "-", "question_mark": "?", "space": "space"}
 TOML = """
 title = "T"
 shows = "S."
@@ -25,7 +26,7 @@ agent = "blackjack"
 minutes = 1
 episodes = 10
 settings = ["ppo.lr=1e-3"]
-steps = ["{metrics|m} shows figures."]
+steps = ["{metrics} shows figures."]
 look = "L."
 question = "Q?"
 answer = "A."
@@ -70,15 +71,10 @@ def test_a_lesson_begins_runs_of_its_settings_named_for_it(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_keys_that_a_lesson_names_are_those_of_the_playground(name: str) -> None:
     lesson = lessons.lessons()[name]
-    bound = {
-        (binding.id, PRESSED.get(key, key))
-        for binding in PlaygroundScreen.BINDINGS
-        for key in binding.key.split(",")
-    }  # type: ignore[union-attr]
-    named = KEY.findall(" ".join(lesson.steps))
+    named = NAMED.findall(lesson.text())
     assert named
-    assert set(named) <= bound
-    assert "{" not in lesson.text()
+    assert set(named) <= {binding.id for binding in bindings_of(PlaygroundScreen)}
+    assert "{" not in with_keys(lesson.text())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,7 +83,7 @@ def test_a_lesson_is_short_and_states_what_was_measured(name: str) -> None:
     assert lesson.minutes <= 5
     assert lesson.checks
     assert len(lesson.title) <= 40
-    rows = [textwrap.wrap(line, 66) or [""] for line in lesson.text().splitlines()]
+    rows = [textwrap.wrap(line, 66) or [""] for line in with_keys(lesson.text()).splitlines()]
     assert sum(map(len, rows)) <= 16, "in 80 columns and 24 rows nothing of it is hidden"
     path = next(lessons.FOLDER.glob(f"*-{name}.toml"))
     assert f"llamagym-tui lessons {name} --check" in user_files.file_text(path)
@@ -137,10 +133,8 @@ def test_a_faulty_file_is_refused_in_a_sentence(
 ) -> None:
     path = tmp_path / "01-a.toml"
     path.write_text(TOML)
-    assert (
-        read_lesson(path)
-        .text(lambda id, usual: f"<{id}>")
-        .startswith("S.\n\n1. <metrics> shows figures.")
+    assert with_keys(read_lesson(path).text(), lambda id, usual: f"<{id}>").startswith(
+        "S.\n\n1. <metrics> shows figures."
     )
     path.write_text(TOML.replace(right, wrong, 1))
     with pytest.raises(ConfigError, match=fault):

@@ -1,0 +1,27 @@
+"""Texts that name keys of the playground: the hints of a first start, and lessons.
+
+`{pause}` stands for the key of the binding with the id ``pause``.
+"""
+
+import re
+
+from textual.keys import format_key
+
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.key_bar import KeyOf
+
+NAMED = re.compile(r"\{([\w.]+)\}")
+"""How a text names a key: the id of its binding."""
+
+
+def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:
+    """The text with keys in place of their names.
+
+    Args:
+        text: names keys by the ids of the playground's bindings.
+        key_of: names the key that a binding has now. Without it: the key that nobody has moved.
+    """
+    usual = {
+        binding.id: format_key(binding.key.split(",")[0]) for binding in PlaygroundScreen.BINDINGS
+    }
+    return NAMED.sub(lambda named: key_of(named[1], usual[named[1]]), text)
