@@ -3,8 +3,8 @@
 Everything of ours that opens a file goes through here: only regular files of a bounded size are read, so that a pipe or
 a device in a file's place never holds anybody up; what is made is readable by its owner only; and a draft, or a folder
 that is removed, never leads out of its folder through a link. What cannot be done raises OSError, and a file that was
-to be replaced is then as it was. What a visitor of `llamagym-tui serve` may not do is decided here alone: no key opens
-a file by its path or starts a program, and who only watches writes nothing.
+to be replaced is then as it was. A visitor of `llamagym-tui serve` who only watches writes nothing: that is decided
+here. Which keys a visitor may not use, each screen says itself (`screens/widgets/refused.py`).
 """
 
 import contextlib
@@ -25,21 +25,11 @@ BROWSER = "LLAMAGYM_TUI_BROWSER"
 """``watch``, ``play``, or ``play SPEC`` with the agent that the server was started with; of a session's processes."""
 REFUSED = "Not available in a browser session."
 ONLY_WATCHES = "Not available to who only watches a run."
-REFUSED_ACTIONS = {
-    "play": {"external", "ask('load')", "ask('save')", "save_screen"},
-    "watch": {"save_screen", "human_table", "demonstrations", "runs"},
-}
 
 
 def browser_session() -> str:
     """``play`` or ``watch`` in a process that is shown in a browser, else empty."""
     return os.environ.get(BROWSER, "").partition(" ")[0]
-
-
-def refuses(action: str, parameters: tuple[object, ...]) -> bool:
-    """Whether an action of a key may not be done here, with these parameters or with any."""
-    named = f"{action}({', '.join(map(repr, parameters))})"
-    return not {action, named}.isdisjoint(REFUSED_ACTIONS.get(browser_session(), ()))
 
 
 def may_open(spec: str) -> bool:

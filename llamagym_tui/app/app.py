@@ -102,6 +102,8 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
             priority=True,
         ),
     ]
+    REFUSED_IN_BROWSER: ClassVar = {"play": {"save_screen"}, "watch": {"save_screen"}}
+    """The picture would be written where the server is."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 
@@ -27,6 +27,8 @@ COMPARED_S = 30.0
 
 
 class DemoActions(PersonalApp):
+    REFUSED_IN_BROWSER: ClassVar = {"watch": {"human_table", "demonstrations"}}
+    """These write files."""
     run_state: RunState | None
     _agent: RunAgent
     _clock: Callable[[], datetime]

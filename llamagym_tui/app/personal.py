@@ -3,14 +3,17 @@
 A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notification, never the start.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from textual.actions import parse
+from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
+from textual.dom import DOMNode
 from textual.events import Resize
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -25,6 +28,7 @@ from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
+from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.screens.widgets.sizes import is_too_small
 
 COLOURLESS = "ansi-dark"
@@ -94,16 +98,21 @@ class PersonalApp(App[None]):
             self.search_themes,
         )
 
-    async def run_action(self, action: Any, *where: Any, **more: Any) -> bool:
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
         """Do what a key or the palette requests, unless a browser session may not."""
-        _, name, parameters = parse(action) if isinstance(action, str) else action
-        if user_files.refuses(name, parameters):
+        owner, name, parameters = self._parse_action(action, default_namespace or self, namespaces)
+        if is_refused(owner, name, parameters):
             is_watching = user_files.browser_session() == "watch"
             self.notify(
                 user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning"
             )
             return True
-        return await super().run_action(action, *where, **more)
+        return await super().run_action(action, default_namespace, namespaces)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._literal_lines]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from textual import work
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 class PastRunActions(PersonalApp):
+    REFUSED_IN_BROWSER: ClassVar = {"watch": {"runs"}}
+    """Who watches a run is shown no other."""
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent

@@ -114,7 +114,7 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
 
     def sections(self, screen: Screen[Any]) -> list[Section]:
         """The keys of the screen in its groups, those of its parts, and its figures where it has some."""
-        groups = {title: ids.split() for title, ids in getattr(screen, "HELP_GROUPS", {}).items()}
+        groups: dict[str, tuple[str, ...]] = getattr(screen, "HELP_GROUPS", {})
         titles = {id: title for title, ids in groups.items() for id in ids}
         rest = screen.BINDING_GROUP_TITLE or "Here"
         found: dict[str, list[Row]] = {title: [] for title in (rest, *groups)}

@@ -1,6 +1,7 @@
 """Home: an agent to play, a model to play with, and the recent runs, to resume or to replay."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -90,6 +91,9 @@ class HomeScreen(Fitted[None]):
     @dataclass
     class DemonstrationsRequested(Message):
         spec: str
+
+    REFUSED_IN_BROWSER: ClassVar = {"watch": {"demonstrations"}}
+    """These are read, edited and deleted on disk."""
 
     def __init__(self, agents: dict[str, type[AgentBase]]) -> None:
         super().__init__()

@@ -5,6 +5,7 @@
 
 import re
 
+from textual.binding import Binding
 from textual.keys import format_key
 
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -21,7 +22,8 @@ def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:
         text: names keys by the ids of the playground's bindings.
         key_of: names the key that a binding has now. Without it: the key that nobody has moved.
     """
-    usual = {
-        binding.id: format_key(binding.key.split(",")[0]) for binding in PlaygroundScreen.BINDINGS
-    }
+    usual: dict[str, str] = {}
+    for binding in Binding.make_bindings(PlaygroundScreen.BINDINGS):
+        # Of several keys for one action the first is named.
+        usual.setdefault(binding.id or "", format_key(binding.key))
     return NAMED.sub(lambda named: key_of(named[1], usual[named[1]]), text)

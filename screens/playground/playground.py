@@ -272,14 +272,37 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         ),
         Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
     ]
-    HELP_GROUPS: ClassVar = {
-        "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
-        "Change it": "prompt settings warm_start",
-        "Look": "metrics figures policy_map changes card evaluate view inspect runs lesson help",
-        "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
-        "Play": "table wheel demonstrations keep",
+    HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "The run": (
+            "pause",
+            "mode",
+            "restart",
+            "checkpoint",
+            "roll_back",
+            "advance.turn",
+            "advance.update",
+            "pace.slower",
+            "pace.faster",
+            "quit",
+        ),
+        "Change it": ("prompt", "settings", "warm_start"),
+        "Look": (
+            "metrics",
+            "figures",
+            "policy_map",
+            "changes",
+            "card",
+            "evaluate",
+            "view",
+            "inspect",
+            "runs",
+            "lesson",
+            "help",
+        ),
+        "Watch": ("watch.next", "watch.previous", "watch.failure", "watch.best", "watch.worst"),
+        "Play": ("table", "wheel", "demonstrations", "keep"),
     }
-    """In which help has the keys, by their ids."""
+    """The groups of help by their titles, each with the ids of its keys."""
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
@@ -133,6 +133,8 @@ class PromptEditor(ModalScreen[str | None]):
             id="prompt.leave",
         ),
     ]
+    REFUSED_IN_BROWSER: ClassVar = {"play": {"external", "ask('load')", "ask('save')"}}
+    """These open a file by its path, or start a program."""
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
         super().__init__()

@@ -7,7 +7,6 @@ tooltip. `key_of` names a key in sentences, where a person may have moved it.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from textual.actions import parse
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
 from textual.content import Content
@@ -17,7 +16,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.user_files import refuses
+from llamagym_tui.screens.widgets.refused import is_refused
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
@@ -48,11 +47,11 @@ class KeyBar(Widget):
     def keys(self) -> list[Key]:
         shown: dict[str, Key] = {}
         active = list(self.screen.active_bindings.values())
-        for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
+        for node, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
             if (
                 binding.show
                 and binding.action not in shown
-                and not refuses(*parse(binding.action)[1:])
+                and not is_refused(*self.app._parse_action(binding.action, node))
             ):
                 name, description = self.app.get_key_display(binding), binding.description
                 shown[binding.action] = Key(

@@ -300,7 +300,7 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(
 
 
 def test_every_key_of_the_playground_stands_in_one_group_of_help():
-    grouped = " ".join(PlaygroundScreen.HELP_GROUPS.values()).split()
+    grouped = [id for ids in PlaygroundScreen.HELP_GROUPS.values() for id in ids]
     assert sorted(grouped) == sorted({binding.id for binding in bindings_of(PlaygroundScreen)})
 
 
