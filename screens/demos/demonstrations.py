@@ -21,7 +21,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import (
     EpisodeList,
-    Row,
+    EpisodeRow,
     episode_text,
     matching,
     misread,
@@ -85,7 +85,7 @@ class DemonstrationsScreen(Screen[None]):
         """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""
         super().__init__()
         self._path, self._agent, self._title, self._prompt = path, agent, title, prompt
-        self._rows: list[Row] = []
+        self._rows: list[EpisodeRow] = []
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._status = ""
         self._fault = ""
@@ -130,7 +130,7 @@ class DemonstrationsScreen(Screen[None]):
         return True
 
     @property
-    def _chosen(self) -> Row | None:
+    def _chosen(self) -> EpisodeRow | None:
         return self.query_one(EpisodeList).chosen if self.is_mounted else None
 
     # Reading
@@ -180,7 +180,7 @@ class DemonstrationsScreen(Screen[None]):
             self.app, lambda: self._delete(shown)
         )
 
-    def _delete(self, rows: list[Row]) -> None:
+    def _delete(self, rows: list[EpisodeRow]) -> None:
         contents = [row.content for row in rows]
         gone = {row.line for row in rows}
         self._rows = [row for row in self._rows if row.line not in gone]
@@ -294,7 +294,7 @@ class DemonstrationsScreen(Screen[None]):
         self.query_one("#episode-text", Static).update(text)
 
 
-def _counts(rows: list[Row]) -> str:
+def _counts(rows: list[EpisodeRow]) -> str:
     """Of what stands in some rows."""
     unreadable = sum(row.demo is None for row in rows)
     counts = {"episode": len(rows) - unreadable, "unreadable line": unreadable}

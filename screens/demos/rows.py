@@ -30,7 +30,7 @@ _COMPARISON = re.compile(r"(?:return|turns)[<>=]")
 _COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
 
 
-class Row(NamedTuple):
+class EpisodeRow(NamedTuple):
     line: int
     """From 1."""
     content: bytes
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 def _column(
     title: str, width: int, text: Callable[[Demonstration], str], by: str = ""
-) -> Column[Row]:
+) -> Column[EpisodeRow]:
     """A column of what a demonstration has; `by`: the attribute by which it sorts."""
     return Column(
         title,
@@ -55,7 +55,7 @@ def _column(
     )
 
 
-class EpisodeList(TableList[Row]):
+class EpisodeList(TableList[EpisodeRow]):
     """Episodes of a file, with the beginning of each."""
 
     COLUMNS = (
@@ -71,18 +71,18 @@ class EpisodeList(TableList[Row]):
         ),
     )
 
-    def key(self, row: Row) -> bytes:
+    def key(self, row: EpisodeRow) -> bytes:
         return row.content
 
-    def ordered(self, rows: list[Row]) -> list[Row]:
+    def ordered(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Lines that are no demonstration come last."""
         whole = super().ordered([row for row in rows if row.demo is not None])
         return whole + [row for row in rows if row.demo is None]
 
-    def mark_of(self, row: Row) -> str:
+    def mark_of(self, row: EpisodeRow) -> str:
         return FAULTY if row.faults else OTHER_PROMPT if row.other_prompt else ""
 
-    def line(self, row: Row, width: int) -> Content:
+    def line(self, row: EpisodeRow, width: int) -> Content:
         if row.demo is None:
             why = one_line(row.faults[0] if row.faults else "no demonstration")
             return Content.styled(f"{FAULTY} {row.line:<5,}  {why}", "$text-error")
@@ -90,7 +90,7 @@ class EpisodeList(TableList[Row]):
         return line.stylize("$text-error") if row.faults else line
 
 
-def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[Row]:
+def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[EpisodeRow]:
     """The lines of a file, checked and compared with the present prompt; an absent file has none.
 
     Raises:
@@ -101,7 +101,9 @@ def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[R
     for fault in faults(lines, agent) if lines else []:
         found.setdefault(fault.line, []).append(fault.sentence)
     rows = [
-        Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ())))
+        EpisodeRow(
+            line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))
+        )
         for line in lines
     ]
     return [
@@ -110,7 +112,7 @@ def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[R
     ]
 
 
-def matching(rows: Sequence[Row], words: str) -> list[Row]:
+def matching(rows: Sequence[EpisodeRow], words: str) -> list[EpisodeRow]:
     """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, ``other-prompt``, a source, or any text."""
     wanted = words.casefold().split()
     return [row for row in rows if all(_matches(row, word) for word in wanted)]
@@ -124,7 +126,7 @@ def misread(words: str) -> str:
     return ""
 
 
-def _matches(row: Row, word: str) -> bool:
+def _matches(row: EpisodeRow, word: str) -> bool:
     if word == "faulty":
         return bool(row.faults)
     if word == "other-prompt":
@@ -157,7 +159,7 @@ GUTTER = 8
 """Cells of the labels."""
 
 
-def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
+def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
     """The conversation of a row, its faults first; messages are wrapped next to their labels at `width` cells."""
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
     if row.other_prompt:
@@ -202,7 +204,7 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
     return Content("\n").join(parts)
 
 
-def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
+def summary_text(rows: Sequence[EpisodeRow], agent: AgentBase) -> Content:
     """Episodes by source and by return, turns by action; a line each."""
     demos = [row.demo for row in rows if row.demo is not None]
     sources = Counter(one_line(demo.source) for demo in demos).most_common()
@@ -230,7 +232,7 @@ def _message(label: Content, text: str, width: int) -> Content:
     )
 
 
-def _heading(row: Row, demo: Demonstration) -> Content:
+def _heading(row: EpisodeRow, demo: Demonstration) -> Content:
     played = (
         f"{one_line(demo.source)} ({one_line(demo.model)})" if demo.model else one_line(demo.source)
     )

@@ -30,23 +30,23 @@ NAME_WIDTH = 15
 PLUS_MINUS = "Half the width of a mean return's 95 % confidence interval: 1.96 standard errors."
 
 
-class Row(NamedTuple):
+class HelpRow(NamedTuple):
     name: str
     meaning: str
     id: str = ""
     """Under which a key can be moved."""
 
 
-Section = list[Row] | Content
+Section = list[HelpRow] | Content
 
 
-def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[Row]:
+def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[HelpRow]:
     """The wanted keys of a screen, those of one action together.
 
     Disabled ones are listed too, unless the screen's `SHOWS_DIM_KEYS` states that they never do anything.
     """
     dim_too = getattr(screen, "SHOWS_DIM_KEYS", True)
-    rows: dict[tuple[DOMNode, str], Row] = {}
+    rows: dict[tuple[DOMNode, str], HelpRow] = {}
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
         if meaning and (enabled or dim_too) and wanted(node, binding):
@@ -54,7 +54,7 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
                 screen.app.get_key_display(Binding(binding.key, "", "")),
                 rows.get((node, binding.action)),
             )
-            rows[node, binding.action] = Row(
+            rows[node, binding.action] = HelpRow(
                 f"{same.name} {key}" if same else key, meaning, binding.id or ""
             )
     return list(rows.values())
@@ -65,14 +65,14 @@ def _is_own(shown: bool, node: DOMNode, key: Binding) -> bool:
     return isinstance(node, Screen) and bool(key.tooltip) and key.show == shown
 
 
-def _own_rows(node: Widget) -> list[Row]:
+def _own_rows(node: Widget) -> list[HelpRow]:
     """The keys that a widget of ours adds, whether it has the focus or not."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, HelpRow] = {}
     for binding in bindings_of(type(node)):
         if binding.tooltip:
             key = key_of(node.app, binding.id or "", node.app.get_key_display(binding))
             keys = [*(rows[binding.action].name.split() if binding.action in rows else ()), key]
-            rows[binding.action] = Row(
+            rows[binding.action] = HelpRow(
                 " ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or ""
             )
     return list(rows.values())
@@ -84,7 +84,7 @@ class HelpRows(Widget):
 
     DEFAULT_CSS = "HelpRows { width: auto; max-width: 100%; height: auto; }"
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[HelpRow]) -> None:
         super().__init__()
         self.rows = rows
 
@@ -117,7 +117,7 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         groups: dict[str, tuple[str, ...]] = getattr(screen, "HELP_GROUPS", {})
         titles = {id: title for title, ids in groups.items() for id in ids}
         rest = screen.BINDING_GROUP_TITLE or "Here"
-        found: dict[str, list[Row]] = {title: [] for title in (rest, *groups)}
+        found: dict[str, list[HelpRow]] = {title: [] for title in (rest, *groups)}
         # Those in the bottom row come first.
         for shown in (True, False):
             for row in key_rows(screen, partial(_is_own, shown)):
@@ -127,9 +127,9 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
                 found.setdefault(node.BINDING_GROUP_TITLE or rest, []).extend(rows)
         focus = key_of(screen.app, "focus_help", "F1")
         found["Everywhere"] = [
-            Row("ctrl+p", "Search all commands that can be used now."),
-            Row(focus, "What the focused widget is for."),
-            Row(
+            HelpRow("ctrl+p", "Search all commands that can be used now."),
+            HelpRow(focus, "What the focused widget is for."),
+            HelpRow(
                 key_of(screen.app, "app.screen", "y"),
                 "Save the screen as an SVG file.",
                 "app.screen",
@@ -141,9 +141,9 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
             )
         )
         if screen.query("FiguresColumn, FiguresStrip, FigureList"):
-            figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
-            found["Figures"] = [figures[0], Row("±", PLUS_MINUS), *figures[1:]]
-        titled = [[Row(title, ""), *rows] for title, rows in found.items() if rows]
+            figures = [HelpRow(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
+            found["Figures"] = [figures[0], HelpRow("±", PLUS_MINUS), *figures[1:]]
+        titled = [[HelpRow(title, ""), *rows] for title, rows in found.items() if rows]
         file = literal(str(config_dir() / FILE))
         return [
             *titled,

@@ -61,7 +61,7 @@ WHY_UNTRAINED = {
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
-class Row(NamedTuple):
+class InspectedRow(NamedTuple):
     mark: str
     name: str
     numbers: tuple[str, ...]
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 class Table(NamedTuple):
     name: str
     """Title of the column of tokens or replies."""
-    rows: list[Row]
+    rows: list[InspectedRow]
     first: int
     """Row where the cursor starts: the first token at which the actions differ, or the chosen reply."""
 
@@ -159,7 +159,7 @@ def table(found: TurnInspected) -> Table:
     return Table(name, [*before, *middle, *after], len(before) + first)
 
 
-def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
+def _context_row(where: str, tokens: Sequence[ContextToken]) -> InspectedRow:
     text = visible("".join(token.text for token in tokens))
     name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
     whose = (
@@ -173,7 +173,7 @@ def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
     ]
     for token in tokens:
         pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]
-    return Row(
+    return InspectedRow(
         UNTRAINED,
         name,
         ("", "", "", "", f"{len(tokens)} more"),
@@ -182,7 +182,7 @@ def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
     )
 
 
-def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Row:
+def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> InspectedRow:
     of_chosen = _numbers(choice, found.clip_range)
     numbers = of_chosen if reply.chosen else (_share(reply.probability), "", "", "", "")
     lines = [
@@ -203,7 +203,7 @@ def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Ro
             for token in found.tokens
         ]
         lines.append(Content(" │ ".join(shown)))
-    return Row(
+    return InspectedRow(
         CHOSEN if reply.chosen else UNTRAINED,
         visible(reply.text),
         numbers,
@@ -212,7 +212,7 @@ def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Ro
     )
 
 
-def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Row:
+def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> InspectedRow:
     mark = TRAINED if found.said_by_policy else UNTRAINED
     numbers = _numbers(token.decision, found.clip_range)
     lines = [
@@ -228,7 +228,7 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Row:
         ),
         *[_alternative(each, sampled=each.token == token.token) for each in token.alternatives],
     ]
-    return Row(
+    return InspectedRow(
         mark, visible(token.text), numbers, not found.said_by_policy, Content("\n").join(lines)
     )
 

@@ -78,7 +78,7 @@ class PlaygroundActions(Screen[None]):
 
     def action_policy_map(self) -> None:
         """Open the policy on its map; meanwhile the trainer computes it often."""
-        from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
+        from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 
         self.app.push_screen(PolicyMapScreen(self._state))
 
@@ -144,7 +144,7 @@ class PlaygroundActions(Screen[None]):
 
     def action_take_wheel(self) -> None:
         """Act in the agent's place; if that is so already, go back to it."""
-        from llamagym_tui.screens.play.wheel import WheelScreen
+        from llamagym_tui.screens.play.wheel_screen import WheelScreen
 
         self.app.post_message(CommandAsked(TakeWheel()))
         self.app.push_screen(WheelScreen(self._state))

@@ -26,13 +26,13 @@ NAME_WIDTH, SIDE_WIDTH = 12, 15
 HEADS = ("train", "bold $text-success"), ("inference", "bold $warning")
 
 
-class Row(NamedTuple):
+class ModeRow(NamedTuple):
     name: str
     train: str
     inference: str
 
 
-def action_rows(state: RunState) -> list[Row]:
+def action_rows(state: RunState) -> list[ModeRow]:
     """How often each action was chosen, of the replies that named one; of many actions, those that changed most."""
     train, inference = state.play.train, state.play.inference
     names = state.run.action_names if state.run else []
@@ -47,26 +47,26 @@ def action_rows(state: RunState) -> list[Row]:
         for name, *_ in found[:MOST_ACTIONS]
     ]
     return [
-        Row(name, _share(before), _share(now))
+        ModeRow(name, _share(before), _share(now))
         for name, (_, before, now) in zip(cut, found, strict=False)
     ]
 
 
-def rows(state: RunState) -> list[Row]:
+def rows(state: RunState) -> list[ModeRow]:
     sides = state.play.train, state.play.inference
     return [
-        Row("counted", f"last {RECENT:,}", "since a change"),
-        Row(RETURN, *map(_mean, sides)),
-        *([Row(UNIT, one_line(state.return_unit), "")] if state.return_unit else []),
-        Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
-        Row("parse fail", *(_share(played.failure_share) for played in sides)),
+        ModeRow("counted", f"last {RECENT:,}", "since a change"),
+        ModeRow(RETURN, *map(_mean, sides)),
+        *([ModeRow(UNIT, one_line(state.return_unit), "")] if state.return_unit else []),
+        ModeRow("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
+        ModeRow("parse fail", *(_share(played.failure_share) for played in sides)),
         *action_rows(state),
-        Row(
+        ModeRow(
             "temperature",
             *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides),
         ),
-        Row("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
-        Row("prompt", *_prompts(state, sides)),
+        ModeRow("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
+        ModeRow("prompt", *_prompts(state, sides)),
     ]
 
 

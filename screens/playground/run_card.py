@@ -18,7 +18,7 @@ from llamagym_tui.run_store import about
 from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot, sign
-from llamagym_tui.screens.policy_map.policy_map import why_no_map
+from llamagym_tui.screens.policy_map.screen import why_no_map
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState

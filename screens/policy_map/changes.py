@@ -15,7 +15,7 @@ from llamagym_tui.protocol.commands import Step, WatchPolicyMap
 from llamagym_tui.protocol.events import MovedEpisode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import DIFFERS, MappedPolicy
-from llamagym_tui.screens.policy_map.policy_map import why_no_map
+from llamagym_tui.screens.policy_map.screen import why_no_map
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE

@@ -14,7 +14,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     policy_text,
     policy_warmth,
 )
-from llamagym_tui.screens.policy_map.policy_map import describe, legend
+from llamagym_tui.screens.policy_map.screen import describe, legend
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 

@@ -38,7 +38,7 @@ AFTER_THE_FIRST_FRAME = {
             *(
                 "screens.playground.panels",
                 "screens.policy_map.mapped_policy",
-                "screens.policy_map.policy_map",
+                "screens.policy_map.screen",
             ),
             *("setup.assignments", "state.run_summary"),
         )

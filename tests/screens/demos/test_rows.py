@@ -11,7 +11,7 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import system
 from llamagym_tui.screens.demos.rows import (
     EpisodeList,
-    Row,
+    EpisodeRow,
     matching,
     misread,
     read_rows,
@@ -23,7 +23,7 @@ AGENT = BlackjackAgent()
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> list[Row]:
+def rows(tmp_path: Path) -> list[EpisodeRow]:
     path = tmp_path / "blackjack.jsonl"
     demo_files.append(path, a_demo(seed=0))
     demo_files.append(
@@ -35,11 +35,11 @@ def rows(tmp_path: Path) -> list[Row]:
     return read_rows(path, AGENT)
 
 
-def lines(rows: list[Row]) -> list[int]:
+def lines(rows: list[EpisodeRow]) -> list[int]:
     return [row.line for row in rows]
 
 
-def test_faults_belong_to_their_lines(rows: list[Row]) -> None:
+def test_faults_belong_to_their_lines(rows: list[EpisodeRow]) -> None:
     assert [len(row.faults) for row in rows] == [0, 0, 1, 1]
     assert rows[2].demo is None
     assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
@@ -76,7 +76,9 @@ def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
         ("play", []),
     ],
 )
-def test_each_word_of_a_filter_must_hold(rows: list[Row], words: str, found: list[int]) -> None:
+def test_each_word_of_a_filter_must_hold(
+    rows: list[EpisodeRow], words: str, found: list[int]
+) -> None:
     assert lines(matching(rows, words)) == found
 
 
@@ -89,7 +91,7 @@ def test_a_comparison_without_a_number_is_named(word: str) -> None:
     assert misread("return>=-0.5 turns<3 turns returns <=") == ""
 
 
-def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
+def test_rows_are_sorted_and_broken_lines_come_last(rows: list[EpisodeRow]) -> None:
     def order(by: str, *, backwards: bool) -> list[int]:
         episodes = EpisodeList()
         episodes.sorted_by, episodes.backwards = by, backwards
@@ -101,7 +103,7 @@ def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
     assert order("line", backwards=True) == [4, 2, 1, 3]
 
 
-def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
+def test_episodes_sources_returns_and_actions_are_counted(rows: list[EpisodeRow]) -> None:
     sources, returns, actions = (
         " ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines()
     )

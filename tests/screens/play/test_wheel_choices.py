@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.events import ActionAwaited, TurnFinished, WheelTaken
-from llamagym_tui.screens.play.wheel import choices_at
+from llamagym_tui.screens.play.wheel_screen import choices_at
 from llamagym_tui.state.wheel import Wheel
 
 ALWAYS, NOW = (

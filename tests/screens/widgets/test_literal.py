@@ -38,8 +38,8 @@ from llamagym_tui.protocol.literal import literal
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
-from llamagym_tui.screens.play.wheel import WheelScreen
-from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
+from llamagym_tui.screens.play.wheel_screen import WheelScreen
+from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.state.transcript import Transcript

@@ -26,7 +26,7 @@ from llamagym_tui.protocol.events import (
     WheelLetGo,
     WheelTaken,
 )
-from llamagym_tui.screens.play.wheel import WheelScreen
+from llamagym_tui.screens.play.wheel_screen import WheelScreen
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp

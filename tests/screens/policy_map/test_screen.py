@@ -17,7 +17,7 @@ from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
-from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
+from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp

@@ -29,7 +29,7 @@ LONG = 4
 
 
 class PolicyMapScreen(Fitted[None]):
-    CSS_PATH = "policy_map.tcss"
+    CSS_PATH = "screen.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
     BINDINGS = [

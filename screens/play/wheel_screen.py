@@ -85,7 +85,7 @@ class WheelHeader(StateText):
 class WheelScreen(ChoosingScreen[None]):
     """A person at the wheel, which was requested when the screen was opened."""
 
-    CSS_PATH = "wheel.tcss"
+    CSS_PATH = "wheel_screen.tcss"
     BINDING_GROUP_TITLE = "Wheel"
     BINDINGS = [
         Binding(
