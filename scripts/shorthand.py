@@ -49,7 +49,6 @@ FOREIGN = {
     "benchmarks/timing.py::Stopwatch.around.timed": WRAPPED,
     "llamagym_tui/app/leaving.py::Leaving.run_async": "the signature is that of Textual's App",
     "llamagym_tui/app/personal.py::PersonalApp.notify": "the signature is that of Textual's App",
-    "llamagym_tui/app/personal.py::PersonalApp.run_action": "the signature is that of Textual's App",
     "llamagym_tui/app/terminal.py::Terminal.__init__": "the signature is that of Textual's driver",
     "llamagym_tui/cli/group.py::AgentOrCommand.main": "the signature is that of click's group",
     "llamagym_tui/engine/learning/sft.py::_callback.Callback.on_log": TRANSFORMERS,

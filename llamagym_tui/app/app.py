@@ -41,15 +41,19 @@ from llamagym_tui.state.watching import TURN_S
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
-PAINT_S, PAINT_IDLE_S = 1 / 10, 1 / 4
-"""Seconds between two paintings of new events, at least: while a person is at the keys, and else."""
+PAINT_S = 1 / 10
+"""Seconds between two paintings of new events, at least, while a person is at the keys."""
+PAINT_IDLE_S = 1 / 4
+"""Seconds between two paintings of new events, at least, while nobody is."""
 KEYS_S = 1.0
 """Seconds for which a key counts as that."""
 COLLECTIONS = (10_000, 10, 1_000)
 """Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then; the
 last has full ones, pauses of 300 ms, wait for a moment without keys."""
-FULL_AFTER, UNKEYED_S = 10, 3.0
-"""Collections of the second generation after which a full one is due, and seconds without a key before it."""
+FULL_AFTER = 10
+"""Collections of the second generation after which a full one is due."""
+UNKEYED_S = 3.0
+"""Seconds without a key before a full collection."""
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
@@ -246,16 +250,16 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
 
         assert self.config is not None
         resume = self._state.checkpoint is not None or self.config.resume
-        known = self._state.config
+        if resume:
+            # As its first batch has decided.
+            known = self._state.config
+            self.config = replace(self.config, ppo=known.ppo, measured=known.measured)
+        else:
+            new_dir = new_run_dir(self._agent.name, clock=self._clock)
+            self.config = replace(self.config, run_dir=str(new_dir))
         self.config = replace(
             self.config,
-            **(
-                {"ppo": known.ppo, "measured": known.measured} if resume else {}
-            ),  # as its first batch has decided
             resume=resume,
-            run_dir=self.config.run_dir
-            if resume
-            else str(new_run_dir(self._agent.name, clock=self._clock)),
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 
@@ -35,8 +36,8 @@ class DemoActions(PersonalApp):
     _next_seed: Callable[[], int]
     _active_prompt: Callable[[], str]
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, css_path: Path) -> None:
+        super().__init__(css_path=css_path)
         self._recorders: dict[str, DemoRecorder] = {}
 
     @property

@@ -54,8 +54,8 @@ class Leaving(App[None]):
     fault: Exception | None = None
     """What ended the app, if it was a fault."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, css_path: Path, ansi_color: bool | None) -> None:
+        super().__init__(css_path=css_path, ansi_color=ansi_color)
         self.at_once = asyncio.Event()
         """Set once nobody waits for the trainer any longer."""
 
@@ -161,7 +161,8 @@ class Leaving(App[None]):
             return
         self._return_code = 1
         if self._exception is None:
-            self.fault = self._exception = error
+            self.fault = error
+            self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from textual.actions import ActionParseResult
@@ -43,20 +44,20 @@ class PersonalApp(App[None]):
     """Without colour a cursor is underlined."""
     _literal_lines = LiteralLines()
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, css_path: Path) -> None:
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None, **settings)
+        ansi_color = True if "NO_COLOR" in os.environ else None
+        super().__init__(css_path=css_path, ansi_color=ansi_color)
         self._config_dir = user_files.config_dir()
         for theme in THEMES:
             self.register_theme(theme)
         kept = user_files.load_preferences(self._config_dir).theme
-        self.theme = (
-            COLOURLESS
-            if self.no_color
-            else kept
-            if kept in self.available_themes
-            else THEMES[0].name
-        )
+        if self.no_color:
+            self.theme = COLOURLESS
+        elif kept in self.available_themes:
+            self.theme = kept
+        else:
+            self.theme = THEMES[0].name
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._keep_theme)

@@ -21,6 +21,7 @@ from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
+    from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
     from llamagym_tui.screens.past_runs.run_list import RunList
@@ -89,13 +90,13 @@ class PastRunActions(PersonalApp):
         self._read_lesson(name, play, yes="play it", no="leave it")
 
     def action_lesson(self, answer: bool = False) -> None:
-        """Of the lesson that is played: what to do, or the answer; either leads to the other."""
+        """Show what to do in the lesson that is played, or its answer; either leads to the other."""
         yes = "back to the lesson" if answer else "show the answer"
         then = partial(self.action_lesson, not answer)
         self._read_lesson(str(self.lesson), then, answer=answer, yes=yes, no="go on")
 
     def _read_lesson(
-        self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str
+        self, name: str, then: Callable[[], None], *, yes: str, no: str, answer: bool = False
     ) -> None:
         from llamagym_tui.screens.playground.named_keys import with_keys
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
@@ -104,14 +105,15 @@ class PastRunActions(PersonalApp):
 
         lesson = lessons()[name]
         text = lesson.answer if answer else with_keys(lesson.text(), partial(key_of, self))
-        ConfirmDialog(lesson.title, Content(text), **words).ask(self, then)
+        ConfirmDialog(lesson.title, Content(text), yes=yes, no=no).ask(self, then)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog
+        from llamagym_tui.setup.run_config import run_config
 
-        def typed(given: dict[str, Any] | None) -> None:
-            if given is not None:
-                self._go_on(run_dir=None, resume=False, **given)
+        def typed(branch: Branch | None) -> None:
+            if branch is not None:
+                self._go_on(branch.config)
 
         run_dir = message.row.info.run_dir
         with self.errors_shown():
@@ -119,32 +121,35 @@ class PastRunActions(PersonalApp):
                 case "replay":
                     self.push_screen(self.make_replay(run_dir))
                 case "resume":
-                    self._go_on(run_dir=run_dir, resume=True)
+                    self._go_on(partial(run_config, agent=None, run_dir=run_dir, resume=True))
                 case "branch":
                     self.push_screen(BranchDialog(run_dir), typed)
 
-    def _go_on(self, **run: Any) -> None:
-        """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after."""
-        from llamagym_tui.setup.run_config import run_config, with_run_dir
+    def _go_on(self, settings: Callable[[], RunConfig]) -> None:
+        """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after.
+
+        `settings` reads those of the run that goes on, as often as it takes until its agent is trusted.
+        """
+        from llamagym_tui.setup.run_config import with_run_dir
 
         with self.errors_shown():
             try:
-                config = run_config(agent=None, **run)
+                config = settings()
             except UntrustedAgent as untrusted:
-                self._ask_for_trust(untrusted, run)
+                self._ask_for_trust(untrusted, partial(self._go_on, settings))
             else:
                 self.open_run(
                     with_run_dir(msgspec.structs.replace(config, episodes=None, minutes=None))
                 )
 
-    def _ask_for_trust(self, untrusted: UntrustedAgent, run: dict[str, Any]) -> None:
+    def _ask_for_trust(self, untrusted: UntrustedAgent, then: Callable[[], None]) -> None:
         from llamagym_tui.screens.widgets.dialogs import CautiousDialog
         from llamagym_tui.setup.trust import trust
 
         def trusted() -> None:
             with self.errors_shown():
                 trust(untrusted)
-                self._go_on(**run)
+                then()
 
         question = CautiousDialog(
             "execute this code?",

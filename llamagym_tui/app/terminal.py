@@ -40,7 +40,8 @@ class MustLeave(Message):
 class Terminal(LinuxDriver):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._file = self._screen = _Screen(self._failed)  # type: ignore[assignment]
+        self._screen = _Screen(self._failed)
+        self._file = self._screen  # type: ignore[assignment]
         self._is_taken = False
         """Whether the terminal may be in other modes than the shell's."""
         self._signals = 0

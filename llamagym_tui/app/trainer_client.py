@@ -28,7 +28,7 @@ GRACE_S = 3.0
 
 class TrainerClient:
     def __init__(self, command: Sequence[str] = ()) -> None:
-        """Of a process that is not started yet; `command`: in place of the trainer's."""
+        """A client of a trainer process that is not started yet; `command` stands in place of the trainer's."""
         self.log_path: Path | None = None
         self._command = command
         self._config: RunConfig | None = None

@@ -52,7 +52,9 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
                 heading = f"your episode {fact.episode + 1:,}"
             prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
             rule = Paragraph("", "rule", (Piece(heading, "heading"),), rule=True)
-            return [rule, *([Paragraph("system", "label", (prompt,))] if prompt_is_new else [])]
+            if not prompt_is_new:
+                return [rule]
+            return [rule, Paragraph("system", "label", (prompt,))]
         case ObservationShown():
             return [
                 *_left_out(fact),
@@ -134,7 +136,12 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
 
 def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
-    style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
+    if value > 0:
+        style, glyph = "won", "▲"
+    elif value < 0:
+        style, glyph = "lost", "▼"
+    else:
+        style, glyph = "even", "■"
     length = f" · {counted(episode.length, 'turn')}, {episode.end}"
     return Paragraph(
         "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside"))

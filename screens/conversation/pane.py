@@ -57,7 +57,8 @@ class ConversationPane(Vertical):
     DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:
-        self._view, self._below = view, MoreBelow(markup=False)
+        self._view = view
+        self._below = MoreBelow(markup=False)
         super().__init__(view, self._below, id=id)
 
     def on_mount(self) -> None:

@@ -11,7 +11,7 @@ MAX_MATCHES = 10_000
 
 class Match(NamedTuple):
     serial: int
-    """Of the entry."""
+    """The serial number of the entry."""
     nth: int
     """Which match in the entry, from 0."""
 

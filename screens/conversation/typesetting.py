@@ -147,8 +147,10 @@ class Typesetter:
 
     def __init__(self, width: int, style: Callable[[str], Style], *, by_person: bool) -> None:
         """`width` in cells; `by_person`: a person speaks in the agent's place."""
-        self.width, self.room = width, width - GUTTER
-        self._style, self._by_person = style, by_person
+        self.width = width
+        self.room = width - GUTTER
+        self._style = style
+        self._by_person = by_person
 
     def lines(self, block: Block, highlight: Highlight | None = None) -> list[Content]:
         """The lines of a block; as many as it counts."""

@@ -33,7 +33,7 @@ from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.state.transcript import Entry, Reply
 
 CURRENT = Style(bold=True, reverse=True)
-"""Of the match that is looked at."""
+"""The style of the match that is looked at."""
 KEPT = 512
 """Entries whose lines are kept."""
 
@@ -207,7 +207,8 @@ class ConversationView(ScrollView, can_focus=True):
             self.scroll_to(y=line - self._index.first, animate=False, immediate=True)
 
     def action_follow(self) -> None:
-        self.following, self._stays = True, False
+        self.following = True
+        self._stays = False
         self._to_end()
         self._report_tail()
 
@@ -245,7 +246,8 @@ class ConversationView(ScrollView, can_focus=True):
 
     def find(self, text: str) -> None:
         """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
-        self.search, self._stays = None, False
+        self.search = None
+        self._stays = False
         if text:
             self.search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
             self._look()
@@ -290,7 +292,8 @@ class ConversationView(ScrollView, can_focus=True):
         if self.search is None or self._typesetter is None:
             return
         if (match := self.search.current) is not None:
-            self._stays, self.following = True, False
+            self._stays = True
+            self.following = False
             at = self._at_match(match)
             within = next(
                 (

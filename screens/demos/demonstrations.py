@@ -84,7 +84,10 @@ class DemonstrationsScreen(Screen[None]):
     def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
         """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""
         super().__init__()
-        self._path, self._agent, self._title, self._prompt = path, agent, title, prompt
+        self._path = path
+        self._agent = agent
+        self._title = title
+        self._prompt = prompt
         self._rows: list[EpisodeRow] = []
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._status = ""
@@ -221,7 +224,8 @@ class DemonstrationsScreen(Screen[None]):
         async with self._turn:
             try:
                 await asyncio.to_thread(operation)
-                self._status, self._fault = status, ""
+                self._status = status
+                self._fault = ""
             except LlamaGymError as error:
                 self._fault = str(error)
                 self._undo.clear()
@@ -295,7 +299,7 @@ class DemonstrationsScreen(Screen[None]):
 
 
 def _counts(rows: list[EpisodeRow]) -> str:
-    """Of what stands in some rows."""
+    """How many episodes there are in some rows, and how many lines that are none."""
     unreadable = sum(row.demo is None for row in rows)
     counts = {"episode": len(rows) - unreadable, "unreadable line": unreadable}
     return " and ".join(counted(count, noun) for noun, count in counts.items() if count)

@@ -34,7 +34,9 @@ class DemoRecorder:
     def __init__(
         self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]
     ) -> None:
-        self._agent, self._clock, self._next_seed = agent, clock, next_seed
+        self._agent = agent
+        self._clock = clock
+        self._next_seed = next_seed
         self._episodes = EpisodeRecorder()
         self._kept: set[int] = set()
         """Hashes of the model's episodes that were kept: one that is shown again is not kept again."""

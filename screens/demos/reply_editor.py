@@ -62,7 +62,8 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
 
     def __init__(self, demo: Demonstration, agent: AgentBase) -> None:
         super().__init__()
-        self._demo, self._agent = demo, agent
+        self._demo = demo
+        self._agent = agent
         self._turn = 0
 
     def compose(self) -> ComposeResult:

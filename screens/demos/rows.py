@@ -22,7 +22,10 @@ from llamagym_tui.screens.widgets.numbers import bar, number, share
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.state.transcript import clipped
 
-FAULTY, OTHER_PROMPT = "✗", "≠"
+FAULTY = "✗"
+"""The mark of a demonstration with a fault."""
+OTHER_PROMPT = "≠"
+"""The mark of a demonstration under another prompt."""
 SHOWN_OF_TEXT = 200
 """Characters of an observation that a line begins to show, at most."""
 COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
@@ -80,7 +83,9 @@ class EpisodeList(TableList[EpisodeRow]):
         return whole + [row for row in rows if row.demo is None]
 
     def mark_of(self, row: EpisodeRow) -> str:
-        return FAULTY if row.faults else OTHER_PROMPT if row.other_prompt else ""
+        if row.faults:
+            return FAULTY
+        return OTHER_PROMPT if row.other_prompt else ""
 
     def line(self, row: EpisodeRow, width: int) -> Content:
         if row.demo is None:

@@ -126,7 +126,7 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
 
 
 EPISODES = 300
-"""Of the evaluations before and after."""
+"""Episodes of the evaluation before a warm start, and of the one after it."""
 
 
 class WarmStartDialog(ModalScreen[None]):
@@ -206,7 +206,8 @@ class WarmStartDialog(ModalScreen[None]):
         try:
             self._offers = await asyncio.to_thread(self._find_offers)
         except LlamaGymError as error:
-            self._offers, self._fault = [], str(error)
+            self._offers = []
+            self._fault = str(error)
         self.show(self._state)
 
     def show(self, state: RunState) -> None:

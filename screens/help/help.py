@@ -71,10 +71,10 @@ def _own_rows(node: Widget) -> list[HelpRow]:
     for binding in bindings_of(type(node)):
         if binding.tooltip:
             key = key_of(node.app, binding.id or "", node.app.get_key_display(binding))
-            keys = [*(rows[binding.action].name.split() if binding.action in rows else ()), key]
-            rows[binding.action] = HelpRow(
-                " ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or ""
-            )
+            keys = rows[binding.action].name.split() if binding.action in rows else []
+            if key not in keys:
+                keys.append(key)
+            rows[binding.action] = HelpRow(" ".join(keys), binding.tooltip, binding.id or "")
     return list(rows.values())
 
 
@@ -91,7 +91,9 @@ class HelpRows(Widget):
     def render(self) -> Table:
         title = None if self.rows[0].meaning else self.rows[0].name
         table = Table.grid(padding=(0, 1, 0, 0))
-        table.title, table.title_justify, table.title_style = title, "left", "bold"
+        table.title = title
+        table.title_justify = "left"
+        table.title_style = "bold"
         table.add_column(
             width=NAME_WIDTH,
             style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True),

@@ -121,7 +121,8 @@ class InspectorScreen(Screen[None]):
 
     def __init__(self, state: RunState, place: TurnPlace) -> None:
         super().__init__()
-        self._state, self._place = state, place
+        self._state = state
+        self._place = place
         self._updates = state.updates
         self._drawn: tuple[object, ...] = ()
         self._table: texts.Table | None = None

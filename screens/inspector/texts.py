@@ -25,10 +25,16 @@ from llamagym_tui.screens.widgets.numbers import BAR, bar, number, share
 from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.run import RunState
 
-TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
-"""Marks of rows, seen without colour: trained on or not, and the reply that was chosen."""
-NARROW_NAME, WIDE_NAME = 12, 24
-"""Cells of the column of tokens, or of replies."""
+TRAINED = "●"
+"""The mark of a token that the policy is trained on, seen without colour."""
+UNTRAINED = "○"
+"""The mark of a token that the policy is not trained on."""
+CHOSEN = "▶"
+"""The mark of the reply that was chosen."""
+NARROW_NAME = 12
+"""Cells of the column of tokens, or of replies, where room is short."""
+WIDE_NAME = 24
+"""Cells of that column where there is room."""
 NUMBERS = (("p", 6), ("old", 7), ("new", 7), ("ratio", 6), ("clip", 7))
 """The other columns, and their cells."""
 MEANING = (

@@ -80,7 +80,8 @@ class EvaluationDialog(ModalScreen[None]):
     def __init__(self, state: RunState, *, compares: bool = False) -> None:
         """A dialog on a run; `compares`: on its comparison of prompts, not its evaluations."""
         super().__init__(classes="-compares" if compares else None)
-        self._state, self._compares = state, compares
+        self._state = state
+        self._compares = compares
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):

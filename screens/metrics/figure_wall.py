@@ -22,15 +22,19 @@ from llamagym_tui.state.run import RunState
 SHARES = ("clip_fraction", "parse_failure_rate")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
-COLUMNS, GAP = 3, 2
-"""Of the wall, and cells between them."""
+COLUMNS = 3
+"""Columns of the wall."""
+GAP = 2
+"""Cells between two columns."""
 
 
 def figure_value(stats: UpdateStats, field: str) -> str:
     value = float(getattr(stats, field))
     if not math.isfinite(value):
         return "none" if field in OF_ENDED else "no number"
-    return share(value) if field in SHARES else plain(value, 0.0 if field == "lr" else 1e-6)
+    if field in SHARES:
+        return share(value)
+    return plain(value, 0.0 if field == "lr" else 1e-6)
 
 
 def present_health(state: RunState, field: str) -> Health:
@@ -91,7 +95,8 @@ class FigureChart(Vertical):
     def __init__(self, state: RunState, *, id: str) -> None:
         """The chart of mean return, until another figure is chosen."""
         super().__init__(id=id)
-        self._state, self.field = state, CHARTED[0]
+        self._state = state
+        self.field = CHARTED[0]
 
     def compose(self) -> ComposeResult:
         yield Static(id="figure-title", markup=False)
@@ -100,7 +105,8 @@ class FigureChart(Vertical):
 
     def show(self, state: RunState, field: str) -> None:
         chosen = field != self.field or state is self._state  # by a person, or with the screen
-        self._state, self.field = state, field
+        self._state = state
+        self.field = field
         if not self.is_mounted:
             return
         values = state.history.values(field)
@@ -143,7 +149,8 @@ class FigureWall(Widget):
     _state: RunState | None = None
 
     def show(self, state: RunState) -> None:
-        before, self._state = self._state, state
+        before = self._state
+        self._state = state
         if before is None or state.history is not before.history:
             self.refresh()
 

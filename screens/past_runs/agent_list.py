@@ -38,7 +38,8 @@ class AgentList(OptionList):
 
     def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
         super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
-        self._agents, self._words = agents, ""
+        self._agents = agents
+        self._words = ""
 
     def on_resize(self) -> None:
         self.filter(self._words)
@@ -56,9 +57,10 @@ class AgentList(OptionList):
         self.set_options(
             [Option(agent_card(name, agent, width), id=name) for name, agent in found.items()]
         )
-        self.highlighted = (
-            list(found).index(chosen.id) if chosen and chosen.id in found else 0 if found else None
-        )
+        if chosen and chosen.id in found:
+            self.highlighted = list(found).index(chosen.id)
+        else:
+            self.highlighted = 0 if found else None
 
 
 class ModelList(OptionList):

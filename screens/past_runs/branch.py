@@ -1,7 +1,7 @@
 """The dialog of a branch: after which update to leave a past run, and what is to be otherwise from there on."""
 
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -18,8 +19,30 @@ from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.setup.run_config import run_config
 
 
-class BranchDialog(ModalScreen[dict[str, Any] | None]):
-    """What if: dismissed with arguments of `run_config`."""
+class Branch(NamedTuple):
+    """What was chosen."""
+
+    of: str
+    """The run and the update, as ``RUN_DIR@UPDATE``."""
+    assignments: list[str]
+    """Other settings, as ``NAME=VALUE``."""
+    system_prompt: str | None
+    """None: the prompt of the run."""
+
+    def config(self) -> RunConfig:
+        """The settings of the new run; raises as `run_config` does."""
+        return run_config(
+            agent=None,
+            run_dir=None,
+            resume=False,
+            branch_of=self.of,
+            assignments=self.assignments,
+            system_prompt=self.system_prompt,
+        )
+
+
+class BranchDialog(ModalScreen[Branch | None]):
+    """What if: dismissed with the branch that was chosen, or with None."""
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
@@ -31,7 +54,8 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__()
-        self._run_dir, self._kept = run_dir, list(map(str, kept_updates(run_dir)))
+        self._run_dir = run_dir
+        self._kept = list(map(str, kept_updates(run_dir)))
 
     def compose(self) -> ComposeResult:
         asked = (
@@ -53,17 +77,12 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
                 f"After update takes {' or '.join(self._kept)}, not {update!r}.", severity="error"
             )
             return
-        spec = f"{self._run_dir}@{update}"
-        given: dict[str, Any] = {
-            "branch_of": spec,
-            "assignments": settings.split(),
-            "system_prompt": prompt or None,
-        }
+        branch = Branch(f"{self._run_dir}@{update}", settings.split(), prompt or None)
         try:
-            run_config(agent=None, run_dir=None, resume=False, **given)
+            branch.config()
         except UntrustedAgent:
             pass  # the app asks for trust
         except LlamaGymError as error:  # what is typed stays
             self.notify(str(error), severity="error")
             return
-        self.dismiss(given)
+        self.dismiss(branch)

@@ -79,9 +79,11 @@ class CompareScreen(Screen[None]):
     def __init__(self, first: RunRow, second: RunRow, others: Iterable[RunRow] = ()) -> None:
         """A comparison of two runs whose events have been read; `others` are those among which their seeds are."""
         super().__init__()
+        known = list(others)
         self._rows = (first, second)
-        self._alone = self._sides = ([first], [second])
-        self._seeds = (seeds_of(first, known := list(others)), seeds_of(second, known))
+        self._alone = ([first], [second])
+        self._seeds = (seeds_of(first, known), seeds_of(second, known))
+        self._sides = self._alone
 
     def compose(self) -> ComposeResult:
         yield TooSmall()

@@ -131,7 +131,8 @@ class HomeScreen(Fitted[None]):
     def show_runs(self) -> None:
         runs, empty = self.query_one(RunList), self.query_one("#no-runs", Static)
         empty.display = not runs.rows
-        runs.display = runs.heading.display = bool(runs.rows)
+        runs.display = bool(runs.rows)
+        runs.heading.display = bool(runs.rows)
         if runs.loaded and not runs.rows:
             is_filtered = self.query_one(SentenceInput).value.strip()
             empty.update(
@@ -141,7 +142,8 @@ class HomeScreen(Fitted[None]):
     def action_filter(self, begun: str | None) -> None:
         """Let more be typed after what is; None: no filter any more."""
         field = self.query_one(SentenceInput)
-        field.value, field.display = begun or "", begun is not None
+        field.value = begun or ""
+        field.display = begun is not None
         field.cursor_position = len(field.value)
         (self.query_one(AgentList) if begun is None else field).focus()
 

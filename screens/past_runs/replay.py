@@ -20,8 +20,14 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.state.replay import Player, Recording, clock_text
 from llamagym_tui.state.run import RunState
 
-PLAYED, AHEAD, HERE, TURN = "━", "─", "●", "┃"
-"""What a cell of the bar is: before, after or at the moment shown, or a turning point of the run."""
+PLAYED = "━"
+"""A cell of the bar before the moment shown."""
+AHEAD = "─"
+"""A cell of the bar after the moment shown."""
+HERE = "●"
+"""The cell of the bar at the moment shown."""
+TURN = "┃"
+"""A cell of the bar with a turning point of the run."""
 
 
 class TimeSlider(Widget):
@@ -61,13 +67,22 @@ class TimeSlider(Widget):
 
     def _left(self) -> str:
         player = self._player
-        sign = "▶" if player.playing else "■" if player.at_end else "‖"
+        if player.playing:
+            sign = "▶"
+        elif player.at_end:
+            sign = "■"
+        else:
+            sign = "‖"
         return f"{sign} {player.speed:g}×  {clock_text(player.at_s)} "
 
     def _right(self) -> str:
         recording = self._player.recording
-        rest = ", goes on" if recording.goes_on else "" if recording.complete else " …"
-        rest = ", unreadable from there" if recording.fault else rest
+        if recording.fault:
+            rest = ", unreadable from there"
+        elif recording.goes_on:
+            rest = ", goes on"
+        else:
+            rest = "" if recording.complete else " …"
         return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
@@ -77,9 +92,9 @@ class TimeSlider(Widget):
         turns = {
             round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points
         }
-        cells = [
-            TURN if cell in turns else PLAYED if cell < here else AHEAD for cell in range(width)
-        ]
+        cells = [PLAYED if cell < here else AHEAD for cell in range(width)]
+        for cell in turns.intersection(range(width)):
+            cells[cell] = TURN
         before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
         bar = Content.assemble(
             (before, "$primary"), (HERE, "bold $accent"), (after, "$foreground 40%")

@@ -19,7 +19,10 @@ from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
 
-MARK, BRANCH = "●", "↳"
+MARK = "●"
+"""The mark of a run that is marked to be compared."""
+BRANCH = "↳"
+"""The mark of a branch of another run."""
 PAINT_S = 0.2
 """Seconds between two paintings while runs are read, at least: a painting takes as long as reading many of them."""
 ENDING_STYLES = {"finished": "$success", "failed": "$error"}
@@ -124,7 +127,9 @@ class RunList(TableList[RunRow]):
         return row.key
 
     def mark_of(self, row: RunRow) -> str:
-        return MARK if row.key in self.marked else BRANCH if row.info.config.parent else ""
+        if row.key in self.marked:
+            return MARK
+        return BRANCH if row.info.config.parent else ""
 
     def cell(self, row: RunRow, column: Column[RunRow], width: int) -> Content:
         if column.title == "ended" and row.ending in ENDING_STYLES:

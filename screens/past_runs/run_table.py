@@ -79,7 +79,12 @@ def _mean_text(row: RunRow) -> str:
     """At most seven cells up to a million, which is the column's width."""
     if (mean := row.mean) is None:
         return ""
-    decimals = 3 if abs(mean) < 100 else 1 if abs(mean) < 10_000 else 0
+    if abs(mean) < 100:
+        decimals = 3
+    elif abs(mean) < 10_000:
+        decimals = 1
+    else:
+        decimals = 0
     return signed(mean, decimals).replace(",", "")
 
 

@@ -154,7 +154,8 @@ class RunsScreen(Screen[None]):
 
     def _open(self, name: str, value: str) -> None:
         field = self.query_one(name, SentenceInput)
-        field.value, field.display = value, True
+        field.value = value
+        field.display = True
         field.cursor_position = len(value)
         field.focus()
 
@@ -192,7 +193,8 @@ class RunsScreen(Screen[None]):
         if not any(field.display for field in self.query(SentenceInput)):
             self.dismiss()
         for field in self.query(SentenceInput):
-            field.value, field.display = "", False
+            field.value = ""
+            field.display = False
         self.query_one(RunList).focus()
 
     def action_compare(self) -> None:

@@ -96,13 +96,9 @@ def _was_left(trial: Trial, trials: list[Trial]) -> bool:
 
 
 def _score_text(trial: Trial) -> str:
-    return (
-        ENDINGS["open"]
-        if trial.is_interrupted
-        else "—"
-        if trial.score == -inf
-        else signed(trial.score)
-    )
+    if trial.is_interrupted:
+        return ENDINGS["open"]
+    return "—" if trial.score == -inf else signed(trial.score)
 
 
 class TrialList(TableList[Trial]):
@@ -150,7 +146,9 @@ class TrialsScreen(Screen[None]):
 
     def __init__(self, sweep: str, rows: Iterable[RunRow], *, run_is_open: bool) -> None:
         super().__init__()
-        self._sweep, self._trials, self._run_is_open = sweep, trials_of(sweep, rows), run_is_open
+        self._sweep = sweep
+        self._trials = trials_of(sweep, rows)
+        self._run_is_open = run_is_open
 
     def compose(self) -> ComposeResult:
         yield TooSmall()

@@ -134,7 +134,8 @@ class WheelScreen(ChoosingScreen[None]):
 
     def show(self, state: RunState) -> None:
         """Show another state of the run; close once the wheel is let go or refused."""
-        before, self._state = self._state, state
+        before = self._state
+        self._state = state
         if state.wheel.awaited != before.wheel.awaited:
             self.query_one(SentenceInput).value = ""
         self._had = self._had or state.wheel.is_wanted

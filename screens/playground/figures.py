@@ -23,20 +23,26 @@ RETURN = "return ±95%"
 ALL = "-all-figures"
 """Class of a screen that shows all of them; without it, three."""
 PPO = (
-    *(
-        "approx_kl",
-        "kl_ref",
-        "entropy",
-        "action_entropy",
-        "clip_fraction",
-        "explained_variance",
-        "parse_failure_rate",
-    ),
-    *("value_loss", "policy_loss", "grad_norm", "first_ratio", "lr", "tokens_per_s", "turns"),
+    "approx_kl",
+    "kl_ref",
+    "entropy",
+    "action_entropy",
+    "clip_fraction",
+    "explained_variance",
+    "parse_failure_rate",
+    "value_loss",
+    "policy_loss",
+    "grad_norm",
+    "first_ratio",
+    "lr",
+    "tokens_per_s",
+    "turns",
 )
 SHOWN: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(("clip_fraction", "parse_failure_rate"), share),
-    **dict.fromkeys(("tokens_per_s", "turns"), "{:,.0f}".format),
+    "clip_fraction": share,
+    "parse_failure_rate": share,
+    "tokens_per_s": "{:,.0f}".format,
+    "turns": "{:,.0f}".format,
     "lr": partial(plain, least=0.0),
 }
 """How a figure is written, where not as all others."""
@@ -79,7 +85,8 @@ class FirstSight(StateText):
 
     def show(self, state: RunState) -> None:
         self.set_class(bool(state.described), "-known")
-        before, self.state = self.state, state
+        before = self.state
+        self.state = state
         if any(
             getattr(state, name) != getattr(before, name)
             for name in ("described", "mapped", "map_is_present")
@@ -183,12 +190,10 @@ class LargeFigures(StateText):
 
     def content_at(self, width: int) -> Content:
         state, mean = self.state, self.state.recent_mean
-        figures = [
-            Figure(
-                "mean return",
-                "" if mean is None else signed(mean.mean, 2 if abs(mean.mean) < 100 else 0),
-            )
-        ]
+        text = ""
+        if mean is not None:
+            text = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
+        figures = [Figure("mean return", text)]
         if state.stats is not None:
             failing = Figure("% parse fail", f"{100 * state.stats.parse_failure_rate:.0f}")
             figures += [Figure("updates", f"{state.updates:,}"), failing]

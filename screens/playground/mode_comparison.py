@@ -22,7 +22,10 @@ MOST_ACTIONS = 4
 """Actions that are compared; of more, those of which the share has changed most."""
 NONE = "\N{EN DASH}"
 UNIT = "return in"
-NAME_WIDTH, SIDE_WIDTH = 12, 15
+NAME_WIDTH = 12
+"""Cells of the column of names."""
+SIDE_WIDTH = 15
+"""Cells of the column of a mode."""
 HEADS = ("train", "bold $text-success"), ("inference", "bold $warning")
 
 
@@ -54,10 +57,14 @@ def action_rows(state: RunState) -> list[ModeRow]:
 
 def rows(state: RunState) -> list[ModeRow]:
     sides = state.play.train, state.play.inference
-    return [
+    found = [
         ModeRow("counted", f"last {RECENT:,}", "since a change"),
         ModeRow(RETURN, *map(_mean, sides)),
-        *([ModeRow(UNIT, one_line(state.return_unit), "")] if state.return_unit else []),
+    ]
+    if state.return_unit:
+        found.append(ModeRow(UNIT, one_line(state.return_unit), ""))
+    return [
+        *found,
         ModeRow("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         ModeRow("parse fail", *(_share(played.failure_share) for played in sides)),
         *action_rows(state),

@@ -19,7 +19,8 @@ from llamagym_tui.state.run import RunState
 class Panels:
     def __init__(self, state: RunState) -> None:
         """The panels of a run, not mounted yet."""
-        self.banner, self.chart = Banner(id="banner", markup=False), ReturnChart()
+        self.banner = Banner(id="banner", markup=False)
+        self.chart = ReturnChart()
         self.above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="pane-drawing"))
         self.side = Vertical(
             FirstSight(state, id="first-sight"),

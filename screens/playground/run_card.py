@@ -83,6 +83,8 @@ def small_map(policy: MappedPolicy, *, spaced: bool) -> list[Content]:
     count = (
         f" · {policy.count.agreeing:,} of {policy.count.states:,}" if policy.count.states else ""
     )
+    between = " " if spaced else ""
+    most_cells = 2 * MAP_WIDTH if spaced else MAP_WIDTH
     lines, shelf = [Content.styled(f"{update}{count}", "bold")], list[Content]()
     for number, panel in enumerate(policy.layout.panels):
         block = [Content.styled(one_line(panel.title), ASIDE)]
@@ -95,10 +97,10 @@ def small_map(policy: MappedPolicy, *, spaced: bool) -> list[Content]:
                 for cell in cells
             ]
             block.append(
-                Content(" " * spaced).join(Content.styled(text, style) for text, style in signs)
+                Content(between).join(Content.styled(text, style) for text, style in signs)
             )
         both = _next_to(shelf, block, gap=2) if shelf else block
-        if both[1].cell_length > MAP_WIDTH * (1 + spaced) and shelf:
+        if both[1].cell_length > most_cells and shelf:
             lines, both = [*lines, *shelf], block
         shelf = both
     return [*lines, *shelf]

@@ -37,13 +37,12 @@ def _title(state: RunState) -> Content:
     if result is None:
         return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", ASIDE)
     value = result.episode_return
-    style, glyph = (
-        ("$text-success", "▲")
-        if value > 0
-        else ("$text-error", "▼")
-        if value < 0
-        else ("$foreground", "■")
-    )
+    if value > 0:
+        style, glyph = "$text-success", "▲"
+    elif value < 0:
+        style, glyph = "$text-error", "▼"
+    else:
+        style, glyph = "$foreground", "■"
     title = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", ASIDE)
     return title + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
 

@@ -18,10 +18,24 @@ from llamagym_tui.screens.policy_map.screen import describe, legend
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 
-MOST_FRAMES, FRAME_S, HELD = 20, 0.5, 6
-"""Maps that are shown; seconds of each; maps that the last one stands for."""
-WIDTH, CELL, ROW = 900, 36, 20
-COLD, NEUTRAL, WARM = (Color.parse(colour) for colour in ("#3f74c8", "#232b38", "#bd7a1e"))
+MOST_FRAMES = 20
+"""Maps that are shown."""
+FRAME_S = 0.5
+"""Seconds for which a map is shown."""
+HELD = 6
+"""Maps for whose time the last one is shown."""
+WIDTH = 900
+"""Pixels of the picture."""
+CELL = 36
+"""Pixels of a state, across."""
+ROW = 20
+"""Pixels of a state, down."""
+COLD = Color.parse("#3f74c8")
+"""Colour of the first action alone."""
+NEUTRAL = Color.parse("#232b38")
+"""Colour of a state without a likelier action."""
+WARM = Color.parse("#bd7a1e")
+"""Colour of the mapped action alone."""
 STYLE = (
     ".film text { font: 12px ui-monospace, monospace; fill: #d6dbe3; text-anchor: middle } .film .l { text-anchor: "
     "start } .film .r { text-anchor: end; opacity: .7 } .film .t { font-size: 20px; text-anchor: start }"
@@ -59,7 +73,7 @@ def film_svg(
 ) -> str:
     """Maps on one layout, one after the other without end, each with its caption."""
     parts, last = [_text("t", 16, 28, title)], len(policies) - 1
-    turns = [*range(last), *[last] * HELD]
+    turns = list(range(last)) + [last] * HELD
     for at, (policy, caption) in enumerate(zip(policies, captions, strict=True)):
         values = ";".join("1" if turn == at else "0" for turn in turns)
         time = f'dur="{FRAME_S * len(turns):g}s" repeatCount="indefinite" calcMode="discrete" values="{values}"'
@@ -98,7 +112,8 @@ def _picture(policy: MappedPolicy, caption: str, *, is_still: bool) -> tuple[str
                 words = f"<title>{escape(one_line(cell.cell.words))}: {escape(describe(policy, cell).plain)}</title>"
                 level = 0.0 if warmth is None else round(2 * LEVELS * warmth) / LEVELS - 1
                 fill = NEUTRAL.blend(COLD if level < 0 else WARM, abs(level)).hex
-                parts.append(f'<rect x="{left}" y="{top}" fill="{fill}">{words * is_still}</rect>')
+                tip = words if is_still else ""
+                parts.append(f'<rect x="{left}" y="{top}" fill="{fill}">{tip}</rect>')
                 parts.append(_text("", left + CELL / 2, top + 13, policy_text(layout, cell, 4)))
         x, height = x + width, max(height, y + ROW * (len(panel.rows) + 2))
     return "".join(parts), height

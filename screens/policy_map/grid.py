@@ -107,9 +107,8 @@ def _places(
         (len(cell.best) for panel in layout.panels for row in panel.cells for cell in row),
         default=1,
     )
-    optimal_width = (
-        field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
-    )
+    least_width = 3 if field.width >= 5 else 2
+    optimal_width = field.width if field.width >= LARGE else max(most + 1, least_width)
     panels: list[Place] = []
     x = y = bottom = 0
     for number, panel in enumerate(layout.panels, 1):
@@ -175,7 +174,8 @@ class PolicyGrid(ScrollView, can_focus=True):
         return self.policy.cells.get(self.cursor)
 
     def show(self, policy: MappedPolicy) -> None:
-        same, self.policy = policy.layout is self.policy.layout, policy
+        same = policy.layout is self.policy.layout
+        self.policy = policy
         if not same:
             self.cursor = next(iter(policy.cells), self.cursor)
             self._place()
@@ -296,18 +296,16 @@ class PolicyGrid(ScrollView, can_focus=True):
         cell, layout = self.policy.cells.get(spot), self.policy.layout
         if cell is None:
             return self._segment(" " * width)
-        text = (
-            (best_text(layout, cell) if best else policy_text(layout, cell, width))
-            if middle
-            else ""
-        )
-        warmth = best_warmth(layout, cell) if best else policy_warmth(layout, cell)
+        if best:
+            text, warmth = best_text(layout, cell), best_warmth(layout, cell)
+        else:
+            text, warmth = policy_text(layout, cell, width), policy_warmth(layout, cell)
         style = self.visual_style + colours(self.app, warmth) + Style.from_meta({"spot": spot})
         if spot == self.cursor:
             style += Style(reverse=True, bold=True)
         elif cell.cell.sign or cell.agrees is False:
             style += Style(bold=True)
-        return Segment(_centred(text, width), style.rich_style)
+        return Segment(_centred(text if middle else "", width), style.rich_style)
 
     def _segment(self, text: str, *, bold: bool = False, dim: bool = False) -> Segment:
         return Segment(

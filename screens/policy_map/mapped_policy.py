@@ -56,7 +56,8 @@ class MappedPolicy:
     """The cells of a map, with what the policy does in each."""
 
     def __init__(self, layout: PolicyMapLaidOut, mapped: PolicyMapped | None) -> None:
-        self.layout, self.mapped = layout, mapped
+        self.layout = layout
+        self.mapped = mapped
         shares = iter(mapped.shares if mapped is not None else ())
         self.cells: dict[Spot, MappedCell] = {
             spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ())

@@ -7,7 +7,7 @@ ROWS = {
     "blackjack": r"^\| (.+) P\(hit\) in hit \| (?:0\.9|1\.0)\d\d \|\n\| \1 P\(hit\) in stick \| 0\.0\d\d \|$",
     "cart_pole": r"^\| follows in cart_pole, (.+) \| (?:0\.9|1\.0)\d\d \|$",
 }
-"""Of the card, by agent."""
+"""Patterns of the rows of the model's card that name what it follows, by agent."""
 KINDS = {r"dealer": "by the dealer's card", r"\d": "by a number", r"": "always the same"}
 
 

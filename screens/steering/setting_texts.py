@@ -39,7 +39,9 @@ def read(config: RunConfig, name: str, text: str) -> Value:
 
 def value_text(value: Value) -> str:
     """A value as it is typed."""
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
@@ -60,13 +62,11 @@ def _takes(kind: inspect.Type) -> str:
         case inspect.IntType(ge=low):
             return "a whole number" if low is None else f"a whole number from {low}"
         case inspect.FloatType(gt=above, ge=low, le=high):
-            bound = (
-                f" above {above:g}"
-                if above is not None
-                else f" from {low:g}"
-                if low is not None
-                else ""
-            )
+            bound = ""
+            if above is not None:
+                bound = f" above {above:g}"
+            elif low is not None:
+                bound = f" from {low:g}"
             return f"a number{bound}" + (
                 f" to {high:g}" if high is not None and high < LARGEST else ""
             )

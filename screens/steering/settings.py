@@ -98,16 +98,12 @@ class SettingsDialog(ModalScreen[None]):
         scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
         if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
             text = f"{scheduled:.3g} (began at {began})"
-        mark = (
-            "  changed"
-            if name in state.settings
-            else "  measured"
-            if config.measured.get(name)
-            else "",
-            ASIDE,
-        )
         if name in requested:
             mark = (f"  → {one_line(value_text(requested[name]))}, pending", "$accent")
+        elif name in state.settings:
+            mark = ("  changed", ASIDE)
+        else:
+            mark = ("  measured" if config.measured.get(name) else "", ASIDE)
         return Content.assemble(f"{LIVE[name].title:<26}", (f"{text:<12}", "bold"), mark)
 
     @on(Input.Changed)

@@ -13,8 +13,10 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 
-YES, NO = "y ⏎", "n esc"
-"""The keys of the answers as the bottom row shows them."""
+YES = "y ⏎"
+"""The keys of a yes as the bottom row shows them."""
+NO = "n esc"
+"""The keys of a no as the bottom row shows them."""
 
 
 class ConfirmDialog(ModalScreen[bool]):
@@ -35,7 +37,9 @@ class ConfirmDialog(ModalScreen[bool]):
 
     def __init__(self, title: str, *questions: str | Content, yes: str, no: str) -> None:
         super().__init__()
-        self._title, self._questions, self._answers = title, questions, _answers(yes, no)
+        self._title = title
+        self._questions = questions
+        self._answers = _answers(yes, no)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:

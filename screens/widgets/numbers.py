@@ -16,7 +16,12 @@ def plain(value: float, least: float = 1e-6) -> str:
         return "0"
     if not 0.001 <= abs(value) < 10_000:
         return scientific(value)
-    digits = 0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    if abs(value) >= 100:
+        digits = 0
+    elif abs(value) >= 1:
+        digits = 2
+    else:
+        digits = 3
     return real_minus(f"{value:,.{digits}f}")
 
 
@@ -35,25 +40,28 @@ def spark_rows(
 ) -> list[str]:
     """The bars in some rows, the highest first; each row is filled up to `width`."""
     every = [value for value in (*values, *fitted) if math.isfinite(value)]
-    low, high = min(every, default=0.0), max(every, default=0.0)
-    span, top = (high - low) or 1.0, len(BARS) * height - 1
-    steps = [
-        round((value - low) / span * top) if math.isfinite(value) else 0
-        for value in thinned(values, width)
-    ]
-    rows = ([step - len(BARS) * row for step in steps] for row in reversed(range(height)))
-    return [
-        "".join(" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in row).ljust(width)
-        for row in rows
-    ]
+    low = min(every, default=0.0)
+    high = max(every, default=0.0)
+    # A curve of one value only has no span; it stands at the bottom.
+    span = (high - low) or 1.0
+    top = len(BARS) * height - 1
+    steps = []
+    for value in thinned(values, width):
+        steps.append(round((value - low) / span * top) if math.isfinite(value) else 0)
+    rows = []
+    for row in reversed(range(height)):
+        # What of each bar is left above the rows below this one.
+        parts = [step - len(BARS) * row for step in steps]
+        bars = [" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in parts]
+        rows.append("".join(bars).ljust(width))
+    return rows
 
 
 def baselines(state: RunState) -> dict[str, float]:
     """Published mean returns by literal names, the best first."""
     known = state.run.baselines if state.run else {}
-    return {
-        one_line(name): value for name, value in sorted(known.items(), key=lambda item: -item[1])
-    }
+    best_first = sorted(known.items(), key=lambda item: -item[1])
+    return {one_line(name): value for name, value in best_first}
 
 
 BAR = 10
@@ -64,19 +72,28 @@ def number(value: float, decimals: int | None = None) -> str:
     """A signed number with a real minus sign; whole numbers have no decimals unless some are wanted."""
     if decimals is None:
         decimals = 0 if float(value).is_integer() else 3
-    return real_minus(f"{value:+,.{decimals}f}") if value else f"{0:.{decimals}f}"
+    if value == 0:
+        return f"{0:.{decimals}f}"
+    return real_minus(f"{value:+,.{decimals}f}")
 
 
 def bar(share: float) -> str:
     """A bar of at most `BAR` cells, in eighths of a cell; none of what is no number."""
-    within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    if not math.isfinite(share):
+        return ""
+    within = min(max(share, 0.0), 1.0)
     whole, eighths = divmod(round(8 * BAR * within), 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
+    end = " ▏▎▍▌▋▊▉"[eighths] if eighths else ""
+    return "█" * whole + end
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
     """Labels of an axis, with as many decimals as tell its ticks apart."""
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) if ticks and ticks[0] else 1.0
+    step = 1.0
+    if len(ticks) > 1:
+        step = ticks[1] - ticks[0]
+    elif ticks and ticks[0]:
+        step = abs(ticks[0])
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     if decimals < 6:
         return [real_minus(f"{tick:,.{decimals}f}") for tick in ticks]

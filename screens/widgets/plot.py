@@ -106,7 +106,8 @@ class Plot(Vertical):
             make: makes the drawing; None: there is nothing to draw yet.
             at_once: whether a person waits for it.
         """
-        self._of, self._make = of, make
+        self._of = of
+        self._make = make
         is_time = time.monotonic() >= self._drawn_at + CHART_S
         if at_once or (is_time and self.is_attached and self.screen.is_current):
             self._draw()
@@ -128,7 +129,8 @@ class Plot(Vertical):
     def _draw(self) -> None:
         if not self.size or not self.is_attached or self.is_drawn(self._of):
             return
-        drawing, self._drawn_at = self._make(), time.monotonic()
+        drawing = self._make()
+        self._drawn_at = time.monotonic()
         if drawing is not None and self._plot is None:
             if not self._loading:
                 self._loading = True
@@ -157,7 +159,9 @@ class Plot(Vertical):
         await self.mount(plot)
         if not plot.children:
             return
-        plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
+        plot.margin_left = MARGIN_LEFT
+        plot.margin_bottom = 1
+        plot.margin_top = 1
         labels = {"get_labels_for_ticks": lambda _, ticks: tick_labels(ticks)}
         formatter = type("Labels", (library.NumericAxisFormatter,), labels)()
         plot.set_x_formatter(formatter)

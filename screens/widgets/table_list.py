@@ -61,7 +61,8 @@ class TableList(OptionList, Generic[RowT]):
         """As they are shown."""
         self._given: list[RowT] = []
         self._empty = ""
-        self.sorted_by, self.backwards = self.COLUMNS[0].title, False
+        self.sorted_by = self.COLUMNS[0].title
+        self.backwards = False
         self.heading = TableHeading(self)
         """To be composed above the list."""
 
@@ -72,7 +73,8 @@ class TableList(OptionList, Generic[RowT]):
     def show(self, rows: Iterable[RowT], *, empty: str = "") -> None:
         """Show other rows, or a text in place of none; equal ones of a column stay in the order in which they come."""
         before, at, top = self.chosen, self.highlighted or 0, self.scroll_offset.y
-        self._given, self._empty = list(rows), empty
+        self._given = list(rows)
+        self._empty = empty
         self.rows = self.ordered(self._given)
         same = next(
             (
@@ -153,8 +155,9 @@ class TableList(OptionList, Generic[RowT]):
         """The titles of the columns, the sorted one with an arrow."""
 
         def title(column: Column[RowT], cells: int) -> Content:
-            falls = column.falls != self.backwards
-            arrow = "" if column.title != self.sorted_by else "▼" if falls else "▲"
+            arrow = ""
+            if column.title == self.sorted_by:
+                arrow = "▼" if column.falls != self.backwards else "▲"
             shown = Content.styled(column.title + arrow, "bold" if arrow else ASIDE)
             return shown.stylize(Style.from_meta({"sort": column.title})) if column.order else shown
 
@@ -196,7 +199,8 @@ class _Line(Visual):
     """A row that becomes text when it is drawn."""
 
     def __init__(self, table: TableList[Any], row: object) -> None:
-        self._table, self._row = table, row
+        self._table = table
+        self._row = row
 
     def render_strips(
         self, width: int, height: int | None, style: Style, options: RenderOptions
