@@ -83,7 +83,7 @@ async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(
         await sees(pilot, "REPLAY")
         assert key not in {shown.key for shown in app.screen.query_one(KeyBar).keys}
         await pilot.press(key)
-        assert notices(app) == ["Not available to who only watches a run."]
+        assert notices(app) == ["Not available to visitors who only watch a run."]
         assert isinstance(app.screen, ReplayScreen)
 
 
