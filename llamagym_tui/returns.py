@@ -49,7 +49,7 @@ def margin(stderr: float) -> float:
     return NORMAL * stderr
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A point of the curve."""
 
     episode: int
@@ -128,7 +128,7 @@ class ReturnSeries:
         last = self.group if groups else 0
         return ReturnSeries(self.start, self.sums[:groups], self.group, last, self.squares[:groups])
 
-    def trailing(self, window: int) -> list[Point]:
+    def trailing(self, window: int) -> list[CurvePoint]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
 
         The first points are means of fewer episodes: of at least half a window if the series is that long.
@@ -149,7 +149,7 @@ class ReturnSeries:
             mean = (totals[end] - totals[begin]) / count
             # The sum of squared deviations from the mean, as the sum of squares less count times the mean's square.
             spread = squares[end] - squares[begin] - count * mean * mean
-            points.append(Point(self.start + episodes, mean, standard_error(spread, count)))
+            points.append(CurvePoint(self.start + episodes, mean, standard_error(spread, count)))
         return points
 
     def _episodes_before(self, groups: int) -> int:
@@ -184,7 +184,7 @@ def thinned(points: Sequence[AnyT], at_most: int) -> list[AnyT]:
     return list(reversed(last_first))
 
 
-def averaged(curves: Sequence[Sequence[Point]]) -> list[Point]:
+def averaged(curves: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
     """The mean of several curves, with its standard error over the curves, at the episodes that all of them reach.
 
     Each curve has a point or more, and is a straight line between two of them.
@@ -203,7 +203,7 @@ def averaged(curves: Sequence[Sequence[Point]]) -> list[Point]:
     for index, episode in enumerate(episodes):
         found = mean_return([height[index] for height in heights])
         if found is not None:
-            points.append(Point(episode, found.mean, found.stderr))
+            points.append(CurvePoint(episode, found.mean, found.stderr))
     return points
 
 

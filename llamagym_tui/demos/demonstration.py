@@ -28,7 +28,7 @@ MOST_DEEP = 50
 """How deep lists and objects may be nested in an action or in an argument of the environment."""
 
 
-class Turn(NamedTuple):
+class PlayedTurn(NamedTuple):
     """A turn as it was played."""
 
     observation: str
@@ -81,7 +81,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         agent: AgentBase,
         agent_name: str,
         prompt: str,
-        turns: Sequence[Turn],
+        turns: Sequence[PlayedTurn],
         *,
         end: Literal["terminated", "truncated"],
         source: str,
@@ -171,7 +171,7 @@ def _reply_indices(messages: Conversation) -> list[int]:
     return [index for index, message in enumerate(messages) if message["role"] == "assistant"]
 
 
-def conversation(prompt: str, turns: Iterable[Turn]) -> Conversation:
+def conversation(prompt: str, turns: Iterable[PlayedTurn]) -> Conversation:
     """The messages of an episode so far."""
     messages = opening(prompt)
     for turn in turns:

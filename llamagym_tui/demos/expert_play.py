@@ -6,7 +6,7 @@ Each episode has its own seed, one more than the episode before it, so that the 
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import Env, agent_env
@@ -45,7 +45,7 @@ def _episode(
     agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]
 ) -> Demonstration:
     prompt = agent.get_system_prompt()
-    turns: list[Turn] = []
+    turns: list[PlayedTurn] = []
     observation, info = env.reset(seed=seed)
     terminated = False
     truncated = False
@@ -59,7 +59,7 @@ def _episode(
         shown = observed(agent, observation, info)
         reply = agent.format_action(action)
         observation, reward, terminated, truncated, info = env.step(action)
-        turns.append(Turn(shown.text, shown.actions, reply, action, float(reward)))
+        turns.append(PlayedTurn(shown.text, shown.actions, reply, action, float(reward)))
         truncated = truncated or len(turns) >= MAX_TURNS
     return Demonstration.of(
         agent,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn, conversation
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
-from llamagym_tui.game.choices import Choice, choices, worded
+from llamagym_tui.game.choices import OfferedAction, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
 from llamagym_tui.game.observed import (
@@ -37,7 +37,7 @@ MATCH = 20
 """The number of episodes in a match."""
 
 
-class Match(NamedTuple):
+class MatchAgainstModel(NamedTuple):
     """A match against the model: episodes that a person plays on the same seeds as the policy."""
 
     seed: int
@@ -82,7 +82,7 @@ class HumanGame:
         """The environment; None until it is made."""
         self._observation: Any = None
         self._info: Info = NO_INFO
-        self.choices: tuple[Choice, ...] = ()
+        self.choices: tuple[OfferedAction, ...] = ()
         """The actions that the person can take now."""
         self.reasoning = ""
         """A sentence that the person has begun for the next reply."""
@@ -92,7 +92,7 @@ class HumanGame:
         self.returns: list[float] = []
         """Returns of all episodes that have ended, in order."""
         self._prompt = ""
-        self._turns: list[Turn] = []
+        self._turns: list[PlayedTurn] = []
         """The turns of the episode under way, or of the last one."""
         self._now = Observed("", None)
         """The state before the next action."""
@@ -103,7 +103,7 @@ class HumanGame:
         """The episode that ended last, discarded or not; None once the next one has begun."""
         self.discarded = False
         """Whether that episode is discarded."""
-        self.match: Match | None = None
+        self.match: MatchAgainstModel | None = None
         """The match against the model; None: there is none."""
 
     @property
@@ -198,7 +198,7 @@ class HumanGame:
             is_refused=refused,
         )
         self.transcript = self.transcript.after(turn)
-        self._turns.append(Turn(self._now.text, self._now.actions, reply, action, reward))
+        self._turns.append(PlayedTurn(self._now.text, self._now.actions, reply, action, reward))
         self._look(observation, info)
         if over:
             self._finish("terminated" if terminated else "truncated")

@@ -13,7 +13,7 @@ from typing import Any
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import DemoFileError, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import Env, agent_env
@@ -97,7 +97,7 @@ def from_set(
         ):
             shown = observed(agent, observation, {})
             reply = agent.format_action(action)
-            turns.append(Turn(shown.text, shown.actions, reply, action, float(reward)))
+            turns.append(PlayedTurn(shown.text, shown.actions, reply, action, float(reward)))
         seed = metadata.get("seed")
         yield Demonstration.of(
             agent,

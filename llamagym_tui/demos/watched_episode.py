@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import UNSET
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import (
@@ -111,7 +111,7 @@ def as_demonstration(
             correction, the model's own replies may be like that, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
-    turns: list[Turn] = []
+    turns: list[PlayedTurn] = []
     for number, turn in enumerate(watched.turns):
         # A correction has no list at all if all actions were admissible in every turn.
         admissible = watched.admissible[number] if watched.admissible else None
@@ -124,7 +124,7 @@ def as_demonstration(
             )
         action = turn.action if reading.failed else reading.action
         observation = watched.observations[number]
-        turns.append(Turn(observation, admissible, turn.reply, action, turn.reward))
+        turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
     return Demonstration.of(
         agent,
         agent_name,

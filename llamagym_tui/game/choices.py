@@ -12,7 +12,7 @@ SPARE_KEYS = string.digits + string.ascii_lowercase
 """Keys, in order, for the actions to which the agent gives none."""
 
 
-class Choice(NamedTuple):
+class OfferedAction(NamedTuple):
     """An action that a person can take."""
 
     key: str
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 def choices(
     agent: AgentBase, space: Any, admissible: Sequence[str] | None = None
-) -> tuple[Choice, ...]:
+) -> tuple[OfferedAction, ...]:
     """The actions that a person can take, each with a key: the agent's own, or a digit or letter that it leaves free.
 
     Args:
@@ -56,7 +56,7 @@ def choices(
             )
         if key in free:
             free.remove(key)
-        given.append(Choice(key, action, agent.action_name(action)))
+        given.append(OfferedAction(key, action, agent.action_name(action)))
     return tuple(choice for choice in given if admissible is None or choice.name in admissible)
 
 

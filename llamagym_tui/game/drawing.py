@@ -16,7 +16,7 @@ _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 """The code that changes a terminal's colour; with 0 or nothing in it, the usual colour comes back."""
 
 
-class Drawing(NamedTuple):
+class StateDrawing(NamedTuple):
     """Some lines of text, and the places in it that are marked."""
 
     text: str
@@ -48,15 +48,15 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     return "ansi" in (metadata.get("render_modes") or ())
 
 
-def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> Drawing:
+def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> StateDrawing:
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:
         if draws(agent):
-            return Drawing(_bounded(str(called(agent.draw, observation, {"info": info}))))
+            return StateDrawing(_bounded(str(called(agent.draw, observation, {"info": info}))))
         rendered = env.render() if env.render_mode == "ansi" else ""
-        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
+        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else StateDrawing("")
     except Exception:  # an environment's code, or a user's, may raise anything
-        return Drawing("")
+        return StateDrawing("")
 
 
 def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
@@ -75,7 +75,7 @@ def _bounded(text: str) -> str:
     return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
 
 
-def _with_marks(text: str) -> Drawing:
+def _with_marks(text: str) -> StateDrawing:
     """The text without codes of colour; the places that they colour are marked."""
     first, *codes_and_pieces = _COLOUR.split(text)  # a code and the text after it in turn
     codes = codes_and_pieces[0::2]
@@ -88,4 +88,4 @@ def _with_marks(text: str) -> Drawing:
         is_coloured = code.strip("0;") != ""
         if is_coloured and piece:
             marks.append((start, len(plain)))
-    return Drawing(plain, tuple(marks))
+    return StateDrawing(plain, tuple(marks))

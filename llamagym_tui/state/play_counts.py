@@ -23,7 +23,7 @@ class Manner(NamedTuple):
     """``generate`` or ``score``, with other settings of sampling."""
 
 
-class Played(NamedTuple):
+class PlayCount(NamedTuple):
     """What some episodes of one manner came to."""
 
     manner: Manner | None = None
@@ -37,7 +37,7 @@ class Played(NamedTuple):
     update: int = 0
     """The number of updates of the policy that played last."""
 
-    def plus(self, other: "Played") -> "Played":
+    def plus(self, other: "PlayCount") -> "PlayCount":
         """Both together, `other` having been played later."""
         if not self.actions:
             actions = other.actions
@@ -47,7 +47,7 @@ class Played(NamedTuple):
             return other  # the agent of a resumed run has other actions than before: the count begins anew
         else:
             actions = tuple(a + b for a, b in zip(self.actions, other.actions, strict=True))
-        return Played(
+        return PlayCount(
             manner=other.manner,
             returns=self.returns.plus(other.returns),
             turns=self.turns + other.turns,
@@ -72,21 +72,21 @@ class Played(NamedTuple):
 class PlayCounts(NamedTuple):
     """How the policy plays in training and in inference."""
 
-    stretches: tuple[Played, ...] = ()
+    stretches: tuple[PlayCount, ...] = ()
     """The last training episodes, divided into stretches, in order."""
-    inference: Played = Played()
+    inference: PlayCount = PlayCount()
 
     @property
-    def train(self) -> Played:
+    def train(self) -> PlayCount:
         """All of these training episodes together."""
-        total = Played()
+        total = PlayCount()
         for stretch in self.stretches:
             total = total.plus(stretch)
         return total
 
     def counted(self, event: EpisodesCounted, manner: Manner, update: int = 0) -> "PlayCounts":
         """The counts with more episodes under the present prompt, played by the policy after an update."""
-        played = Played(
+        played = PlayCount(
             manner=manner,
             returns=Totals().add(event.returns),
             turns=sum(event.lengths),
@@ -102,10 +102,10 @@ class PlayCounts(NamedTuple):
 
     def switched_to_inference(self) -> "PlayCounts":
         """The counts at a switch to inference, whose count begins again."""
-        return self._replace(inference=Played())
+        return self._replace(inference=PlayCount())
 
 
-def _recent(stretches: tuple[Played, ...], played: Played) -> tuple[Played, ...]:
+def _recent(stretches: tuple[PlayCount, ...], played: PlayCount) -> tuple[PlayCount, ...]:
     """The stretches with more episodes at their end, without those that are too old or of another manner."""
     if stretches and stretches[-1].manner != played.manner:
         return (played,)

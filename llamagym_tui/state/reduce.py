@@ -13,10 +13,10 @@ from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
-from llamagym_tui.state.run import Mark, RunState, Saved
+from llamagym_tui.state.run import Mark, RunState, SavedHistory
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
-from llamagym_tui.state.wheel import Wheel
+from llamagym_tui.state.wheel import WheelState
 
 MAX_EVALUATIONS = 8
 """Most results of evaluations that are kept; the oldest go first."""
@@ -203,7 +203,7 @@ def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunStat
         state,
         pending=state.pending.after(event),
         checkpoint=event,
-        saved=Saved(state.stats, state.play, state.prompts),
+        saved=SavedHistory(state.stats, state.play, state.prompts),
     )
     if not state.pending.checkpoint:
         return written
@@ -478,7 +478,7 @@ def _ended(state: RunState) -> RunState:
         watching=replace(
             state.watching, requested=None, turn_s_requested=None, step_requested=None
         ),
-        wheel=Wheel(),
+        wheel=WheelState(),
         warm_start=state.warm_start.ended(),
         inspection=replace(state.inspection, requested=None),
         stopping=False,

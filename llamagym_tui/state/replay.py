@@ -150,7 +150,7 @@ class Recording(event_log.Pieces):
         return self._frames[max(0, after - 1)]
 
 
-class Player:
+class ReplayPlayer:
     """Plays a recording by the clock."""
 
     def __init__(

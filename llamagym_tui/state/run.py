@@ -19,7 +19,7 @@ from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.watching import StateView, Watching
-from llamagym_tui.state.wheel import Wheel
+from llamagym_tui.state.wheel import WheelState
 
 
 class Mark(NamedTuple):
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     """The number of updates by then."""
 
 
-class Saved(NamedTuple):
+class SavedHistory(NamedTuple):
     """The history at the last checkpoint, from which a resumed run goes on."""
 
     stats: events.UpdateStats | None = None
@@ -70,7 +70,7 @@ class RunState:
     """All system prompts of the run, with what was played under each."""
     pending: Pending = field(default_factory=Pending)
     watching: Watching = field(default_factory=Watching)
-    wheel: Wheel = field(default_factory=Wheel)
+    wheel: WheelState = field(default_factory=WheelState)
     view: StateView = field(default_factory=StateView)
     inspection: Inspection = field(default_factory=Inspection)
     warm_start: WarmStartState = field(default_factory=WarmStartState)
@@ -117,7 +117,7 @@ class RunState:
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
     """The last checkpoint."""
-    saved: Saved = field(default_factory=Saved)
+    saved: SavedHistory = field(default_factory=SavedHistory)
     """The history at that checkpoint."""
     settings: dict[str, Value] = field(default_factory=dict)
     """Values of the settings that were changed live, by their dotted names."""
@@ -283,7 +283,7 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         collapse="",
         watched=None,
         watching=Watching(),
-        wheel=Wheel(),
+        wheel=WheelState(),
         view=StateView(),
         failure="",
         finished=None,

@@ -17,8 +17,8 @@ from llamagym_tui.protocol import event_log, events
 from llamagym_tui.returns import (
     MAX_GROUPS,
     RECENT,
+    CurvePoint,
     MeanReturn,
-    Point,
     ReturnSeries,
     smoothing_window,
 )
@@ -55,7 +55,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     ending: Ending = "open"
 
     @property
-    def curve(self) -> list[Point]:
+    def curve(self) -> list[CurvePoint]:
         """The mean return over the episodes, smoothed as in the playground's chart."""
         return self.returns.trailing(smoothing_window(self.returns.episodes))
 

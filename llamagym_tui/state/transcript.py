@@ -31,7 +31,7 @@ MAX_ENTRY = 8_000
 """Most characters that are kept of a text."""
 
 
-class Reply(Struct, frozen=True, gc=False):
+class ReplySoFar(Struct, frozen=True, gc=False):
     """The agent's reply in a turn, so far."""
 
     episode: int
@@ -53,7 +53,7 @@ Fact = (
     ActionsWeighed
     | EpisodeStarted
     | ObservationShown
-    | Reply
+    | ReplySoFar
     | TurnFinished
     | EpisodeFinished
     | Notice
@@ -102,7 +102,7 @@ class Transcript:
             case EpisodeDropped():
                 settled = self
                 last = self._last_fact
-                if isinstance(last, Reply):
+                if isinstance(last, ReplySoFar):
                     settled = self._last_replaced(replace(last, done=True))
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
 
@@ -112,7 +112,7 @@ class Transcript:
 
     def _turn_finished(self, event: TurnFinished) -> Transcript:
         """The conversation with a whole reply, and after it what came of it."""
-        reply = Reply(
+        reply = ReplySoFar(
             event.episode,
             event.turn,
             clipped(event.reply),
@@ -137,15 +137,15 @@ class Transcript:
         """The conversation with more text of the reply under way."""
         last = self._open_reply(event.episode, event.turn)
         if last is None:
-            return self._appended(Reply(event.episode, event.turn, clipped(event.text)))
+            return self._appended(ReplySoFar(event.episode, event.turn, clipped(event.text)))
         if len(last.text) > MAX_ENTRY:
             return self
         return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
 
-    def _open_reply(self, episode: int, turn: int) -> Reply | None:
+    def _open_reply(self, episode: int, turn: int) -> ReplySoFar | None:
         """The reply of a turn, if it is the last entry; None: it is not."""
         fact = self._last_fact
-        if isinstance(fact, Reply) and fact.episode == episode and fact.turn == turn:
+        if isinstance(fact, ReplySoFar) and fact.episode == episode and fact.turn == turn:
             return fact
         return None
 
@@ -187,4 +187,4 @@ def clipped(text: str) -> str:
 
 def is_message(fact: Fact) -> bool:
     """Whether a fact is a text rather than figures."""
-    return isinstance(fact, ObservationShown | Reply | Notice)
+    return isinstance(fact, ObservationShown | ReplySoFar | Notice)

@@ -18,7 +18,7 @@ from llamagym_tui.protocol.events import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wheel:
+class WheelState:
     """Who acts, and what the person has requested."""
 
     taken: WheelTaken | None = None
@@ -47,7 +47,7 @@ class Wheel:
             and self.requested is None
         )
 
-    def requesting(self, command: AnyCommand) -> "Wheel":
+    def requesting(self, command: AnyCommand) -> "WheelState":
         """The wheel once a command was requested; the same object if that changes nothing."""
         match command:
             case TakeWheel() if not self.is_wanted:
@@ -67,14 +67,14 @@ class Wheel:
             return False
         return self.awaited.episode == episode and self.awaited.turn == turn
 
-    def after(self, event: AnyEvent) -> "Wheel":
+    def after(self, event: AnyEvent) -> "WheelState":
         """The wheel after an event; the same object if that changes nothing."""
         match event:
             case WheelTaken():
                 requested = self.requested if isinstance(self.requested, LetGo) else None
                 return replace(self, taken=event, requested=requested, fault="")
             case WheelLetGo():
-                return Wheel()
+                return WheelState()
             case ActionAwaited():
                 return replace(self, awaited=event, acted=None, fault="")
             case TurnFinished(episode=episode, turn=turn) if self._awaits(episode, turn):
@@ -86,7 +86,7 @@ class Wheel:
                 return self
 
 
-def wheel_texts(wheel: Wheel, key: Callable[[str, str], str]) -> list[str]:
+def wheel_texts(wheel: WheelState, key: Callable[[str, str], str]) -> list[str]:
     """What screens other than the wheel's own say about it; nothing if nobody has it."""
     if isinstance(wheel.requested, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
