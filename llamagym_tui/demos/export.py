@@ -53,7 +53,7 @@ def to_parquet(source: Path, path: Path) -> int:
         datasets.Dataset.from_list(rows).to_parquet(table)
     except (ValueError, TypeError) as error:  # pyarrow's own errors are of these kinds
         raise DemoFileError(
-            f"The episodes of {source} have no common table ({error}); export pairs."
+            f"The episodes of {source} do not fit into one table ({error}); export them with --to pairs."
         ) from error
     with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         replace_file(path, table.getvalue())

@@ -48,7 +48,7 @@ def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]
 def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
     """What is wrong with a line; if it cannot be read, only that."""
     if line.too_long:
-        yield f"The line has over {MOST_LINE:,} bytes; take it out by an editor."
+        yield f"The line has over {MOST_LINE:,} bytes; remove it with an editor."
         return
     try:
         text = line.content.decode("utf-8")
@@ -138,7 +138,7 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
     if len(demo.rewards) != len(demo.actions):
         yield f"There are {len(demo.rewards)} rewards but {len(demo.actions)} actions."
     if demo.admissible and len(demo.admissible) != len(demo.actions):
-        yield f"There are admissible actions of {len(demo.admissible)} turns, but {len(demo.actions)} actions."
+        yield f"There are admissible actions for {len(demo.admissible)} turns, but {len(demo.actions)} actions."
     if demo.length != len(demo.actions):
         yield f"The length is given as {short(demo.length)}, but there are {len(demo.actions)} actions."
     total = sum(demo.rewards)  # `fsum` would raise an error if this is infinite

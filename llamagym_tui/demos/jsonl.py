@@ -101,7 +101,7 @@ def rewrite(
             if line.too_long:
                 raise OSError(
                     errno.EFBIG,
-                    f"line {line.number} has over {MOST_LINE:,} bytes: take it out by an editor",
+                    f"line {line.number} has over {MOST_LINE:,} bytes: remove it with an editor",
                 )
         replace_lines(path, change([line.content for line in found]))
 

@@ -125,7 +125,7 @@ def _replayed(source: Path, demo: Demonstration, env: Env) -> Any:
     ends_as_recorded = terminations[-1] == (demo.end == "terminated")
     if demo.seed is None or rewards != demo.rewards or not ends_as_recorded:
         raise DemoFileError(
-            f"An episode of {source} has no seed, or goes otherwise when it is played again from seed {demo.seed}: "
+            f"An episode of {source} has no seed, or goes differently when it is played again from seed {demo.seed}: "
             f"rewards {rewards} instead of {demo.rewards}; nothing was written."
         )
     from minari.data_collector import EpisodeBuffer

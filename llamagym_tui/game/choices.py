@@ -38,7 +38,7 @@ def choices(
     if not actions:
         raise EnvError(
             f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
-            "so there is no table for a person."
+            "so a person cannot play it here."
         )
     keys: dict[int | str, str] = {action: key for key, action in agent.action_keys.items()}
     free = [key for key in SPARE_KEYS if key not in agent.action_keys]
@@ -75,6 +75,6 @@ def worded(agent: AgentBase, action: int | str, reasoning: str = "") -> str:
     if reading.failed or reading.action != action:
         read = "no action" if reading.failed else agent.action_name(reading.action)
         raise ActionParseError(
-            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it otherwise."
+            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it differently."
         )
     return reply

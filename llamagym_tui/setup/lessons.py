@@ -102,7 +102,7 @@ def read_lesson(path: Path) -> Lesson:
         return msgspec.toml.decode(file_text(path), type=Lesson)
     except (OSError, ValueError, UsageError) as error:
         raise ConfigError(
-            f"The lesson {path} has a fault, to be repaired there: {error}"
+            f"The lesson {path} has a fault that has to be repaired: {error}"
         ) from error
 
 

@@ -81,7 +81,7 @@ def trust(untrusted: UntrustedAgent) -> None:
         _write(msgspec.structs.replace(trusted, hashes=trusted.hashes | {untrusted.digest}))
     except OSError as error:
         raise UsageError(
-            f"That {untrusted.code} is trusted cannot be kept in {data_dir()} ({error.strerror or error}); "
+            f"Your trust in {untrusted.code} cannot be kept in {data_dir()} ({error.strerror or error}); "
             f"name the agent on the command line: {untrusted.spec}."
         ) from error
 
