@@ -1,4 +1,4 @@
-"""What Frozen Lake and Cliff Walking share: walks over a map, of which the agent names the fields around it."""
+"""What Frozen Lake and Cliff Walking share: a walk over a map, in which an observation names the fields around."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -10,11 +10,15 @@ from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Change of row and column by the name of an action."""
 SIGNS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
-DISCOUNT, SWEEPS = 0.99, 500
-"""Of the value iteration that finds the best actions: an earlier goal is better."""
+DISCOUNT = 0.99
+"""Discount of the value iteration that finds the best actions; below 1, so that an earlier goal is better."""
+SWEEPS = 500
+"""How often this value iteration goes over all fields."""
 
 
 class Field(NamedTuple):
+    """A field of a map; row and column count from 0 at the top left."""
+
     row: int
     column: int
 
@@ -23,20 +27,24 @@ class Grid(NamedTuple):
     """A map, what can be done on it, and how probable it is that a step goes where it was meant to."""
 
     rows: tuple[str, ...]
-    """In Gymnasium's letters: start, frozen, hole, goal."""
+    """The map, row by row, in Gymnasium's letters: start, frozen, hole, goal."""
     actions: tuple[str, ...]
+    """Names of the actions, in the order of their indices."""
     sure: float = 1.0
+    """Probability that a step goes where it was meant to; otherwise it goes to either side."""
 
     def kind(self, field: Field) -> str:
-        """The letter of a field; empty beyond the edge."""
-        inside = 0 <= field.row < len(self.rows) and 0 <= field.column < len(self.rows[0])
-        return self.rows[field.row][field.column] if inside else ""
+        """The letter of a field; empty beyond the edge of the map."""
+        is_inside = 0 <= field.row < len(self.rows) and 0 <= field.column < len(self.rows[0])
+        return self.rows[field.row][field.column] if is_inside else ""
 
     def around(self, field: Field) -> list[Field]:
-        return [
-            Field(field.row + MOVES[name][0], field.column + MOVES[name][1])
-            for name in self.actions
-        ]
+        """The field to which each action is meant to lead, in the order of the actions."""
+        found = []
+        for name in self.actions:
+            down, right = MOVES[name]
+            found.append(Field(field.row + down, field.column + right))
+        return found
 
 
 class GridAgent(Agent):
@@ -46,80 +54,89 @@ class GridAgent(Agent):
     place: ClassVar[str]
     """What the map shows."""
     words: ClassVar[Mapping[str, str]]
-    """What a field is, by its letter."""
+    """What a field is called, by its letter."""
     glyphs: ClassVar[Mapping[str, str]]
+    """How a field is drawn, by its letter."""
 
     @property
     @abstractmethod
-    def grid(self) -> Grid: ...
+    def grid(self) -> Grid:
+        """The map on which the agent walks."""
 
     def _field(self, observation: Any) -> Field:
-        return Field(*divmod(int(observation), len(self.grid.rows[0])))
+        """The field on which the agent stands."""
+        row, column = divmod(int(observation), len(self.grid.rows[0]))
+        return Field(row, column)
 
     def format_observation(self, observation: Any) -> str:
-        here, grid = self._field(observation), self.grid
-        kinds = zip(grid.actions, map(grid.kind, grid.around(here)), strict=True)
-        around = ", ".join(f"{name} {self.words.get(kind, 'edge')}" for name, kind in kinds)
-        return f"You are at row {here.row}, column {here.column}: {around}."
+        here = self._field(observation)
+        grid = self.grid
+        around = []
+        for name, field in zip(grid.actions, grid.around(here), strict=True):
+            around.append(f"{name} {self.words.get(grid.kind(field), 'edge')}")
+        return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
 
     def draw(self, observation: Any) -> str:
         """The map, the walker's field in brackets."""
         rows = [[f" {self.glyphs[kind]} " for kind in row] for row in self.grid.rows]
         row, column = self._field(observation)
         rows[row][column] = f"[{rows[row][column].strip()}]"
-        return "\n".join(map("".join, rows))
+        return "\n".join("".join(row) for row in rows)
 
     def expert(self, observation: Any) -> int | None:
-        """A best action, where the goal can be reached: without slipping, the first of a shortest path."""
-        return next(iter(self.first_actions(observation)), None)
+        """One of the best actions; if no step slips, it begins a shortest path. None: the goal cannot be reached."""
+        best = self.first_actions(observation)
+        return best[0] if best else None
 
     def first_actions(self, observation: Any) -> list[int]:
-        """All best actions, ascending; none where the goal cannot be reached."""
+        """All best actions, in the order of their indices; none if the goal cannot be reached."""
         return best_actions(self.grid).get(self._field(observation), [])
 
     def policy_map(self) -> PolicyMap:
-        marks, width = (
-            {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"},
-            len(self.grid.rows[0]),
-        )
-        states = [
-            [marks.get(kind, row * width + column) for column, kind in enumerate(line)]
-            for row, line in enumerate(self.grid.rows)
-        ]
-        rows, columns = ([str(number) for number in range(size)] for size in (len(states), width))
-        panel = Panel(self.place, rows, columns, states, "row", "column")
-        return PolicyMap(
-            [panel],
-            signs="".join(SIGNS[name] for name in self.action_names),
-            best=self.first_actions,
-        )
+        """Every field of the map; holes and the goal are landmarks."""
+        grid = self.grid
+        landmarks = {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"}
+        height = len(grid.rows)
+        width = len(grid.rows[0])
+        states: list[list[Any]] = []
+        for row, line in enumerate(grid.rows):
+            # An observation is the number of its field, counted row by row.
+            states.append(
+                [landmarks.get(kind, row * width + column) for column, kind in enumerate(line)]
+            )
+        row_labels = [str(row) for row in range(height)]
+        column_labels = [str(column) for column in range(width)]
+        panel = Panel(self.place, row_labels, column_labels, states, "row", "column")
+        signs = "".join(SIGNS[name] for name in self.action_names)
+        return PolicyMap([panel], signs=signs, best=self.first_actions)
 
 
 @cache
 def best_actions(grid: Grid) -> dict[Field, list[int]]:
     """The best actions on every field from which the goal can be reached, by value iteration."""
-    places = [
+    fields = [
         Field(row, column) for row, line in enumerate(grid.rows) for column in range(len(line))
     ]
-    ground = [place for place in places if grid.kind(place) in "SF"]
-    values = {place: float(grid.kind(place) == "G") for place in places}
+    ground = [field for field in fields if grid.kind(field) in "SF"]
+    values = {field: 1.0 if grid.kind(field) == "G" else 0.0 for field in fields}
 
-    def worth(here: Field) -> list[float]:
-        """Of each action, which may go to either side of it."""
-        ends = [values.get(to, values[here]) for to in grid.around(here)]
-        side = (1 - grid.sure) / 2
-        return [
-            DISCOUNT
-            * (grid.sure * ends[action] + side * (ends[action - 1] + ends[(action + 1) % 4]))
-            for action in range(4)
-        ]
+    def action_values(here: Field) -> list[float]:
+        """The value of each action, which may slip to either side; a step over the edge stays where it is."""
+        after = [values.get(to, values[here]) for to in grid.around(here)]
+        slips_to_one_side = (1 - grid.sure) / 2
+        found = []
+        for action in range(4):
+            # The four actions go round the compass, so its neighbours in their order lead to its sides.
+            sides = after[action - 1] + after[(action + 1) % 4]
+            found.append(DISCOUNT * (grid.sure * after[action] + slips_to_one_side * sides))
+        return found
 
     for _ in range(SWEEPS):
-        values |= {here: max(worth(here)) for here in ground}
-    return {
-        here: [
-            action for action, value in enumerate(worth(here)) if value > max(worth(here)) - 1e-9
-        ]
-        for here in ground
-        if values[here] > 0
-    }
+        values |= {here: max(action_values(here)) for here in ground}
+    best = {}
+    for here in ground:
+        if values[here] > 0:
+            worth = action_values(here)
+            nearly_most = max(worth) - 1e-9  # rounding must not decide between equal actions
+            best[here] = [action for action, value in enumerate(worth) if value > nearly_most]
+    return best

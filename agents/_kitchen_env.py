@@ -1,4 +1,4 @@
-"""The kitchen as a Gymnasium environment, with its table of transitions; its rules are in `kitchen`."""
+"""The kitchen as a Gymnasium environment, with a table of all its transitions; its rules are in `kitchen`."""
 
 from typing import Any
 
@@ -16,23 +16,22 @@ class Kitchen(gymnasium.Env[Any, Any]):
 
     def __init__(self) -> None:
         self.every = states()
-        self.observation_space, self.action_space = (
-            spaces.Discrete(len(self.every)),
-            spaces.Discrete(len(PLACES)),
-        )
+        """Every state, in the order of their numbers."""
+        self.observation_space = spaces.Discrete(len(self.every))
+        self.action_space = spaces.Discrete(len(PLACES))
         self.P = {
-            state.number: {action: [self._way(state, action)] for action in range(len(PLACES))}
+            state.number: {action: [_transition(state, action)] for action in range(len(PLACES))}
             for state in self.every
         }
-        starts = np.array(
-            [state.order > 0 and not (state.hands or state.plate) for state in self.every], float
-        )
+        """For each state and action, the probability, the next state, the reward and whether that ends the episode; in
+        the form of Gymnasium's own tabular environments."""
+        is_a_start = [
+            state.order > 0 and state.hands == 0 and state.plate == 0 for state in self.every
+        ]
+        starts = np.array(is_a_start, float)
         self.initial_state_distrib = starts / starts.sum()
+        """Probability that an episode begins in each state."""
         self.state = self.every[0]
-
-    def _way(self, state: State, action: int) -> tuple[float, int, float, bool]:
-        to, _, reward, is_over = errand(state, action)
-        return 1.0, to.number, reward, is_over
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -44,13 +43,21 @@ class Kitchen(gymnasium.Env[Any, Any]):
         return self.state.number, self._info(True, 1)
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        is_possible = self.state.possible[action]
-        self.state, steps, reward, is_over = errand(self.state, int(action))
-        return self.state.number, reward, is_over, False, self._info(is_possible, steps)
+        was_possible = self.state.possible[action]
+        done = errand(self.state, int(action))
+        self.state = done.state
+        info = self._info(was_possible, done.steps)
+        return self.state.number, done.reward, done.is_over, False, info
 
     def _info(self, was_possible: bool, steps: int) -> dict[str, Any]:
         mask = np.array(self.state.possible, dtype=np.int8)
         return {"action_mask": mask, "action_steps": steps, "invalid_action": not was_possible}
+
+
+def _transition(state: State, action: int) -> tuple[float, int, float, bool]:
+    """Where an action leads, for certain: probability, number of the next state, reward, whether that is the end."""
+    done = errand(state, action)
+    return 1.0, done.state.number, done.reward, done.is_over
 
 
 gymnasium.register("Kitchen-v0", entry_point=f"{__name__}:Kitchen", max_episode_steps=MOST_TURNS)

@@ -11,8 +11,10 @@ from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
 NUMBERS = ("angle", "spin", "joint", "joint spin")
 RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
-WIDTH, HEIGHT = 21, 8
-"""Columns and rows of a drawing; a column is about half as wide as a row is high."""
+WIDTH = 21
+"""Columns of a drawing; one is about half as wide as a row is high."""
+HEIGHT = 8
+"""Rows of a drawing."""
 
 
 class AcrobotAgent(Agent):
@@ -45,33 +47,36 @@ class AcrobotAgent(Agent):
         first, second, *_ = _angles(observation)
         lines = [[" "] * WIDTH for _ in range(HEIGHT)]
         lines[2] = ["-"] * WIDTH
-        for step in (1, 2, 3, 5, 6, 7, 0, 4, 8):  # the ends last
-            out, beyond = min(step, 4) / 4, max(step - 4, 0) / 4
-            right = math.sin(first) * out + math.sin(first + second) * beyond
-            down = math.cos(first) * out + math.cos(first + second) * beyond
-            glyph = {0: "+", 4: "o", 8: "O"}.get(step, "*")
-            lines[round((down + 2) / 4 * (HEIGHT - 1))][round((right + 2) / 4 * (WIDTH - 1))] = (
-                glyph
-            )
+        # Four steps along the first link and four along the second one; the ends come last, to be drawn over the rest.
+        for step in (1, 2, 3, 5, 6, 7, 0, 4, 8):
+            along_first = min(step, 4) / 4
+            along_second = max(step - 4, 0) / 4
+            right = math.sin(first) * along_first + math.sin(first + second) * along_second
+            down = math.cos(first) * along_first + math.cos(first + second) * along_second
+            row = round((down + 2) / 4 * (HEIGHT - 1))
+            column = round((right + 2) / 4 * (WIDTH - 1))
+            lines[row][column] = {0: "+", 4: "o", 8: "O"}.get(step, "*")
         return "\n".join("".join(line) for line in lines)
 
     def expert(self, observation: Any) -> int:
-        """Turn the joint with its spin, once that is twice the first link's: a good rule, not the best there is."""
+        """Turn the joint the way it spins once it spins twice as fast as the first link: a good rule, not the best."""
         _, _, spin, joint_spin = _angles(observation)
         return 2 if joint_spin > 2 * spin else 0
 
     def policy_map(self) -> PolicyMap:
         """The first link's spin against the joint's, both links straight down."""
-        spins, joint_spins = range(5, -6, -1), range(-10, 11, 2)
+        spins = range(5, -6, -1)
+        joint_spins = range(-10, 11, 2)
         states = [
             [(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins
         ]
-        rows, columns = ([f"{number:+}" for number in axis] for axis in (spins, joint_spins))
+        rows = [f"{spin:+}" for spin in spins]
+        columns = [f"{joint_spin:+}" for joint_spin in joint_spins]
         panel = Panel("straight", rows, columns, states, "spin", "joint spin")
         return PolicyMap([panel], signs="↻·↺")
 
 
 def _angles(observation: Any) -> tuple[float, float, float, float]:
-    """Angle of the first link, angle of the second one to it, and their spins."""
-    cos1, sin1, cos2, sin2, spin, joint_spin = (float(number) for number in observation)
+    """The angle of the first link, the angle between it and the second one, and the spin of each of these angles."""
+    cos1, sin1, cos2, sin2, spin, joint_spin = [float(number) for number in observation]
     return math.atan2(sin1, cos1), math.atan2(sin2, cos2), spin, joint_spin

@@ -1,4 +1,4 @@
-"""BabyAI and MiniGrid (any id that begins so): missions in rooms, of which 7 by 7 tiles ahead are seen."""
+"""BabyAI and MiniGrid (any id that begins like that): missions in rooms, in which one sees 7 by 7 tiles ahead."""
 
 import copy
 import textwrap
@@ -19,27 +19,39 @@ OBJECTS = (
     "lava",
     "agent",
 )
+"""Kinds of objects, in the order of the first of a tile's three numbers."""
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
+"""Colours, in the order of its second number."""
 DOORS = ("open", "closed", "locked")
-"""What the three numbers of a tile count."""
+"""States of a door, in the order of its third number."""
 WIDTH = 60
-"""Of a drawing."""
+"""Most columns of a drawing."""
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
+"""How each kind of object is drawn."""
 THINGS = ("key", "ball", "box")
 """What can be picked up."""
 NAMES = ("turn left", "turn right", "go forward", "pick up", "drop", "open", "finish")
-LEFT, RIGHT, FORWARD = range(3)
+"""Names of the actions, in the order of their indices."""
+LEFT = 0
+RIGHT = 1
+FORWARD = 2
 MOST_SEEN = 8
-"""Things in an observation, the nearest ones."""
+"""Most things that an observation names, the nearest ones."""
 
 
 class Tile(NamedTuple):
+    """What is on a tile."""
+
     kind: str
+    """One of `OBJECTS`."""
     colour: str = ""
+    """The colour of a door or thing; empty: it is neither."""
     door: str = ""
+    """The state of a door; empty: there is none."""
 
     @property
     def words(self) -> str:
+        """What is on the tile, as people say it: ``locked red door``."""
         return " ".join(part for part in (self.door, self.colour, self.kind) if part)
 
     @property
@@ -59,14 +71,19 @@ class View(NamedTuple):
         column = size // 2 + right
         if not (0 <= ahead < size and 0 <= column < size):
             return Tile("unseen")
-        kind, colour, state = (int(number) for number in self.image[column][size - 1 - ahead])
-        has_colour, is_door = OBJECTS[kind] in ("door", *THINGS), OBJECTS[kind] == "door"
-        return Tile(
-            OBJECTS[kind], COLOURS[colour] if has_colour else "", DOORS[state] if is_door else ""
-        )
+        object_number, colour_number, door_number = [
+            int(number) for number in self.image[column][size - 1 - ahead]
+        ]
+        kind = OBJECTS[object_number]
+        if kind == "door":
+            return Tile(kind, COLOURS[colour_number], DOORS[door_number])
+        if kind in THINGS:
+            return Tile(kind, COLOURS[colour_number])
+        return Tile(kind)
 
     @property
     def carried(self) -> Tile | None:
+        """The thing that the agent carries, which is shown on its own tile; None: it carries nothing."""
         here = self.tile(0, 0)
         return here if here.kind in THINGS else None
 
@@ -78,17 +95,24 @@ class View(NamedTuple):
         return steps
 
     def seen(self) -> list[str]:
-        """What lies where, the nearest first."""
+        """What lies where in words, the nearest first: ``red ball 2 ahead 1 left``."""
         size = len(self.image)
         places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
+        places.remove((0, 0))
+        places.sort(key=lambda place: (place[0] + abs(place[1]), place))
         found = []
-        for ahead, right in sorted(
-            set(places) - {(0, 0)}, key=lambda place: (place[0] + abs(place[1]), place)
-        ):
-            if (tile := self.tile(ahead, right)).kind not in ("unseen", "empty", "wall", "floor"):
-                side = "right" if right > 0 else "left"
-                way = [f"{ahead} ahead"] * (ahead > 0) + [f"{abs(right)} {side}"] * (right != 0)
-                found.append(" ".join([tile.words, *way]))
+        for ahead, right in places:
+            tile = self.tile(ahead, right)
+            if tile.kind in ("unseen", "empty", "wall", "floor"):
+                continue
+            words = tile.words
+            if ahead > 0:
+                words += f" {ahead} ahead"
+            if right > 0:
+                words += f" {right} right"
+            if right < 0:
+                words += f" {-right} left"
+            found.append(words)
         return found
 
 
@@ -110,7 +134,7 @@ class BabyAIAgent(Agent):
     """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
     _bot: Any = None
     _advised: tuple[Any, Any, int] = (None, None, LEFT)
-    """Mission of the last advice, the environment as it was then, and the action."""
+    """The mission for which the bot gave its last advice, the environment as it was then, and the advised action."""
 
     def __init_subclass__(cls) -> None:
         if "Dynamic-Obstacles" in cls.env_id:  # where one can only turn and go
@@ -128,9 +152,10 @@ class BabyAIAgent(Agent):
     def format_observation(self, observation: Any) -> str:
         view = View(observation["image"])
         things = view.seen()
-        seen = (
-            ", ".join([*things[:MOST_SEEN], *["and more"] * (len(things) > MOST_SEEN)]) or "nothing"
-        )
+        named = things[:MOST_SEEN]
+        if len(things) > MOST_SEEN:
+            named.append("and more")
+        seen = ", ".join(named) or "nothing"
         carried = f" You carry a {view.carried.words}." if view.carried else ""
         return (
             f"Mission: {observation['mission']}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, "
@@ -138,42 +163,44 @@ class BabyAIAgent(Agent):
         )
 
     def actions(self, observation: Any) -> list[str]:
-        """Those that may change something."""
+        """The actions that may change something."""
         view = View(observation["image"])
-        front, carried = view.tile(1, 0), view.carried
-        key = Tile("key", front.colour)
-        could = (
-            True,
-            True,
-            front.is_free or front.kind == "lava",
-            front.kind in THINGS and not carried,
-            front.kind == "empty" and bool(carried),
-            front.kind == "box"
+        front = view.tile(1, 0)
+        carried = view.carried
+        has_its_key = carried == Tile("key", front.colour)
+        is_possible = {
+            "turn left": True,
+            "turn right": True,
+            "go forward": front.is_free or front.kind == "lava",
+            "pick up": front.kind in THINGS and carried is None,
+            "drop": front.kind == "empty" and carried is not None,
+            "open": front.kind == "box"
             or front.door in ("open", "closed")
-            or (front.door, carried) == ("locked", key),
-            "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
-        )
-        return [name for name, can in zip(self.action_names, could, strict=False) if can]
+            or (front.door == "locked" and has_its_key),
+            "finish": "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
+        }
+        return [name for name in self.action_names if is_possible[name]]
 
     def draw(self, observation: Any) -> str:
         """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
-        view, size = View(observation["image"]), len(observation["image"])
+        view = View(observation["image"])
+        size = len(observation["image"])
+        middle = size // 2
         carried = f"carries a {view.carried.words}" if view.carried else ""
         mission = textwrap.wrap(str(observation["mission"]), WIDTH - 2 * size - 2)
-        words = [*mission, carried, *view.seen(), *[""] * size]
+        words = [*mission, carried, *view.seen()]
         lines = []
         for row in range(size):
-            tiles = [
-                view.tile(size - 1 - row, right) for right in range(-(size // 2), size // 2 + 1)
-            ]
+            tiles = [view.tile(size - 1 - row, right) for right in range(-middle, middle + 1)]
             signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
             if row == size - 1:
-                signs[size // 2] = "^"
-            lines.append(f"{' '.join(signs)}   {words[row]}".rstrip()[:WIDTH])
+                signs[middle] = "^"
+            beside = words[row] if row < len(words) else ""
+            lines.append(f"{' '.join(signs)}   {beside}".rstrip()[:WIDTH])
         return "\n".join(lines)
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:
-        """What minigrid's bot advises, whose plan goes on from one turn to the next; None: this is no BabyAI level."""
+        """What minigrid's bot advises; its plan goes on from turn to turn. None: this is no level of BabyAI."""
         world: Any = env.unwrapped if env else None
         if not hasattr(world, "instrs"):
             return None
@@ -189,7 +216,7 @@ class BabyAIAgent(Agent):
         return action
 
     def _taken(self, world: Any) -> int | None:
-        """The action that led here from where the last advice was given; None: it was more than one."""
+        """The action that led here from where the last advice was given; None: more than one was taken since."""
         _, before, advised = self._advised
         for action in (advised, *range(len(self.action_names))):
             after = copy.deepcopy(before)
@@ -199,24 +226,23 @@ class BabyAIAgent(Agent):
         return None
 
     def policy_map(self) -> PolicyMap | None:
-        """Each tile on which a red ball may be in view, in the open."""
+        """Every tile on which a red ball may come into view, in an open room."""
         if "GoToRedBall" not in self.env_id:
             return None
-        rows, sides = range(6, -1, -1), range(-3, 4)
-        states = [[_red_ball(ahead, right) for right in sides] for ahead in rows]
-        states[-1][3], states[-2][3] = (
-            Landmark("^", "you"),
-            None,
-        )  # next to it is where one wants to be
+        distances_ahead = range(6, -1, -1)
+        sides = range(-3, 4)
+        states = [[_red_ball(ahead, right) for right in sides] for ahead in distances_ahead]
+        middle = 3
+        states[-1][middle] = Landmark("^", "you")
+        states[-2][middle] = None  # a ball right ahead: the mission is done
+        rows = [str(ahead) for ahead in distances_ahead]
         columns = ["3l", "2l", "1l", "0", "1r", "2r", "3r"]
-        panel = Panel(
-            "the red ball", [str(row) for row in rows], columns, states, "ahead", "left or right"
-        )
+        panel = Panel("the red ball", rows, columns, states, "ahead", "left or right")
         return PolicyMap([panel], signs="↰↱↑pxo.", best=_to_red_ball)
 
 
 def _red_ball(ahead: int, right: int) -> Any:
-    """What one sees where there is floor all around, and a red ball."""
+    """An observation of a red ball with nothing but free tiles around it."""
     import numpy as np
 
     image = np.zeros((7, 7, 3), dtype=np.uint8)
@@ -226,10 +252,15 @@ def _red_ball(ahead: int, right: int) -> Any:
 
 
 def _to_red_ball(observation: Any) -> list[int]:
-    """The first action of the shortest way to a red ball in the open."""
+    """The first action of the shortest way to a red ball in an open room: ahead first, then to its side."""
     (column,), (row,) = (observation["image"][:, :, 0] == OBJECTS.index("ball")).nonzero()
-    return [FORWARD if row < 6 else LEFT if column < 3 else RIGHT]
+    if row < 6:
+        return [FORWARD]
+    if column < 3:
+        return [LEFT]
+    return [RIGHT]
 
 
 def _state(world: Any) -> tuple[int, str]:
+    """What tells whether two environments are in the same state."""
     return world.step_count, world.hash()

@@ -27,73 +27,76 @@ class BlackjackAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        total, dealer, ace = (int(part) for part in observation)
+        total, dealer, ace = [int(part) for part in observation]
         shown = "ace" if dealer == 1 else dealer
         return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
 
     def describe_return(self, mean: float) -> str:
-        """Chips in 100 hands; the baselines are losses."""
-        chips, known = round(100 * mean), self.baselines
-        of = (
-            f" (random {-100 * known['random']:.0f}, best {-100 * known['optimal']:.0f})"
-            if known
-            else ""
-        )
-        return f"{'wins' if chips > 0 else 'loses'} {abs(chips)} chip{'s' * (abs(chips) != 1)} in 100 hands{of}"
+        """Chips that are won or lost in 100 hands; the baselines are both losses."""
+        chips = round(100 * mean)
+        outcome = "wins" if chips > 0 else "loses"
+        unit = "chip" if abs(chips) == 1 else "chips"
+        words = f"{outcome} {abs(chips)} {unit} in 100 hands"
+        if not self.baselines:
+            return words
+        random_loss = -100 * self.baselines["random"]
+        best_loss = -100 * self.baselines["optimal"]
+        return f"{words} (random {random_loss:.0f}, best {best_loss:.0f})"
 
     def draw(self, observation: Any) -> str:
-        """The dealer's two cards, one of them face down, and the player's total: single cards are not observed."""
-        total, dealer, ace = (int(part) for part in observation)
+        """The dealer's two cards, one of them face down, and the player's total, as single cards are not observed."""
+        total, dealer, ace = [int(part) for part in observation]
         hand = f"{total} soft" if ace else str(total)
+        edge = "─" * (len(hand) + 2)
         card = f"{'A' if dealer == 1 else dealer:>2}"
         return "\n".join(
             [
-                f"┌────┐ ┌────┐     ┌{'─' * (len(hand) + 2)}┐",
+                f"┌────┐ ┌────┐     ┌{edge}┐",
                 f"│ {card} │ │ ░░ │     │ {hand} │",
-                f"└────┘ └────┘     └{'─' * (len(hand) + 2)}┘",
+                f"└────┘ └────┘     └{edge}┘",
                 "dealer            you",
             ]
         )
 
     def reveal(self, observation: Any, info: Any, env: Any) -> str:
-        """Both hands, card by card: the dealer's are turned once the player sticks or is bust."""
+        """Both hands, card by card, as the dealer's cards are turned once the player sticks or is bust."""
         hands = {"dealer": env.unwrapped.dealer, "you": env.unwrapped.player}
         return "\n".join(f"{name:<7}{_hand(cards)}" for name, cards in hands.items())
 
     def expert(self, observation: Any) -> int:
-        """The optimal action where one can only hit or stick: 1 to hit.
+        """The optimal action if one can only hit (1) or stick (0).
 
-        Cards are drawn with replacement and the dealer draws below 17, as ``Blackjack-v1`` has it with
+        Cards are drawn with replacement and the dealer draws below 17, as in ``Blackjack-v1`` with
         ``natural=False, sab=False``; the tests compare it with dynamic programming, state by state.
         """
-        total, dealer, ace = (int(part) for part in observation)
-        strong = dealer == 1 or dealer >= 7
+        total, dealer, ace = [int(part) for part in observation]
         if ace:
-            return int(total < 18 or (total == 18 and dealer in (1, 9, 10)))
-        return int(total < (17 if strong else 13 if dealer in (2, 3) else 12))
+            hits = total < 18 or (total == 18 and dealer in (1, 9, 10))
+        elif dealer == 1 or dealer >= 7:  # the dealer is strong
+            hits = total < 17
+        elif dealer in (2, 3):
+            hits = total < 13
+        else:
+            hits = total < 12
+        return int(hits)
 
     def policy_map(self) -> PolicyMap:
-        """P(hit) on every hand that can be met, hard and soft; hard 21 takes three cards, so it is no first hand."""
+        """P(hit) on every hand that can occur, hard and soft; hard 21 takes three cards, so no episode begins there."""
         dealer = (*range(2, 11), 1)
-        cards = ["A" if card == 1 else str(card) for card in dealer]
+        columns = ["A" if card == 1 else str(card) for card in dealer]
         panels = []
         for title, lowest, ace in (("hard", 4, 0), ("soft", 12, 1)):
             totals = range(21, lowest - 1, -1)
+            rows = [str(total) for total in totals]
             hands = [[(total, card, ace) for card in dealer] for total in totals]
-            panels.append(
-                Panel(
-                    title,
-                    [str(total) for total in totals],
-                    cards,
-                    hands,
-                    "your total",
-                    "dealer shows",
-                )
-            )
+            panels.append(Panel(title, rows, columns, hands, "your total", "dealer shows"))
         return PolicyMap(panels, action=1, like="the book", noun="hands")
 
 
 def _hand(cards: Sequence[int]) -> str:
-    """Cards and their total, of which an ace counts 11 where that is not too much."""
-    total = sum(cards) + 10 * (1 in cards and sum(cards) <= 11)
-    return f"{' '.join('A' if card == 1 else str(card) for card in cards)} = {total}{', bust' * (total > 21)}"
+    """Cards and their total; an ace counts 11 if that is not too much, else 1."""
+    total = sum(cards)
+    if 1 in cards and total <= 11:
+        total += 10
+    names = " ".join("A" if card == 1 else str(card) for card in cards)
+    return f"{names} = {total}, bust" if total > 21 else f"{names} = {total}"

@@ -8,10 +8,12 @@ from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 NUMBERS = ("position", "speed", "angle", "spin")
 RANGES = ((-2.4, 2.4), (-3.0, 3.0), (-0.21, 0.21), (-3.5, 3.5))
 """An episode ends at 2.4 metres or 0.2095 radians, either way."""
-TRACK, POLE = 41, 4
-"""Columns and rows of a drawing."""
+TRACK = 41
+"""Columns of a drawing: how long the track is."""
+POLE = 4
+"""Rows of a drawing that the pole takes."""
 STEEPER = 4
-"""Factor on the pole's angle in a drawing: 12 degrees could not be seen."""
+"""Factor on the pole's angle in a drawing, in which 12 degrees could not be seen."""
 
 
 class CartPoleAgent(Agent):
@@ -28,7 +30,7 @@ class CartPoleAgent(Agent):
     """Mean returns; ``python -m benchmarks.world_baselines cart_pole`` measures them."""
     return_unit = "steps"
     run_settings = {"ppo.entropy_coef": 0.01, "ppo.entropy_coef_final": 0.01}
-    """An action earns little more than the other one here: the usual bonus keeps the policy near to random."""
+    """One action earns only little more than the other here, so the usual bonus would keep the policy near random."""
 
     def get_system_prompt(self) -> str:
         return (
@@ -44,21 +46,28 @@ class CartPoleAgent(Agent):
 
     def draw(self, observation: Any) -> str:
         """The cart on its track, the pole's angle four times as large."""
-        position, angle = float(observation[0]), float(observation[2])
-        middle = round((position / 4.8 + 0.5) * (TRACK - 7)) + 3
+        position = float(observation[0])
+        angle = float(observation[2])
+        middle = round((position / 4.8 + 0.5) * (TRACK - 7)) + 3  # the cart is 7 columns wide
         lean = math.tan(max(-1.2, min(angle * STEEPER, 1.2)))
-        glyph = "│" if abs(lean) < 0.2 else "╱" if lean > 0 else "╲"
-        pole = [
-            " " * max(0, middle + round(lean * height)) + glyph for height in range(POLE, 0, -1)
-        ]
+        if abs(lean) < 0.2:
+            glyph = "│"
+        elif lean > 0:
+            glyph = "╱"
+        else:
+            glyph = "╲"
+        lines = []
+        for height in range(POLE, 0, -1):
+            column = max(0, middle + round(lean * height))
+            lines.append(" " * column + glyph)
+        lines.append(" " * (middle - 3) + "┌──┴──┐")
         wheels = "─" * (middle - 3) + "┴o───o┴"
-        return "\n".join(
-            [*pole, " " * (middle - 3) + "┌──┴──┐", wheels + "─" * (TRACK - len(wheels))]
-        )
+        lines.append(wheels.ljust(TRACK, "─"))
+        return "\n".join(lines)
 
     def expert(self, observation: Any) -> int:
         """A linear controller, which keeps the pole up for all 500 steps."""
-        position, speed, angle, spin = (float(number) for number in observation)
+        position, speed, angle, spin = [float(number) for number in observation]
         return int(position + 1.5 * speed + 18 * angle + 3 * spin > 0)
 
     def policy_map(self) -> PolicyMap:
@@ -66,11 +75,7 @@ class CartPoleAgent(Agent):
         angles = [step * 0.04 for step in range(-5, 6)]
         spins = [step * 0.5 for step in range(-5, 6)]
         states = [[(0.0, 0.0, angle, spin) for spin in spins] for angle in angles]
-        rows, columns = (
-            [f"{math.degrees(angle):+.0f}°" for angle in angles],
-            [f"{10 * spin:+.0f}" for spin in spins],
-        )
-        return PolicyMap(
-            [Panel("cart at rest", rows, columns, states, "angle", "spin in tenths of rad/s")],
-            action=1,
-        )
+        rows = [f"{math.degrees(angle):+.0f}°" for angle in angles]
+        columns = [f"{10 * spin:+.0f}" for spin in spins]
+        panel = Panel("cart at rest", rows, columns, states, "angle", "spin in tenths of rad/s")
+        return PolicyMap([panel], action=1)

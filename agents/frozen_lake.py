@@ -18,7 +18,7 @@ MAPS = {
         "FFFHFFFG",
     ),
 }
-"""Gymnasium's, row by row: start, frozen, hole, goal."""
+"""Gymnasium's maps, row by row: start, frozen, hole, goal."""
 
 
 class FrozenLakeAgent(GridAgent):
@@ -55,8 +55,7 @@ class FrozenLakeAgent(GridAgent):
         )
 
     def describe_return(self, mean: float) -> str:
-        """Every hundredth that is returned is an episode in a hundred."""
+        """The share of episodes that reach the goal, as a mean return is here."""
+        words = f"reaches the goal in {100 * mean:.0f} of 100 episodes"
         known = ", ".join(f"{name} {100 * value:.0f}" for name, value in self.baselines.items())
-        return (
-            f"reaches the goal in {100 * mean:.0f} of 100 episodes{f' ({known})' if known else ''}"
-        )
+        return f"{words} ({known})" if known else words

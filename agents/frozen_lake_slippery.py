@@ -1,4 +1,4 @@
-"""FrozenLake-v1 on ice that slips: two of three steps go to a side, and luck has its part in every episode."""
+"""FrozenLake-v1 on slippery ice: two of three steps go to a side, so every episode needs some luck."""
 
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 

@@ -1,6 +1,6 @@
-"""An agent for any environment with few actions: numbers as 0 to 99 of their ranges, actions by number.
+"""An agent for any environment with few actions: it shows numbers as 0 to 99 of their ranges, and actions by number.
 
-The catalog completes it by its environment; an agent that is written for its environment plays better.
+The catalog completes it with what it finds in the environment. An agent written for its environment plays better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,21 @@ class GenericAgent(Agent):
 
     counts_actions = True
     decision_names: ClassVar[Sequence[Sequence[str]]] = ()
-    """Of a combined action, the names of the values of each decision; empty: their numbers."""
+    """If an action combines several decisions, the names of the values of each decision; empty: their numbers."""
     observation_names: ClassVar[Sequence[str]] = ()
-    """Of an observation's numbers, in order; the others have none."""
+    """Names of an observation's numbers, in order; if there are too few, the other numbers have none."""
     observation_ranges: ClassVar[Sequence[tuple[float, float]]] = ()
-    """Least and largest of each number of a Box; empty: the space's bounds, or measured by random play."""
+    """The smallest and the largest value of each number of a Box; empty: the space's bounds, or measured by random
+    play."""
     observation_sizes: ClassVar[Sequence[int]] = ()
-    """Of the numbers that a Discrete observation is made of, the last one counting fastest: rows and columns, say."""
+    """If a Discrete observation is made of several numbers, as row and column, how many values each of them has; the
+    last number counts fastest."""
     observation_values: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Words for the values of a number of such an observation, by its name."""
+    """Words for the values of a number of such an observation, by the number's name."""
     observation_space: ClassVar[Any] = None
-    """Set when the environment is known."""
+    """The environment's observation space; None until the catalog has completed the agent."""
     text_space: ClassVar[Any] = None
-    """The action space, where actions are texts."""
+    """The environment's action space, if actions are texts; else None."""
 
     def get_system_prompt(self) -> str:
         beginning = (
@@ -42,20 +44,17 @@ class GenericAgent(Agent):
         return f"{beginning}Reply with one of these actions: {actions}."
 
     def format_observation(self, observation: Any) -> str:
-        if self.observation_sizes:
-            named = zip(
-                self.observation_names,
-                fields(int(observation), self.observation_sizes),
-                strict=True,
-            )
-            values = self.observation_values
-            words = ", ".join(
-                f"{name} {values[name][n] if name in values else n}" for name, n in named
-            )
-        else:
-            names, ranges = iter(self.observation_names), iter(self.observation_ranges)
+        if not self.observation_sizes:
+            names = iter(self.observation_names)
+            ranges = iter(self.observation_ranges)
             words = in_words(self.observation_space, observation, names, ranges)
-        return f"Observation: {words}"
+            return f"Observation: {words}"
+        numbers = fields(int(observation), self.observation_sizes)
+        parts = []
+        for name, number in zip(self.observation_names, numbers, strict=True):
+            value_names = self.observation_values.get(name)
+            parts.append(f"{name} {value_names[number] if value_names else number}")
+        return f"Observation: {', '.join(parts)}"
 
     def extract_action(self, response: str) -> ActionReading:
         if self.text_space:

@@ -1,20 +1,19 @@
 """Kitchen-v0: fetch vegetables, chop them, put them on the plate, and serve what was ordered.
 
-An action is a whole errand: walking there and the work take several steps, of which `action_steps` in the environment's
-`info` counts each, so that the discount counts time. Rules and map are here; `_kitchen_env` makes a Gymnasium
+An action is a whole errand: the walk and the work take several steps. `action_steps` in the environment's `info` says
+how many, so that the discount goes by the time that passes. Rules and map are here; `_kitchen_env` makes a Gymnasium
 environment of them.
 """
 
 import math
 from collections.abc import Mapping
 from functools import cache
-from itertools import product
 from typing import Any, NamedTuple
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
 MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
-"""Tomatoes, onions, bin, board, plate and hatch."""
+"""The kitchen from above, with tomatoes, onions, bin, board, plate and hatch."""
 STANDS = {
     "tomatoes": (1, 1),
     "onions": (1, 3),
@@ -23,41 +22,72 @@ STANDS = {
     "hatch": (3, 2),
     "bin": (2, 1),
 }
-"""Row and column from which each is in reach, in the order of the actions that lead there."""
+"""The field, as row and column, from which each place is in reach; an action leads to the place of its index."""
 WORK = (1, 1, 3, 1, 1, 1)
-"""Steps that each action takes where it leads."""
+"""Steps of work that each action takes once one is there."""
 PLACES = tuple(STANDS)
 ON_PLATE = ("nothing", "tomato", "onion", "tomato and onion")
+"""What can be on the plate; as two bits of the index, 1 is a tomato and 2 an onion."""
 SHORT = ("nothing", "tomato", "onion", "both")
+"""The same in one word."""
 HANDS = ("nothing", "raw tomato", "raw onion", "chopped tomato", "chopped onion")
+"""What can be in the cook's hands; chopping adds 2 to the index."""
 SIZES = (len(ON_PLATE), len(PLACES), len(HANDS), len(ON_PLATE))
-"""Of order, place, hands and plate in an observation."""
-CHOP, PLATE, SERVE, THROW_AWAY = range(2, 6)
-STEP_COST, PLATED, SERVED = 0.01, 0.2, 1.0
-"""What a step costs, and what an ordered vegetable on the plate and the right dish earn."""
+"""How many values order, place, hands and plate have in an observation."""
+GET_TOMATO = 0
+GET_ONION = 1
+CHOP = 2
+PLATE = 3
+SERVE = 4
+THROW_AWAY = 5
+STEP_COST = 0.01
+"""What each step costs."""
+PLATED = 0.2
+"""The reward for an ordered vegetable on the plate."""
+SERVED = 1.0
+"""The reward for serving the right dish."""
 
 
 class State(NamedTuple):
+    """What the kitchen looks like between two errands."""
+
     order: int
     """Index into `ON_PLATE`: what the dish has to be."""
     place: int
+    """Index into `PLACES`: where the cook stands."""
     hands: int
+    """Index into `HANDS`."""
     plate: int
+    """Index into `ON_PLATE`."""
 
     @property
     def number(self) -> int:
-        return ((self.order * len(PLACES) + self.place) * len(HANDS) + self.hands) * len(
-            ON_PLATE
-        ) + self.plate
+        """The state as one number, which is the observation; the plate counts fastest."""
+        number = self.order
+        number = number * len(PLACES) + self.place
+        number = number * len(HANDS) + self.hands
+        return number * len(ON_PLATE) + self.plate
 
     @property
     def possible(self) -> tuple[bool, ...]:
-        """Of each action, whether it can be done."""
-        free = self.hands == 0
-        return (free, free, 0 < self.hands < 3, self.hands > 2, free and self.plate > 0, not free)
+        """Whether each action can be done, in the order of their indices."""
+        hands_are_free = self.hands == 0
+        has_raw = self.hands in (1, 2)
+        has_chopped = self.hands in (3, 4)
+        can_serve = hands_are_free and self.plate > 0
+        return (
+            hands_are_free,
+            hands_are_free,
+            has_raw,
+            has_chopped,
+            can_serve,
+            not hands_are_free,
+        )
 
 
 class Errand(NamedTuple):
+    """What an action has led to."""
+
     state: State
     steps: int
     reward: float
@@ -65,53 +95,87 @@ class Errand(NamedTuple):
 
 
 def state_of(observation: Any) -> State:
-    return State(*fields(int(observation), SIZES))
+    """The state that an observation is the number of."""
+    order, place, hands, plate = fields(int(observation), SIZES)
+    return State(order, place, hands, plate)
 
 
 def errand(state: State, action: int) -> Errand:
     """What an action leads to; one that cannot be done is a lost step."""
     if not state.possible[action]:
         return Errand(state, 1, -STEP_COST, False)
-    steps, place = WORK[action], state.place
-    if action == SERVE:  # by way of the plate, which takes a step to take
-        steps, place = steps + distance(place, PLATE) + 1, PLATE
+    steps = WORK[action]
+    place = state.place
+    if action == SERVE:  # the cook walks to the plate first and takes it, which is a step more
+        steps += distance(place, PLATE) + 1
+        place = PLATE
     steps += distance(place, action)
-    new = state.hands - 2 if action == PLATE else 0
-    hands = (1, 2, state.hands + 2, 0, 0, 0)[action]
-    earned = PLATED * bool(new & state.order & ~state.plate) + SERVED * (
-        action == SERVE and state.plate == state.order
-    )
-    after = State(state.order, action, hands, state.plate | new)
-    return Errand(after, steps, earned - STEP_COST * steps, action == SERVE)
+    hands = 0
+    plate = state.plate
+    reward = 0.0
+    if action == GET_TOMATO:
+        hands = HANDS.index("raw tomato")
+    elif action == GET_ONION:
+        hands = HANDS.index("raw onion")
+    elif action == CHOP:
+        hands = state.hands + 2
+    elif action == PLATE:
+        vegetable = state.hands - 2  # 1 for a tomato, 2 for an onion: a bit of the plate
+        if vegetable & state.order and not vegetable & plate:
+            reward = PLATED
+        plate |= vegetable
+    elif action == SERVE and plate == state.order:
+        reward = SERVED
+    after = State(state.order, action, hands, plate)
+    return Errand(after, steps, reward - STEP_COST * steps, action == SERVE)
 
 
 def distance(place: int, other: int) -> int:
-    return sum(
-        abs(here - there)
-        for here, there in zip(STANDS[PLACES[place]], STANDS[PLACES[other]], strict=True)
-    )
+    """Steps from one place to another."""
+    row, column = STANDS[PLACES[place]]
+    other_row, other_column = STANDS[PLACES[other]]
+    return abs(row - other_row) + abs(column - other_column)
 
 
 def states() -> list[State]:
-    """Every state, in the order of their numbers; an order of nothing never comes up."""
-    return [State(*values) for values in product(*map(range, SIZES))]
+    """Every state, in the order of their numbers; an order of nothing never occurs."""
+    orders, places, hands, plates = SIZES
+    return [
+        State(order, place, in_hands, on_plate)
+        for order in range(orders)
+        for place in range(places)
+        for in_hands in range(hands)
+        for on_plate in range(plates)
+    ]
 
 
 def steps_left(state: State, least: Mapping[State, float]) -> list[float]:
-    """By first action, the steps until the right dish is served; infinite where it cannot be any more."""
-    ways = [errand(state, action) for action in range(len(PLACES))]
-    return [
-        way.steps + (least[way.state] if not way.is_over else 0 if way.reward > 0 else math.inf)
-        for way in ways
-    ]
+    """The steps until the right dish is served, for each first action; infinite if that is not possible any more.
+
+    Args:
+        least: the fewest such steps from every state, as far as they are known.
+    """
+    found = []
+    for action in range(len(PLACES)):
+        done = errand(state, action)
+        if not done.is_over:
+            found.append(done.steps + least[done.state])
+        elif done.reward > 0:  # the right dish
+            found.append(done.steps)
+        else:
+            found.append(math.inf)
+    return found
 
 
 @cache
 def least_steps() -> dict[State, float]:
+    """The fewest steps until the right dish is served, from every state; infinite if it is not possible any more."""
     found = dict.fromkeys(states(), math.inf)
-    while (better := {state: min(steps_left(state, found)) for state in found}) != found:
+    while True:
+        better = {state: min(steps_left(state, found)) for state in found}
+        if better == found:
+            return found
         found = better
-    return found
 
 
 class KitchenAgent(Agent):
@@ -161,27 +225,30 @@ class KitchenAgent(Agent):
         )
 
     def expert(self, observation: Any) -> int | None:
-        """The first action of a quickest way to the right dish; None where there is none any more."""
-        return next(iter(self.first_actions(observation)), None)
+        """The first action of a quickest way to the right dish; None if there is no way any more."""
+        best = self.first_actions(observation)
+        return best[0] if best else None
 
     def first_actions(self, observation: Any) -> list[int]:
         """The first actions of all quickest ways."""
         state = state_of(observation)
-        found, least = steps_left(state, least_steps()), least_steps()[state]
-        return [action for action, steps in enumerate(found) if steps == least < math.inf]
+        least = least_steps()[state]
+        if least == math.inf:
+            return []
+        steps = steps_left(state, least_steps())
+        return [action for action, count in enumerate(steps) if count == least]
 
     def policy_map(self) -> PolicyMap:
-        """What is done at the plate, by what is on it and in the hands."""
+        """What the policy does at the plate, by what is on it and what is in the hands."""
+        rows = [words.replace("chopped", "cut") for words in HANDS]
+        columns = ["-", "T", "O", "T+O"]
         panels = []
         for order in range(1, len(ON_PLATE)):
             cells = [
-                [State(order, PLATE, hands, on).number for on in range(len(ON_PLATE))]
+                [State(order, PLATE, hands, plate).number for plate in range(len(ON_PLATE))]
                 for hands in range(len(HANDS))
             ]
-            rows = [words.replace("chopped", "cut") for words in HANDS]
-            panels.append(
-                Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate")
-            )
+            panels.append(Panel(SHORT[order], rows, columns, cells, "hands", "plate"))
         return PolicyMap(
             panels, signs="TOCPSX", best=self.first_actions, noun="possible states at the plate"
         )

@@ -10,8 +10,10 @@ from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
-WIDTH, HEIGHT = 41, 7
-"""Columns and rows of a drawing."""
+WIDTH = 41
+"""Columns of a drawing."""
+HEIGHT = 7
+"""Rows of a drawing."""
 
 
 class MountainCarAgent(Agent):
@@ -41,23 +43,23 @@ class MountainCarAgent(Agent):
         """The valley, the car in it and the flag."""
         lines = [[" "] * WIDTH for _ in range(HEIGHT)]
         for column in range(WIDTH):
-            lines[_row(-1.2 + 1.8 * column / (WIDTH - 1))][column] = "·"
+            position = -1.2 + 1.8 * column / (WIDTH - 1)
+            lines[_row(position)][column] = "·"
         for position, glyph in ((FLAG, "F"), (float(observation[0]), "o")):
-            lines[_row(position)][round((position + 1.2) / 1.8 * (WIDTH - 1))] = glyph
+            column = round((position + 1.2) / 1.8 * (WIDTH - 1))
+            lines[_row(position)][column] = glyph
         return "\n".join("".join(line) for line in lines)
 
     def expert(self, observation: Any) -> int:
-        """Push the way that the car goes: not the fastest way up, but always one."""
+        """Push the way that the car moves: this always leads up, though not by the fastest way."""
         return 2 if float(observation[1]) >= 0 else 0
 
     def policy_map(self) -> PolicyMap:
         positions = [-1.2 + 0.2 * step for step in range(10)]
         speeds = [0.01 * step for step in range(5, -6, -1)]
         states = [[(position, speed) for position in positions] for speed in speeds]
-        rows, columns = (
-            [f"{100 * speed:+.0f}" for speed in speeds],
-            [f"{10 * position:+.0f}" for position in positions],
-        )
+        rows = [f"{100 * speed:+.0f}" for speed in speeds]
+        columns = [f"{10 * position:+.0f}" for position in positions]
         panel = Panel("car", rows, columns, states, "speed in hundredths", "position in tenths")
         return PolicyMap([panel], signs="←·→")
 

@@ -1,4 +1,4 @@
-"""Taxi-v4, which shows one number of 500: fetch a passenger at a stand and take them to another one."""
+"""Taxi-v4: fetch a passenger at a stand and take them to another one; an observation is one number below 500."""
 
 from collections import deque
 from functools import cache
@@ -15,15 +15,21 @@ MAP = (
     "|Y| : |B: |",
     "+---------+",
 )
-"""Gymnasium's own."""
+"""Gymnasium's own map."""
 SIZES = (5, 5, 5, 4)
-"""Of row, column, place of the passenger and destination in an observation."""
+"""How many values row, column, place of the passenger and destination have in an observation."""
 STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
+"""Row and column of each stand."""
 NAMES = (*STANDS, "taxi")
+"""Where the passenger may be."""
+IN_TAXI = 4
+"""Index into `NAMES` of a passenger who is in the taxi."""
 MOVES = ((1, 0), (-1, 0), (0, 1), (0, -1))
 """Change of row and column by each of the first four actions."""
-PICK_UP, DROP_OFF, IN_TAXI = 4, 5, 4
+PICK_UP = 4
+DROP_OFF = 5
 Place = tuple[int, int]
+"""Row and column."""
 
 
 class TaxiAgent(Agent):
@@ -39,8 +45,8 @@ class TaxiAgent(Agent):
     baselines = {"random": -771.1, "optimal": 7.93}
     """Exact mean returns over all starts; ``python -m benchmarks.world_baselines taxi`` computes them."""
     run_settings = {"generation.policy": "score"}
-    """Chosen among what the taxi can do: a policy that generates learns from -10 for each refused action, long before
-    its first passenger arrives, never to pick up or drop off."""
+    """The policy chooses among the actions that the taxi can do. One that generates would get -10 for each refused
+    action, and so learn never to pick up or drop off, long before its first passenger arrives."""
 
     def get_system_prompt(self) -> str:
         return (
@@ -51,13 +57,13 @@ class TaxiAgent(Agent):
 
     def format_observation(self, observation: Any) -> str:
         row, column, passenger, destination = fields(int(observation), SIZES)
-        ways = [
-            f"{name} {'road' if to != (row, column) else 'wall'}"
-            for name, to in zip(self.action_names, ways_from((row, column)), strict=False)
-        ]
-        who = (
-            "Passenger in the taxi" if passenger == IN_TAXI else f"Passenger at {_stand(passenger)}"
-        )
+        here = (row, column)
+        ways = []
+        for name, to in zip(self.action_names, ways_from(here), strict=False):
+            ways.append(f"{name} wall" if to == here else f"{name} road")
+        who = "Passenger in the taxi"
+        if passenger != IN_TAXI:
+            who = f"Passenger at {_stand(passenger)}"
         return f"Taxi at row {row}, column {column}: {', '.join(ways)}. {who}. Destination {_stand(destination)}."
 
     def draw(self, observation: Any) -> str:
@@ -70,34 +76,42 @@ class TaxiAgent(Agent):
         return "\n".join("".join(line) for line in lines)
 
     def expert(self, observation: Any) -> int:
+        """The first of the best actions."""
         return self.first_actions(observation)[0]
 
     def first_actions(self, observation: Any) -> list[int]:
-        """The first actions of all shortest ways to do it."""
+        """The first actions of all shortest ways to bring the passenger to their destination."""
         row, column, passenger, destination = fields(int(observation), SIZES)
-        goal = STANDS[NAMES[destination if passenger == IN_TAXI else passenger]]
-        if (here := (row, column)) == goal:
-            return [DROP_OFF if passenger == IN_TAXI else PICK_UP]
+        here = (row, column)
+        if passenger == IN_TAXI:
+            goal = STANDS[NAMES[destination]]
+            at_goal = DROP_OFF
+        else:
+            goal = STANDS[NAMES[passenger]]
+            at_goal = PICK_UP
+        if here == goal:
+            return [at_goal]
         far = distances(goal)
         return [action for action, to in enumerate(ways_from(here)) if far[to] < far[here]]
 
     def policy_map(self) -> PolicyMap:
         """The way to each stand: to a passenger who waits there, and with one who wants to go there."""
-        numbers = [str(number) for number in range(5)]
         panels = []
         for stand in range(4):
-            for title, passenger, destination in (
-                ("fetch", stand, (stand + 1) % 4),
-                ("to", IN_TAXI, stand),
-            ):
-                states = [
-                    [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)]
-                    for row in range(5)
-                ]
-                panels.append(
-                    Panel(f"{title} {NAMES[stand]}", numbers, numbers, states, "row", "column")
-                )
+            elsewhere = (stand + 1) % 4
+            panels.append(_panel(f"fetch {NAMES[stand]}", stand, elsewhere))
+            panels.append(_panel(f"to {NAMES[stand]}", IN_TAXI, stand))
         return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions)
+
+
+def _panel(title: str, passenger: int, destination: int) -> Panel:
+    """Every field on which the taxi may be while passenger and destination stay where they are."""
+    numbers = [str(number) for number in range(5)]
+    states = [
+        [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)]
+        for row in range(5)
+    ]
+    return Panel(title, numbers, numbers, states, "row", "column")
 
 
 def _stand(number: int) -> str:
@@ -106,18 +120,22 @@ def _stand(number: int) -> str:
 
 
 def ways_from(here: Place) -> list[Place]:
-    """Where each of the four moves leads; a wall leads nowhere."""
+    """Where each of the four moves leads; at a wall, the taxi stays where it is."""
+    row, column = here
     found = []
     for down, right in MOVES:
-        row, column = here[0] + down, here[1] + right
-        is_open = MAP[here[0] + 1][2 * here[1] + 1 + right] != "|" and row in range(5)
-        found.append((row, column) if is_open else here)
+        # On the map a field is at (row + 1, 2 column + 1), with what is between it and its neighbours beside it.
+        sign_beside = MAP[row + 1][2 * column + 1 + right]
+        is_open = sign_beside != "|" and 0 <= row + down < 5
+        found.append((row + down, column + right) if is_open else here)
     return found
 
 
 @cache
 def distances(goal: Place) -> dict[Place, int]:
-    found, frontier = {goal: 0}, deque([goal])
+    """The fewest moves from every field to the goal, found from the goal outwards."""
+    found = {goal: 0}
+    frontier = deque([goal])
     while frontier:
         here = frontier.popleft()
         for to in ways_from(here):

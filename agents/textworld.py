@@ -1,6 +1,6 @@
-"""TextWorld: text games whose commands change with the place, made offline by TextWorld itself.
+"""TextWorld: text games whose commands change from place to place, made offline by TextWorld itself.
 
-Any challenge of its maker (``tw-cooking``) and any game file (``my_game.z8``) goes to this agent, too.
+This agent also plays any challenge of its maker (``tw-cooking``) and any game file (``my_game.z8``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,16 @@ from typing import Any
 from llamagym_tui.agent import Agent
 
 TELL_NOTHING = ("look", "inventory")
-"""Commands that show what each observation has."""
+"""Commands that only show what each observation has anyway."""
 
 
 class TextWorldAgent(Agent):
-    """Plays a game of TextWorld; an observation is what the game wrote, an action a command."""
+    """Plays a game of TextWorld; an observation is what the game wrote, and an action is a command."""
 
     history = 0
     run_settings = {"generation.policy": "score", "generation.normalization": "token"}
-    """To choose one of the commands; by the sum over their tokens, short ones would be all that is tried."""
+    """The policy chooses one of the commands. Their scores are means over their tokens, because by the sum it would
+    only ever try short ones."""
     env_id = "tw-simple"
     env_kwargs = {"rewards": "dense", "goal": "brief", "seed": 1}
     more_ids = r"tw-|.+\.z[1-8]$"
@@ -33,19 +34,17 @@ class TextWorldAgent(Agent):
         return "You are playing a text game. Reply with one of the commands that are listed, and nothing else."
 
     def format_observation(self, observation: str, info: Mapping[str, Any]) -> str:
-        place, commands = (
-            _lines(info.get("description") or observation),
-            self.actions(observation, info),
-        )
-        # What was done in the game that ships can be seen in the place; elsewhere it may be what a book says.
-        is_told = self.env_id != TextWorldAgent.env_id or info.get("invalid_action")
-        told = (
-            observation if is_told and observation not in place and place not in observation else ""
-        )
+        place = _lines(info.get("description") or observation)
+        commands = self.actions(observation, info)
+        # In the game that ships, the place shows what an action has done. In others the answer may say more, as what
+        # is written in a book.
+        says_more = self.env_id != TextWorldAgent.env_id or info.get("invalid_action")
+        is_in_place = observation in place or place in observation
+        answer = observation if says_more and not is_in_place else ""
         listed = f"Commands: {', '.join(commands)}." if commands else ""
         parts = (
             _lines(info.get("objective", "")),
-            told,
+            answer,
             place,
             _lines(info.get("inventory", "")),
             listed,
@@ -53,28 +52,37 @@ class TextWorldAgent(Agent):
         return "\n".join(part for part in parts if part)
 
     def actions(self, observation: str, info: Mapping[str, Any]) -> Sequence[str] | None:
-        """The admissible commands but for those that show what is shown; in the game that ships, to look at things."""
-        idle = (*TELL_NOTHING, "examine") if self.env_id == TextWorldAgent.env_id else TELL_NOTHING
-        return [
-            command
-            for command in info.get("admissible_commands", ())
-            if not command.startswith(idle)
-        ] or None
+        """The admissible commands without those that tell nothing new; None: there are none.
+
+        In the game that ships, examining things tells nothing new either.
+        """
+        idle: tuple[str, ...] = TELL_NOTHING
+        if self.env_id == TextWorldAgent.env_id:
+            idle = (*TELL_NOTHING, "examine")
+        admissible = info.get("admissible_commands", ())
+        return [command for command in admissible if not command.startswith(idle)] or None
 
     def draw(self, observation: str, info: Mapping[str, Any]) -> str:
-        """The place and its exits, what is carried, the score."""
-        ways = {
-            word: f"go {word}" in info.get("admissible_commands", ())
-            for word in ("north", "west", "east", "south")
-        }
-        name = f"[ {_lines(info.get('description', '')).split(chr(10))[0].strip('-= ') or '?'} ]"
-        west, east = "west -- " if ways["west"] else " " * 8, " -- east" if ways["east"] else ""
-        middle = " " * (8 + len(name) // 2 - 2)
-        lines = [f"{middle}north\n{middle}  |"] if ways["north"] else []
+        """The place and its exits, what is carried, and the score."""
+        admissible = info.get("admissible_commands", ())
+        first_line = _lines(info.get("description", "")).split("\n")[0]
+        name = f"[ {first_line.strip('-= ') or '?'} ]"
+        west = "west -- " if "go west" in admissible else "        "
+        east = " -- east" if "go east" in admissible else ""
+        to_middle = " " * (len(west) + len(name) // 2 - 2)
+        lines = []
+        if "go north" in admissible:
+            lines.append(f"{to_middle}north\n{to_middle}  |")
         lines.append(f"{west}{name}{east}")
-        lines += [f"{middle}  |\n{middle}south"] if ways["south"] else []
-        score = f"score {info['score']} of {info.get('max_score', '?')}" if "score" in info else ""
-        return "\n".join([*lines, "", _lines(info.get("inventory", ""))[:60], score])
+        if "go south" in admissible:
+            lines.append(f"{to_middle}  |\n{to_middle}south")
+        lines.append("")
+        lines.append(_lines(info.get("inventory", ""))[:60])
+        if "score" in info:
+            lines.append(f"score {info['score']} of {info.get('max_score', '?')}")
+        else:
+            lines.append("")
+        return "\n".join(lines)
 
     def format_action(self, action: str) -> str:
         return action
@@ -83,8 +91,9 @@ class TextWorldAgent(Agent):
         return " ".join(response.split()).rstrip(".") or None
 
     def expert(self, observation: str, info: Mapping[str, Any]) -> str | None:
-        """The next of the commands that TextWorld knows to win; None: of a game that it has not made."""
-        return next(iter(info.get("policy_commands", ())), None)
+        """The next of the commands with which TextWorld knows the game is won; None: it has not made this game."""
+        commands = info.get("policy_commands", ())
+        return commands[0] if commands else None
 
 
 def _lines(text: str) -> str:

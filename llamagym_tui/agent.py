@@ -7,7 +7,7 @@ when a model is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +56,13 @@ class Agent(AgentBase):
             sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
-            seed: of sampling and minibatches, and of the value head if the model comes without one; a head that
+            seed: for sampling and minibatches, and for the value head if the model comes without one; a head that
                 `load_model_and_tokenizer` has made follows ``torch.manual_seed``.
         Raises:
-            ConfigError: a setting is unknown or outside its range, or the model is none.
+            ConfigError: a setting is unknown or outside its range, or `model` is no model.
             UsageError: there is no such file of demonstrations, or none ships for this agent.
             DemoFileError: the file has a fault; the message names its line.
-            ModelLoadError: the device is not there.
+            ModelLoadError: this machine has no such device.
         """
         self._loop: LlamaGymLoop | None = None
         if sft_data is not None and not sft_warm_start:
@@ -73,6 +73,9 @@ class Agent(AgentBase):
             from llamagym_tui.demos.training_data import training_data
             from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 
+            demonstrations: Sequence[Conversation] = ()
+            if sft_warm_start:
+                demonstrations = training_data(self, sft_data).conversations
             self._loop = LlamaGymLoop(
                 self,
                 model,
@@ -80,9 +83,7 @@ class Agent(AgentBase):
                 device=device,
                 generate_config=generate_config_dict,
                 ppo_config=ppo_config_dict,
-                demonstrations=training_data(self, sft_data).conversations
-                if sft_warm_start
-                else (),
+                demonstrations=demonstrations,
                 use_target_kl=use_target_kl,
                 seed=seed,
             )
@@ -92,7 +93,7 @@ class Agent(AgentBase):
         """The model's tokenizer; None in an agent without a model."""
 
     def act(self, observation: Any, info: Any = None, *, greedy: bool = False) -> Any:
-        """The action that the model chooses on an observation, or a list of actions on a list of observations.
+        """The action that the model chooses on an observation, or a list of actions for a list of observations.
 
         A list has one observation for each environment, in the same order each time, and None for an environment
         that takes no turn now; see `llamagym_tui.vector` for Gymnasium's vector environments. Where a reply names no
@@ -100,7 +101,7 @@ class Agent(AgentBase):
 
         Args:
             observation: what the environment shows, or a list.
-            info: what the environment adds, or a list; ``format_observation`` gets it if it takes it. None: nothing.
+            info: what the environment adds, or a list; ``format_observation`` gets it if it takes one. None: nothing.
             greedy: take the most probable token instead of sampling; such an episode is not trained on.
         Raises:
             NoModelError: the agent was made without a model.
@@ -109,13 +110,14 @@ class Agent(AgentBase):
         return self._with_model().act(observation, info, greedy=greedy)
 
     def assign_reward(self, reward: Any, info: Any = None) -> None:
-        """Credit a reward to the last action; after a list of observations, a list or array of as many rewards.
+        """Credit a reward to the last action; where `act` took a list, give a list or array of as many rewards.
 
-        Rewards of environments that took no turn are left out; more than one for the same action add up. `info` is what
-        the step returned, or a list: with a true ``invalid_action`` the reply counts as one that names no action.
+        Rewards of environments that took no turn are ignored. If an action gets several rewards, they add up. `info` is
+        what the step returned, or a list: if its ``invalid_action`` is true, the reply counts as one that names no
+        action.
 
         Raises:
-            ConfigError: there is no action that it could belong to, or it is no number.
+            ConfigError: there is no action that the reward could belong to, or the reward is no number.
         """
         self._with_model().assign_reward(reward, info)
 
@@ -132,7 +134,8 @@ class Agent(AgentBase):
 
         Args:
             train: whether the episode enters the batch.
-            truncated: whether a time limit ended it; its value is then bootstrapped from `final_observation`.
+            truncated: whether a time limit ended it; the value of `final_observation` then stands for what would have
+                followed.
             final_observation: what the environment showed last; needed when truncated.
             final_info: what it added to that.
             env: index of the environment whose episode ended, where `act` takes a list.
@@ -160,17 +163,17 @@ class Agent(AgentBase):
         return list(self._with_model().slots[0].rewards)
 
     def train(self) -> None:
-        """Episodes enter the batch (the state at the start)."""
+        """Let episodes enter the batch from now on, as they do at the start."""
         self._with_model().training = True
 
     def eval(self) -> None:
-        """Nothing is trained, and no episode with a turn from now on enters the batch, until `train`."""
+        """Train on nothing until `train` is called: no episode with a turn from now on enters the batch."""
         self._with_model().training = False
 
     def save(self, path: str | Path) -> None:
         """Write model, value head and tokenizer into a folder.
 
-        transformers or PEFT load it, and ``load_model_and_tokenizer(path)`` does with the value head.
+        transformers or PEFT can load it; ``load_model_and_tokenizer(path)`` loads the value head, too.
         """
         self._with_model().save(path)
 

@@ -17,7 +17,7 @@ class LlamaGymError(Exception):
 
 
 class UsageError(LlamaGymError):
-    """What the user wants cannot be (an unknown agent, a missing file); exit code 2."""
+    """The user asked for something that is not possible (an unknown agent, a missing file); exit code 2."""
 
 
 class ConfigError(UsageError):
@@ -32,12 +32,16 @@ class UntrustedAgent(UsageError):
     """A run folder names code that this user has not agreed to execute."""
 
     def __init__(self, spec: str, code: str, digest: str) -> None:
-        """The spec as the folder names it, its file or module, and the SHA-256 that an agreement is bound to."""
         super().__init__(
             f"The run names an agent of its own, {code} (SHA-256 {digest[:16]}…), which would be executed; "
             f"read it, then add --trust-agent, or name it: {spec}."
         )
-        self.spec, self.code, self.digest = spec, code, digest
+        self.spec = spec
+        """The agent as the run folder names it."""
+        self.code = code
+        """The file or module that would be executed."""
+        self.digest = digest
+        """SHA-256 of that code: whoever agrees, agrees to this content alone."""
 
 
 class ModelLoadError(LlamaGymError):
@@ -49,11 +53,11 @@ class ActionParseError(LlamaGymError):
 
 
 class GeneratorError(LlamaGymError):
-    """A server that samples replies does not answer, or not with what is needed."""
+    """A server that samples replies gives no answer, or one that lacks something needed."""
 
 
 class PromptTooLongError(LlamaGymError):
-    """A prompt, with the longest reply to it, does not fit into what the model can read."""
+    """A prompt and the longest reply to it do not fit into the model's context."""
 
 
 class EnvError(LlamaGymError):
@@ -77,42 +81,47 @@ class RankLost(LlamaGymError):
 
 
 class NoModelError(LlamaGymError):
-    """An agent made without a model was to act."""
+    """An agent that was made without a model was asked to act."""
 
 
 def require_library(module: str, extra: str) -> None:
-    """Raises UsageError: the library of an extra is not installed."""
+    """Check that the library of an extra is installed; raises UsageError if it is not."""
     if find_spec(module) is None:
         raise UsageError(f"{module} is not installed: pip install 'llamagym-tui[{extra}]'.")
 
 
 def described(error: BaseException, *, or_library: bool = False) -> str:
     """An error of other people's code in one line: its kind, its first line, and where it was raised."""
-    words = str(error).strip().splitlines()
-    what = f": {words[0][:MOST_WORDS].rstrip('.')}" if words else ""
-    return f"{type(error).__name__}{what}{user_place(error, or_library=or_library)}"
+    lines = str(error).strip().splitlines()
+    message = ""
+    if lines:
+        message = f": {lines[0][:MOST_WORDS].rstrip('.')}"
+    return f"{type(error).__name__}{message}{user_place(error, or_library=or_library)}"
 
 
 def user_place(error: BaseException, *, or_library: bool = False) -> str:
-    """Where other people's code raised an error, as the end of a sentence: `` (file.py, line 3)``; empty: it did not.
+    """Where other people's code raised an error, as the end of a sentence: `` (file.py, line 3)``.
 
-    The innermost frame outside this package, Python's library and installed packages; with `or_library`, else the
-    innermost of those.
+    That is the innermost frame outside this package, Python's library and installed packages. With `or_library`, where
+    there is none, it is the innermost frame outside this package. Empty if there is none of either.
     """
     import sysconfig
     import traceback
 
-    python = sysconfig.get_path("stdlib")
-    frames = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    foreign = [place for place in frames if not place[0].startswith((f"{_OURS}{os.sep}", "<"))]
-    users = [
-        place
-        for place in foreign
-        if not (
-            _INSTALLED & set(place[0].split(os.sep)) or place[0].startswith(f"{python}{os.sep}")
-        )
-    ]
-    places = users or (foreign if or_library else [])
-    return f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    foreign: list[tuple[str, int]] = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith((f"{_OURS}{os.sep}", "<")):
+            foreign.append((file, line))
+    python = f"{sysconfig.get_path('stdlib')}{os.sep}"
+    places = []
+    for file, line in foreign:
+        is_installed = not _INSTALLED.isdisjoint(file.split(os.sep))
+        if not is_installed and not file.startswith(python):
+            places.append((file, line))
+    if not places and or_library:
+        places = foreign
+    if not places:
+        return ""
+    file, line = places[-1]
+    return f" ({file}, line {line})"

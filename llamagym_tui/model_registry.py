@@ -1,6 +1,7 @@
-"""Models that are known by name: how large they are, on what terms, and with which settings they play well.
+"""Models that are known by name: their size, their licence, and the settings with which they play well.
 
-The user's own settings win over an entry, and an entry over the general defaults, which other models have.
+The user's own settings come before those of an entry, and an entry's before the general defaults, which all other
+models have.
 """
 
 import json
@@ -22,9 +23,9 @@ class ModelEntry(Struct, frozen=True):
     name: str
     """``bundled`` or hub id."""
     parameters: int
-    """Of the causal LM, tied weights once."""
+    """The number of parameters of the causal LM; weights that are used in two places count once."""
     licence: str
-    """As the hub names it."""
+    """The licence's name on the hub."""
     gated: bool = False
     """Whether downloading needs a hub account that has accepted the licence, and its token in HF_TOKEN."""
     full_finetuning: bool = False
@@ -32,42 +33,43 @@ class ModelEntry(Struct, frozen=True):
     dtype: Dtype = "float32"
     """Type in which the weights are held."""
     generation: GenerationConfig = GenerationConfig(temperature=0.7)
-    """Sampling: the temperature of the model's card where it names one that explores, else 0.7."""
+    """Settings of sampling: the temperature of the model's card where it names one that explores, else 0.7."""
     lora: LoraConfig = field(default_factory=LoraConfig)
-    """The adapter."""
+    """Settings of the adapter."""
     template_arguments: dict[str, Any] = field(default_factory=dict)
-    """Passed to the chat template whenever it renders, unless the caller passes others."""
+    """Arguments that the chat template gets whenever it renders, unless the caller passes others."""
 
 
 ENTRIES = msgspec.toml.decode(
     file_text(Path(__file__).with_name("models.toml")), type=dict[str, tuple[ModelEntry, ...]]
 )["models"]
-"""By size, smallest first."""
+"""The known models by size, the smallest first."""
 
 
 def find(name: str) -> ModelEntry | None:
-    """The entry of a model by its name, or of the model that a folder was trained from; None: an unknown one."""
+    """The entry of a model by its name, or of the model that a folder was trained from; None: the model is unknown."""
     names = _origins(name)
     return next((entry for entry in ENTRIES if entry.name in names), None)
 
 
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
-    """The user's settings of a run, completed from the model's entry where there is one.
+    """The user's settings of a run, completed by the model's entry if there is one.
 
-    They have their names in `RunConfig`; ``generation`` and ``lora`` may be partial.
+    They go by their names in `RunConfig`; ``generation`` and ``lora`` may be partly filled.
     """
     entry = find(model)
     if entry is None:
         return settings
     filled = dict(settings)
-    for part in ("generation", "lora"):
-        given = msgspec.to_builtins(settings.get(part, {}))
-        filled[part] = msgspec.to_builtins(getattr(entry, part)) | given
+    for section in ("generation", "lora"):
+        given = msgspec.to_builtins(settings.get(section, {}))
+        of_the_entry = msgspec.to_builtins(getattr(entry, section))
+        filled[section] = of_the_entry | given
     return filled
 
 
 def is_here(name: str) -> bool:
-    """Whether a model's weights are on this machine, all of them; without contacting any hub."""
+    """Whether all of a model's weights are on this machine; no hub is contacted."""
     if name == BUNDLED:
         return True
     from huggingface_hub import try_to_load_from_cache
@@ -80,7 +82,7 @@ def is_here(name: str) -> bool:
 
 
 def size_in_words(parameters: int) -> str:
-    """A number of parameters for people, to three digits: 135 M, 1.1 B."""
+    """A number of parameters as people say it, to three digits: 135 M, 1.1 B."""
     for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
@@ -96,14 +98,17 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _origins(name: str) -> set[str]:
-    """A name; of a folder also the model that its run or its adapter was trained from."""
-    names, folder = {name}, Path(name).expanduser()
+    """The name itself and, if it is a folder, the model that its run or its adapter was trained from."""
+    names = {name}
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return names
     places = (
         (folder / "config.json", "model"),
         (folder.parent / "config.json", "model"),
         (folder / "adapter_config.json", "base_model_name_or_path"),
     )
-    for file, key in places if folder.is_dir() else ():
+    for file, key in places:
         try:
             origin = json.loads(file_content(file)).get(key)
         except (OSError, ValueError, AttributeError, RecursionError):

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import mul
 from typing import NamedTuple, TypeVar
 
 from llamagym_tui.protocol.events import EvaluationFinished
@@ -36,7 +35,8 @@ def signed(value: float, decimals: int = 3) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count and its noun, in the plural unless it is one."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def with_unit(figure: str, unit: str) -> str:
@@ -45,19 +45,19 @@ def with_unit(figure: str, unit: str) -> str:
 
 
 def margin(stderr: float) -> float:
-    """What every ± shows: half the width of a mean's 95 % confidence interval, from its standard error."""
+    """Half the width of a mean's 95 % confidence interval, from its standard error: what stands behind every ±."""
     return NORMAL * stderr
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A point of the curve."""
 
     episode: int
     """Episodes since the run began."""
     mean_return: float
-    """Mean over the episodes that end there."""
+    """Mean over the last episodes up to this one; how many, the series decides."""
     stderr: float = 0.0
-    """Standard error of that mean, 0 where a single episode is behind it."""
+    """Standard error of that mean; 0 if it is the mean of a single episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ReturnSeries:
     """Sums of returns over groups of consecutive episodes."""
 
     start: int = 0
-    """Episodes of the run before the first one here (not 0 after a resume)."""
+    """The number of episodes that the run had before the first one here; after a resume it may be more than 0."""
     sums: tuple[float, ...] = ()
     """Sum of each group."""
     group: int = 1
@@ -77,108 +77,134 @@ class ReturnSeries:
 
     @property
     def episodes(self) -> int:
-        """Episodes in all groups."""
-        return self.group * (len(self.sums) - 1) + self.last if self.sums else 0
+        """The number of episodes in all groups."""
+        if not self.sums:
+            return 0
+        full_groups = len(self.sums) - 1
+        return full_groups * self.group + self.last
 
     def add(self, returns: Iterable[float]) -> ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
-        sums, squares, group, last = list(self.sums), list(self.squares), self.group, self.last
+        sums = list(self.sums)
+        squares = list(self.squares)
+        group = self.group
+        last = self.last
         values = list(returns)
         if not math.isfinite(sum(values)):
             values = [value if math.isfinite(value) else 0.0 for value in values]
         while values:
-            if not sums or last == group:
+            if not sums or last == group:  # the last group is full
                 if len(sums) == MAX_GROUPS:
-                    sums, squares = _merged(sums), _merged(squares)
+                    sums = _merged(sums)
+                    squares = _merged(squares)
                     group *= 2
                 sums.append(0.0)
                 squares.append(0.0)
                 last = 0
-            taken, values = values[: group - last], values[group - last :]
+            room = group - last
+            taken = values[:room]
+            values = values[room:]
             sums[-1] = sum(taken, sums[-1])
-            squares[-1] = sum(map(mul, taken, taken), squares[-1])
+            squares[-1] = sum((value * value for value in taken), squares[-1])
             last += len(taken)
         return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
 
     def counted(self, returns: Sequence[float], episodes: int) -> ReturnSeries:
-        """The series after episodes with which the run has `episodes`; a resumed run plays some of them once more."""
+        """The series with the returns of the last episodes of a run that now has `episodes`.
+
+        A run that was resumed plays some of its episodes once more: those replace what was there.
+        """
         before = max(0, episodes - len(returns))
         kept = self.until(before)
-        return (kept if kept.sums else ReturnSeries(start=before)).add(returns)
+        if not kept.sums:
+            kept = ReturnSeries(start=before)
+        return kept.add(returns)
 
     def until(self, episode: int) -> ReturnSeries:
-        """The series without its episodes after `episode`, and without a group that ends after it."""
+        """The series without the episodes after `episode`, and without a group that goes beyond it."""
         if episode >= self.start + self.episodes:
             return self
         groups = max(0, (episode - self.start) // self.group)
         last = self.group if groups else 0
         return ReturnSeries(self.start, self.sums[:groups], self.group, last, self.squares[:groups])
 
-    def trailing(self, window: int) -> list[Point]:
+    def trailing(self, window: int) -> list[CurvePoint]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
 
-        The first points have fewer episodes behind them: at least half a window where the series is that long.
+        The first points are means of fewer episodes: of at least half a window if the series is that long.
         """
         groups = max(1, math.ceil(window / self.group))
-        totals, squares = (
-            [0.0, *accumulate(sums)] for sums in (self.sums, self.squares)
-        )  # of 0, 1, 2, … groups
+        # Sums over the first 0, 1, 2, … groups, so that a difference of two is the sum over the groups between them.
+        totals = [0.0, *accumulate(self.sums)]
+        squares = [0.0, *accumulate(self.squares)]
+        half_a_window = (groups + 1) // 2
+        first_end = min(len(self.sums), half_a_window)
         points = []
-        for end in range(min(len(self.sums), (groups + 1) // 2), len(self.sums) + 1):
+        for end in range(first_end, len(self.sums) + 1):
             begin = max(0, end - groups)
             episodes = self._episodes_before(end)
-            if count := episodes - self._episodes_before(begin):
-                mean = (totals[end] - totals[begin]) / count
-                spread = squares[end] - squares[begin] - count * mean * mean
-                points.append(Point(self.start + episodes, mean, standard_error(spread, count)))
+            count = episodes - self._episodes_before(begin)
+            if count == 0:  # the series is empty
+                continue
+            mean = (totals[end] - totals[begin]) / count
+            # The sum of squared deviations from the mean, as the sum of squares less count times the mean's square.
+            spread = squares[end] - squares[begin] - count * mean * mean
+            points.append(CurvePoint(self.start + episodes, mean, standard_error(spread, count)))
         return points
 
     def _episodes_before(self, groups: int) -> int:
-        """Episodes in the first `groups` groups."""
+        """The number of episodes in the first `groups` groups, of which the last may not be full."""
         return self.episodes if groups == len(self.sums) else groups * self.group
 
 
 def _merged(sums: list[float]) -> list[float]:
-    """Neighbours added."""
+    """The sums over groups of twice the size: each two neighbours added."""
     return [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
 
 
 def standard_error(spread: float, count: int) -> float:
     """Standard error of a mean over `count` values, from the sum of squared deviations; 0 for a single value."""
-    return math.sqrt(max(spread, 0.0) / (count - 1) / count) if count > 1 else 0.0
+    if count <= 1:
+        return 0.0
+    variance = max(spread, 0.0) / (count - 1)  # rounding can leave a spread just below 0
+    return math.sqrt(variance / count)
 
 
 def smoothing_window(episodes: int) -> int:
-    """Episodes behind each point of the curve: a tenth of the run, within 20 and `RECENT`."""
+    """How many episodes each point of the curve is the mean of: a tenth of the run, at least 20, at most `RECENT`."""
     return min(RECENT, max(20, episodes // 10))
 
 
 def thinned(points: Sequence[AnyT], at_most: int) -> list[AnyT]:
-    """Evenly chosen points, the last one always among them."""
+    """At most so many of the points, at even distances, the last one always among them."""
     if at_most < 1 or len(points) <= at_most:
         return list(points)
     step = math.ceil(len(points) / at_most)
-    return list(reversed(points[::-1][::step]))
+    last_first = points[::-1][::step]
+    return list(reversed(last_first))
 
 
-def averaged(curves: Sequence[Sequence[Point]]) -> list[Point]:
-    """The mean of curves, each of a point or more, at the episodes that all of them reach, with its standard error over
-    the curves; between its points a curve is a straight line."""
-    import numpy as np  # costs the first frame otherwise
+def averaged(curves: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
+    """The mean of several curves, with its standard error over the curves, at the episodes that all of them reach.
 
-    begin, shortest = (
-        max(curve[0].episode for curve in curves),
-        min(curves, key=lambda curve: curve[-1].episode),
-    )
-    at = [point.episode for point in shortest if point.episode >= begin]
-    heights = [
-        np.interp(at, *zip(*[point[:2] for point in curve], strict=True)).tolist()
-        for curve in curves
-    ]
-    means = [(episode, mean_return(values)) for episode, *values in zip(at, *heights, strict=True)]
-    return [
-        Point(episode, found.mean, found.stderr) for episode, found in means if found is not None
-    ]
+    Each curve has a point or more, and is a straight line between two of them.
+    """
+    import numpy as np  # an import at the top would delay the first frame
+
+    begin = max(curve[0].episode for curve in curves)
+    shortest = min(curves, key=lambda curve: curve[-1].episode)
+    episodes = [point.episode for point in shortest if point.episode >= begin]
+    heights = []
+    for curve in curves:
+        known_episodes = [point.episode for point in curve]
+        known_means = [point.mean_return for point in curve]
+        heights.append(np.interp(episodes, known_episodes, known_means).tolist())
+    points = []
+    for index, episode in enumerate(episodes):
+        found = mean_return([height[index] for height in heights])
+        if found is not None:
+            points.append(CurvePoint(episode, found.mean, found.stderr))
+    return points
 
 
 class MeanReturn(NamedTuple):
@@ -186,18 +212,19 @@ class MeanReturn(NamedTuple):
 
     mean: float
     stderr: float
-    """0 for a single episode."""
+    """Standard error of the mean; 0 for a single episode."""
     episodes: int
 
     @property
     def text(self) -> str:
-        """As the app shows it, ± half its 95 % confidence interval, which a single episode has not: +0.030 ± 0.059."""
+        """The mean as the app shows it, ± half its 95 % confidence interval: +0.030 ± 0.059; a single episode has no
+        interval."""
         half = f" ± {margin(self.stderr):,.3f}" if self.episodes > 1 else ""
         return f"{signed(self.mean)}{half}"
 
     @property
     def interval_text(self) -> str:
-        """The bounds of its 95 % confidence interval."""
+        """The two ends of its 95 % confidence interval: +0.010 … +0.050."""
         half = margin(self.stderr)
         return f"{signed(self.mean - half)} … {signed(self.mean + half)}"
 
@@ -208,7 +235,7 @@ def evaluated_return(found: EvaluationFinished) -> MeanReturn:
 
 
 def mean_return(returns: Sequence[float]) -> MeanReturn | None:
-    """Mean and standard error of episode returns; None without any."""
+    """Mean and standard error of the finite ones of episode returns; None if there is none."""
     finite = [value for value in returns if math.isfinite(value)]
     if not finite:
         return None

@@ -1,10 +1,11 @@
-"""Folders of the user, what the app keeps there between runs, and files that a crash leaves whole.
+"""The user's folders, what the app keeps there between runs, and files that stay whole when the program crashes.
 
-Everything of ours that opens a file goes through here: only regular files of a bounded size are read, so that a pipe or
-a device in a file's place never holds anybody up; what is made is readable by its owner only; and a draft, or a folder
-that is removed, never leads out of its folder through a link. What cannot be done raises OSError, and a file that was
-to be replaced is then as it was. A visitor of `llamagym-tui serve` who only watches writes nothing: that is decided
-here. Which keys a visitor may not use, each screen says itself (`screens/widgets/refused.py`).
+All of our code opens files through this module. Only regular files of a bounded size are read, so that nobody ever
+waits for a pipe or a device that stands in a file's place. New files can be read by their owner only. Neither a draft
+nor a folder that is removed leads out of its folder through a link. If something cannot be done, OSError is raised,
+and a file that was to be replaced is still there as it was. A visitor of `llamagym-tui serve` who only watches writes
+nothing: that is decided here. Which keys a visitor may not use, each screen says itself
+(`screens/widgets/refused.py`).
 """
 
 import contextlib
@@ -15,20 +16,21 @@ import stat
 import time
 from io import BufferedRandom, TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal
+from typing import IO, BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
 
 PREFERENCES_FILE = "preferences.json"
 BROWSER = "LLAMAGYM_TUI_BROWSER"
-"""``watch``, ``play``, or ``play SPEC`` with the agent that the server was started with; of a session's processes."""
+"""Environment variable in the processes of a browser session: ``watch``, ``play``, or ``play SPEC`` with the agent that
+the server was started with."""
 REFUSED = "Not available in a browser session."
-ONLY_WATCHES = "Not available to who only watches a run."
+ONLY_WATCHES = "Not available to visitors who only watch a run."
 
 
 def browser_session() -> str:
-    """``play`` or ``watch`` in a process that is shown in a browser, else empty."""
+    """``play`` or ``watch`` if this process is shown in a browser, else empty."""
     return os.environ.get(BROWSER, "").partition(" ")[0]
 
 
@@ -43,14 +45,14 @@ def _require_writer() -> None:
 
 
 class Preferences(Struct, frozen=True, kw_only=True):
-    """What was chosen last."""
+    """What the user chose last."""
 
     theme: str | None = None
-    """Name of a theme. None: the app's own."""
+    """Name of a theme. None: the app's own theme."""
     drawing: bool | None = None
-    """Whether the watched state is drawn. None: where there is room next to the conversation."""
+    """Whether the watched state is drawn. None: it is if there is room for it next to the conversation."""
     all_figures: bool = False
-    """Whether all figures of a run are shown, and not only three."""
+    """Whether all figures of a run are shown, or only three."""
 
 
 def _folder(kind: Literal["data", "cache", "config"]) -> Path:
@@ -59,63 +61,84 @@ def _folder(kind: Literal["data", "cache", "config"]) -> Path:
         return Path(override)
     import platformdirs
 
-    return Path(getattr(platformdirs, f"user_{kind}_dir")("llamagym-tui", appauthor=False))
+    match kind:
+        case "data":
+            return platformdirs.user_data_path("llamagym-tui", appauthor=False)
+        case "cache":
+            return platformdirs.user_cache_path("llamagym-tui", appauthor=False)
+        case "config":
+            return platformdirs.user_config_path("llamagym-tui", appauthor=False)
 
 
 def data_dir() -> Path:
-    """The user's data folder of this program; not made."""
+    """The user's data folder of this program, which may not exist yet."""
     return _folder("data")
 
 
 def runs_dir() -> Path:
-    """Where runs live that were given no folder; not made."""
+    """The folder of the runs that were given no folder of their own; it may not exist yet."""
     return data_dir() / "runs"
 
 
 def cache_dir() -> Path:
-    """The user's cache folder of this program, for what can be made again; not made."""
+    """The user's cache folder of this program, for files that can be made again; it may not exist yet."""
     return _folder("cache")
 
 
 def config_dir() -> Path:
-    """The user's configuration folder of this program; not made."""
+    """The user's configuration folder of this program, which may not exist yet."""
     return _folder("config")
 
 
 def load_preferences(folder: Path) -> Preferences:
-    """What is kept in a folder; the defaults where nothing readable is."""
+    """The preferences that are kept in a folder; the defaults if there are none that can be read."""
     try:
         return msgspec.json.decode(file_content(folder / PREFERENCES_FILE), type=Preferences)
     except (OSError, ValueError, RecursionError):
         return Preferences()
 
 
-def keep_preferences(folder: Path, **chosen: Any) -> None:
-    """Keep fields of `Preferences` for later runs; the others stay."""
-    preferences = msgspec.structs.replace(load_preferences(folder), **chosen)
+def keep_preferences(
+    folder: Path,
+    *,
+    theme: str | None = None,
+    drawing: bool | None = None,
+    all_figures: bool | None = None,
+) -> None:
+    """Keep some of the `Preferences` for later runs; those that are None here stay as they are kept."""
+    kept = load_preferences(folder)
+    preferences = Preferences(
+        theme=kept.theme if theme is None else theme,
+        drawing=kept.drawing if drawing is None else drawing,
+        all_figures=kept.all_figures if all_figures is None else all_figures,
+    )
     replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
 
 
 MOST_WHOLE = 64 * 2**20
-"""Bytes of a file that is read at once."""
+"""Most bytes of a file that is read at once."""
 MOST_TEXT = 1_000_000
-"""Bytes of a text that a person wrote."""
+"""Most bytes of a text that a person wrote."""
 MOST_FILE = 4 * 2**30
-"""Bytes of a file that is read line by line."""
+"""Most bytes of a file that is read line by line."""
 BUFFER = 2**18
-"""Bytes that are read at a time: a line without an end is passed over twenty times faster than by the usual 8 KiB."""
-PREFIX, SUFFIX = ".llamagym-", ".partial"
-"""Of the names of files and folders that are being written."""
+"""Bytes that are read at a time: so much passes over a line without an end twenty times faster than the usual 8 KiB."""
+PREFIX = ".llamagym-"
+"""How the names of files and folders begin while they are being written."""
+SUFFIX = ".partial"
+"""How these names end."""
 ABANDONED_S = 3600.0
-"""Age of a draft of which a crash can be assumed."""
+"""Age in seconds at which a draft counts as left behind by a crash."""
 _NEVER_WAIT = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
+"""Flags, as far as the system knows them, with which opening a pipe or a terminal returns at once."""
 
 
 def regular_file(path: Path, *, most: int = MOST_FILE) -> BinaryIO:
-    """A file opened for reading, at once, whatever stands there.
+    """A file opened for reading; returns at once, even if a pipe or a device stands in its place.
 
     Raises:
-        OSError: it cannot be read, is no regular file (but a folder, a pipe, a device), or has more than `most` bytes.
+        OSError: it cannot be read, is not a regular file (but a folder, a pipe, a device), or has more than `most`
+            bytes.
     """
     return os.fdopen(_opened(path, os.O_RDONLY, most), "rb", BUFFER)
 
@@ -127,36 +150,43 @@ def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
 
 
 def file_text(path: Path, *, most: int = MOST_TEXT) -> str:
-    """A file as text, line ends as one character, without a byte order mark.
+    """The text of a file, with each line end as one character and without a byte order mark.
 
-    Opened as by `regular_file`; raises UnicodeDecodeError, too, if it is not UTF-8.
+    It is opened as by `regular_file`; if it is not UTF-8, UnicodeDecodeError is raised.
     """
     with regular_file(path, most=most) as file:
         return TextIOWrapper(file, encoding="utf-8-sig").read()
 
 
 def require_regular(folder: Path) -> None:
-    """Refuse a folder that a library would wait for, or be filled up by: all in it are folders or bounded files."""
+    """Check a folder that a library will read: each file in it is a regular one and not too large.
+
+    A library would wait for ever for a pipe, and fill the memory with a file without an end. Raises OSError, as
+    `regular_file`.
+    """
     for path in folder.iterdir():
-        weights = path.suffix in (".safetensors", ".pt", ".bin", ".gguf")
-        if not path.is_dir():
-            regular_file(path, most=2**50 if weights else MOST_FILE // 8).close()
+        if path.is_dir():
+            continue
+        holds_weights = path.suffix in (".safetensors", ".pt", ".bin", ".gguf")
+        most = 2**50 if holds_weights else MOST_FILE // 8
+        regular_file(path, most=most).close()
 
 
 def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
-    """A file opened for reading and for writing at its end; made if absent.
+    """A file opened for reading and for writing at its end; it is made if there is none.
 
     Raises:
         OSError: as `regular_file`; or it cannot be written, or is a link and `follow` is off.
     """
     _require_writer()
-    nofollow = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(
-        _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | nofollow, MOST_FILE), "ab+"
-    )
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    if not follow:
+        flags |= getattr(os, "O_NOFOLLOW", 0)  # not every system has it
+    return os.fdopen(_opened(path, flags, MOST_FILE), "ab+")
 
 
 def _opened(path: Path, flags: int, most: int) -> int:
+    """The descriptor of an opened file, which is a regular one of at most so many bytes."""
     try:
         descriptor = os.open(path, flags | _NEVER_WAIT, 0o600)
     except OSError as error:
@@ -175,7 +205,7 @@ def _opened(path: Path, flags: int, most: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, for its owner only; one that is there stays as it is."""
+    """Make a folder, and those above it, for its owner only; a folder that exists stays as it is."""
     _require_writer()
     try:
         path.mkdir(mode=0o700, exist_ok=True)
@@ -187,14 +217,14 @@ def make_folder(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
-    """Write a file; until it is whole the old one stays. Folders are made; a link is replaced, not followed.
+    """Write a file; the old one stays until the new one is whole. Folders are made; a link is replaced, not followed.
 
-    A file keeps its mode, and a new one is its owner's only. With `sync` it is on the disk, not only with the operating
-    system, before it takes the old one's place.
+    The new file has the old one's mode; if there was none, only its owner may read it. With `sync`, its content is on
+    the disk itself before it takes the old one's place, and not only with the operating system.
     """
     make_folder(path.parent)
     discard_drafts(path.parent, older_than_s=ABANDONED_S)
-    from tempfile import mkstemp  # costs the first frame otherwise
+    from tempfile import mkstemp  # an import at the top would delay the first frame
 
     descriptor, name = mkstemp(SUFFIX, PREFIX, path.parent)
     draft = Path(name)
@@ -215,7 +245,7 @@ def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
 
 
 def draft_folder(parent: Path) -> Path:
-    """A new, empty folder of its owner only, to be filled and then renamed."""
+    """A new, empty folder, for its owner only, to be filled and then renamed."""
     _require_writer()
     from tempfile import mkdtemp
 
@@ -223,7 +253,7 @@ def draft_folder(parent: Path) -> Path:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Put all that is in a folder into another one too: the same files where there are hard links, else copies."""
+    """Put everything in one folder into another one, too: as hard links where the system has them, else as copies."""
     _require_writer()
     shutil.copytree(source, target, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
 
@@ -236,7 +266,7 @@ def _linked(source: str, target: str) -> None:
 
 
 def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
-    """Remove drafts that a crash has left; one that cannot be removed stays."""
+    """Remove the drafts that a crash left behind; a draft that cannot be removed stays."""
     for draft in folder.glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - draft.lstat().st_mtime >= older_than_s:
@@ -244,7 +274,7 @@ def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; of a link only the link. What is not there is fine."""
+    """Remove a file, or a folder with all that is in it; from a link, only the link. It may be gone already."""
     _require_writer()
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -253,7 +283,7 @@ def discard(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put names of new and renamed files on disk, where the system knows how."""
+    """Make sure that the names of new and renamed files are on the disk, if the system can do that."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -264,12 +294,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def torn_line_start(file: IO[bytes]) -> int:
-    """The byte at which a last line without an end begins, as a crash leaves one; the file's length if none is torn."""
+    """The byte at which the last line begins if it has no end, as a crash may leave one; else the file's length."""
     end = file.seek(0, os.SEEK_END)
     while end:  # backwards, a block at a time
         start = max(0, end - 65_536)
         file.seek(start)
-        if (newline := file.read(end - start).rfind(b"\n")) >= 0:
+        block = file.read(end - start)
+        newline = block.rfind(b"\n")
+        if newline >= 0:
             return start + newline + 1
         end = start
     return 0

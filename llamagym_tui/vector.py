@@ -1,7 +1,7 @@
-"""Gymnasium's vector environments, as `Agent` plays them: a list of observations in, the episodes that ended out.
+"""Gymnasium's vector environments for `Agent`, which acts on a list of observations and is told which episodes ended.
 
-It handles the three autoreset modes. With a reset in the next step, that step is no turn. With a reset in the same
-step, the last observation is in the infos. With resets disabled, the caller resets.
+It handles Gymnasium's three autoreset modes. With a reset in the next step, that step is no turn. With a reset in the
+same step, the last observation is in the infos. With resets disabled, the caller resets.
 """
 
 from collections.abc import Mapping
@@ -35,20 +35,24 @@ class VectorEpisodes:
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
-        """For environments that were reset; the mode is in their metadata, else Gymnasium's default (next step)."""
+        """Episodes in `envs`, which have been reset.
+
+        The autoreset mode is the one in their metadata, else Gymnasium's default, a reset in the next step.
+        """
         self._envs = envs
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._resets_next = np.zeros(envs.num_envs, dtype=bool)
 
     def turns(self, observations: Any) -> list[Any]:
         """One observation for each environment; None where the next step only resets it, whatever the action."""
-        split = iterate(self._envs.observation_space, observations)
+        each = iterate(self._envs.observation_space, observations)
         return [
-            None if resets else seen for seen, resets in zip(split, self._resets_next, strict=True)
+            None if resets else observation
+            for observation, resets in zip(each, self._resets_next, strict=True)
         ]
 
     def infos(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The info of each environment, from Gymnasium's of all, which has a mask ``_key`` for each key."""
+        """The info of each environment, out of the one that Gymnasium gives for all of them."""
         return [_info_of(infos, env) for env in range(self._envs.num_envs)]
 
     def ends(
@@ -64,22 +68,23 @@ class VectorEpisodes:
         Raises:
             EnvError: an environment reset in the same step and left no final observation.
         """
-        terminated, truncated = (
-            np.asarray(terminations, dtype=bool),
-            np.asarray(truncations, dtype=bool),
-        )
+        terminated = np.asarray(terminations, dtype=bool)
+        truncated = np.asarray(truncations, dtype=bool)
         over = terminated | truncated
         if self._mode is AutoresetMode.NEXT_STEP:
             self._resets_next = over
         if not over.any():
             return []
-        shown = self._last_shown(observations, infos)
-        return [
-            EpisodeEnd(env, bool(truncated[env] & ~terminated[env]), shown[env])
-            for env in np.flatnonzero(over).tolist()
-        ]
+        final = self._final_observations(observations, infos)
+        ends = []
+        for env in np.flatnonzero(over).tolist():
+            # Where both are true the environment ended the episode itself, so nothing is left to bootstrap.
+            was_cut_off = bool(truncated[env] and not terminated[env])
+            ends.append(EpisodeEnd(env, was_cut_off, final[env]))
+        return ends
 
-    def _last_shown(self, observations: Any, infos: Mapping[str, Any]) -> Any:
+    def _final_observations(self, observations: Any, infos: Mapping[str, Any]) -> Any:
+        """What each environment showed last before any reset, by its index."""
         if self._mode is not AutoresetMode.SAME_STEP:
             return list(iterate(self._envs.observation_space, observations))
         if "final_obs" not in infos:
@@ -90,9 +95,13 @@ class VectorEpisodes:
 
 
 def _info_of(infos: Mapping[str, Any], env: int) -> dict[str, Any]:
+    """The info of one environment. For each key, ``_key`` is a mask that says which environments have it."""
     found: dict[str, Any] = {}
-    for key, mask in infos.items():
-        if key.startswith("_") and key[1:] in infos and mask[env]:
-            value = infos[key[1:]]
-            found[key[1:]] = _info_of(value, env) if isinstance(value, Mapping) else value[env]
+    for mask_name, mask in infos.items():
+        if not mask_name.startswith("_"):
+            continue
+        key = mask_name[1:]
+        if key in infos and mask[env]:
+            value = infos[key]
+            found[key] = _info_of(value, env) if isinstance(value, Mapping) else value[env]
     return found

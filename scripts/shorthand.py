@@ -63,7 +63,6 @@ FOREIGN = {
     "llamagym_tui/game/agent_base.py::AgentBase.expert": AGENT,
     "llamagym_tui/game/agent_base.py::AgentBase.format_observation": AGENT,
     "llamagym_tui/game/agent_base.py::AgentBase.reveal": AGENT,
-    "llamagym_tui/game/observed.py::called": AGENT,
     "llamagym_tui/game/text_game.py::TextGame.__init__": "gymnasium.make passes what its user gave",
     "screens/widgets/sentence_input.py::OneLineInput.__init__": "the keywords are those of Textual's Input",
     "scripts/bundled_model/batches.py::shared_prefix_attention": TRANSFORMERS,

@@ -17,7 +17,7 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
 from llamagym_tui.engine.policy import policy
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -269,7 +269,9 @@ class Rollout:
     def take_wheel(self) -> None:
         if self.spectator.env is None:
             raise UsageError("There is no play.")
-        self.wheel.take(self.spectator.env, (Choice("0", 0, "heads"), Choice("1", 1, "tails")))
+        self.wheel.take(
+            self.spectator.env, (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
+        )
 
     def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
         self.wheel.choose(action, reasoning)

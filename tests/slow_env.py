@@ -99,7 +99,7 @@ def pid_of(env: Any) -> int:
 
 
 def made_there(agent_class: type[AgentBase], kwargs: dict[str, Any], more: dict[str, Any]) -> Any:
-    return agent_env(with_kwargs(agent_class, **kwargs), **more)
+    return agent_env(with_kwargs(agent_class, **kwargs), more=more)
 
 
 def maker(agent: AgentBase, when: Any = "on") -> ParallelMaker:

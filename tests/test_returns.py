@@ -6,8 +6,8 @@ import pytest
 
 from llamagym_tui.returns import (
     MAX_GROUPS,
+    CurvePoint,
     MeanReturn,
-    Point,
     ReturnSeries,
     averaged,
     margin,
@@ -19,7 +19,7 @@ from llamagym_tui.returns import (
 
 def test_a_short_series_keeps_every_return():
     series = ReturnSeries().add([1.0, -1.0]).add([3.0])
-    assert series.trailing(1) == [Point(1, 1.0), Point(2, -1.0), Point(3, 3.0)]
+    assert series.trailing(1) == [CurvePoint(1, 1.0), CurvePoint(2, -1.0), CurvePoint(3, 3.0)]
 
 
 def test_the_trailing_mean_begins_at_half_a_window():
@@ -61,7 +61,7 @@ def test_a_million_episodes_fit_into_the_same_room():
 
 
 def test_a_resumed_run_begins_where_it_stopped():
-    assert ReturnSeries(start=500).add([2.0]).trailing(1) == [Point(501, 2.0)]
+    assert ReturnSeries(start=500).add([2.0]).trailing(1) == [CurvePoint(501, 2.0)]
 
 
 def test_a_return_that_is_not_finite_does_not_spoil_the_curve():
@@ -74,7 +74,7 @@ def test_the_window_is_a_tenth_of_the_run_within_bounds(episodes: int, window: i
 
 
 def test_thinning_keeps_the_last_point():
-    points = [Point(episode, 0.0) for episode in range(10)]
+    points = [CurvePoint(episode, 0.0) for episode in range(10)]
     assert [point.episode for point in thinned(points, 4)] == [0, 3, 6, 9]
 
 
@@ -103,7 +103,7 @@ def test_of_a_single_episode_no_interval_is_told():
 
 def test_episodes_after_a_checkpoint_can_be_taken_back():
     series = ReturnSeries(start=10).add([1.0, 2.0, 3.0])
-    assert series.until(12).trailing(1) == [Point(11, 1.0), Point(12, 2.0)]
+    assert series.until(12).trailing(1) == [CurvePoint(11, 1.0), CurvePoint(12, 2.0)]
     assert series.until(13) is series
     assert series.until(4).sums == ()
 
@@ -133,17 +133,17 @@ def test_many_returns_at_once_are_those_of_one_after_the_other():
 
 
 def test_curves_are_averaged_at_the_episodes_that_all_of_them_reach_with_the_error_over_the_curves():
-    one = [Point(10, 0.0), Point(20, 1.0), Point(30, 2.0)]
-    other = [Point(15, 1.0), Point(35, 3.0), Point(40, 9.0)]
+    one = [CurvePoint(10, 0.0), CurvePoint(20, 1.0), CurvePoint(30, 2.0)]
+    other = [CurvePoint(15, 1.0), CurvePoint(35, 3.0), CurvePoint(40, 9.0)]
     # Half way up a line of slope 1/10 the other is at 1.5 and 2.5. Deviations of 1/4: the error is the root of 1/8 / 2.
     for curves in ([one, other], [other, one]):
-        assert averaged(curves) == [Point(20, 1.25, 0.25), Point(30, 2.25, 0.25)]
+        assert averaged(curves) == [CurvePoint(20, 1.25, 0.25), CurvePoint(30, 2.25, 0.25)]
 
 
 def test_the_error_over_three_curves_by_hand():
-    [point] = averaged([[Point(8, mean)] for mean in (0.0, 3.0, 6.0)])
-    assert point == Point(8, 3.0, pytest.approx((18 / 2 / 3) ** 0.5))  # type: ignore[arg-type]
+    [point] = averaged([[CurvePoint(8, mean)] for mean in (0.0, 3.0, 6.0)])
+    assert point == CurvePoint(8, 3.0, pytest.approx((18 / 2 / 3) ** 0.5))  # type: ignore[arg-type]
 
 
 def test_curves_with_no_episode_in_common_have_no_mean():
-    assert averaged([[Point(5, 1.0)], [Point(6, 1.0)]]) == []
+    assert averaged([[CurvePoint(5, 1.0)], [CurvePoint(6, 1.0)]]) == []

@@ -34,7 +34,7 @@ from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
-from llamagym_tui.state.transcript import Fact, Reply
+from llamagym_tui.state.transcript import Fact, ReplySoFar
 from llamagym_tui.user_files import file_text, replace_file
 
 WIDTH = 860
@@ -220,7 +220,7 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        facts += [shown, Reply(turn.episode, turn.turn, turn.reply, done=True), turn]
+        facts += [shown, ReplySoFar(turn.episode, turn.turn, turn.reply, done=True), turn]
     if episode.finished is not None:
         facts.append(episode.finished)
     talk = []

@@ -21,19 +21,23 @@ from llamagym_tui.game.chat import (
 )
 
 SCHEMA = 1
-"""Raised with every change that an older reader would misread."""
-MOST_LINE, MOST_DEEP = jsonl.MOST_LINE, 50
-"""Bytes of a demonstration that is read, and lists and objects within each other in an action or an argument."""
+"""Version of the form of a line; it goes up with every change that an older reader would misread."""
+MOST_LINE = jsonl.MOST_LINE
+"""Bytes in which a demonstration and its line's end have to fit."""
+MOST_DEEP = 50
+"""How deep lists and objects may be nested in an action or in an argument of the environment."""
 
 
-class Turn(NamedTuple):
+class PlayedTurn(NamedTuple):
     """A turn as it was played."""
 
     observation: str
+    """The user message."""
     admissible: Sequence[str] | None
-    """Names of the actions that were admissible. None: those of every turn."""
+    """Names of the actions that were admissible. None: all actions."""
     reply: str
     action: Any
+    """What the environment got."""
     reward: float
 
 
@@ -41,34 +45,35 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """One finished episode, with what is needed to train on it and to know where it came from."""
 
     messages: list[ChatMessage]
-    """System, user, assistant, user, assistant …: one assistant message a turn."""
+    """The conversation: system, user, assistant, user, assistant …, with one assistant message for each turn."""
     agent: str
     """Short name of the agent whose prompting was used."""
     env_id: str
     env_kwargs: dict[str, Any]
     seed: int | None
-    """Seed of the reset. None: not known."""
+    """Seed with which the environment was reset. None: it is not known."""
     actions: list[Any]
     """What the environment got, turn by turn."""
     rewards: list[float]
     """The environment's rewards, turn by turn, without penalties."""
     episode_return: float
     length: int
-    """Turns."""
+    """The number of turns."""
     end: Literal["terminated", "truncated"]
     source: str
-    """Whose play: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
+    """Who played: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
     model: str | None
-    """Which model wrote the replies. None: none did."""
+    """The model that wrote the replies. None: no model did."""
     prompt_sha256: str
+    """Digest of the system prompt."""
     recorded_at: str
     """UTC, ISO 8601 with Z."""
     schema: int = SCHEMA
     replaced_replies: dict[int, str] | UnsetType = UNSET
-    """The model's own replies in the turns (from 0) in which a person acted in its place; only those turns are
+    """The model's own replies in the turns (counted from 0) in which a person acted in its place; only those turns are
     trained on. Absent: one player took all turns."""
     admissible: list[list[str] | None] | UnsetType = UNSET
-    """Names of the actions that were admissible in each turn; None: those of every turn. Absent: so it was in all."""
+    """Names of the actions that were admissible in each turn; None: all actions. Absent: all actions in every turn."""
 
     @classmethod
     def of(
@@ -76,7 +81,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         agent: AgentBase,
         agent_name: str,
         prompt: str,
-        turns: Sequence[Turn],
+        turns: Sequence[PlayedTurn],
         *,
         end: Literal["terminated", "truncated"],
         source: str,
@@ -85,7 +90,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         model: str | None = None,
         replaced_replies: dict[int, str] | UnsetType = UNSET,
     ) -> "Demonstration":
-        """An episode that has just ended; what follows from these arguments (length, return, hash) is computed."""
+        """An episode that has just ended; its length, return and digest are computed from the arguments."""
         admissible = [None if turn.admissible is None else list(turn.admissible) for turn in turns]
         return cls(
             messages=conversation(prompt, turns),
@@ -108,72 +113,86 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
     @property
     def system_prompt(self) -> str:
-        """Empty if there is none."""
-        first = self.messages[:1]
-        return first[0]["content"] if first and first[0]["role"] == "system" else ""
+        """The system message; empty if there is none."""
+        if not self.messages or self.messages[0]["role"] != "system":
+            return ""
+        return self.messages[0]["content"]
 
     @property
     def observations(self) -> list[str]:
+        """The user messages, turn by turn."""
         return [message["content"] for message in self.messages if message["role"] == "user"]
 
     @property
     def replies(self) -> list[str]:
+        """The assistant messages, turn by turn."""
         return [message["content"] for message in self.messages if message["role"] == "assistant"]
 
     @property
     def corrected(self) -> dict[int, str]:
-        """`replaced_replies`, empty where there are none."""
+        """The `replaced_replies`; empty if there are none."""
         return self.replaced_replies or {}
 
     def admissible_in(self, turn: int) -> list[str] | None:
-        """Names of the actions that were admissible in a turn (from 0). None: all that the agent names."""
-        return self.admissible[turn] if self.admissible and turn < len(self.admissible) else None
+        """Names of the actions that were admissible in a turn, counted from 0. None: all actions."""
+        if not self.admissible or turn >= len(self.admissible):
+            return None
+        return self.admissible[turn]
 
     @property
     def lesson(self) -> Conversation:
-        """The messages to train on, with the admissible actions of each turn: the model's own replies next to a
-        person's turns have a weight of 0."""
-        lesson, turn = with_actions(self.messages, self.admissible or ()), 0
-        for at, message in enumerate(self.messages):
-            if message["role"] == "assistant":
-                if self.corrected and turn not in self.corrected:
-                    lesson[at] = {**message, "weight": 0}
-                turn += 1
+        """The messages to train on, with the admissible actions of each turn.
+
+        If a person corrected the episode, the model's own replies in the other turns have a weight of 0.
+        """
+        lesson = with_actions(self.messages, self.admissible or ())
+        if self.corrected:
+            for turn, index in enumerate(_reply_indices(lesson)):
+                if turn not in self.corrected:
+                    lesson[index] = {**lesson[index], "weight": 0}
         return lesson
 
     @property
     def preferences(self) -> list[Preference]:
         """A person's reply over the model's own, for each turn in which the two differ."""
         lesson = self.lesson
-        replies = [at for at, message in enumerate(lesson) if message["role"] == "assistant"]
-        return [
-            Preference(lesson[:at], lesson[at]["content"], own)
-            for turn, own in sorted(self.corrected.items())
-            if own != lesson[at := replies[turn]]["content"]
-        ]
+        reply_indices = _reply_indices(lesson)
+        found = []
+        for turn, models_reply in sorted(self.corrected.items()):
+            index = reply_indices[turn]
+            persons_reply = lesson[index]["content"]
+            if persons_reply != models_reply:
+                found.append(Preference(lesson[:index], persons_reply, models_reply))
+        return found
 
 
-def conversation(prompt: str, turns: Iterable[Turn]) -> Conversation:
+def _reply_indices(messages: Conversation) -> list[int]:
+    """Where the assistant messages are, turn by turn."""
+    return [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+
+
+def conversation(prompt: str, turns: Iterable[PlayedTurn]) -> Conversation:
     """The messages of an episode so far."""
-    return [
-        *opening(prompt),
-        *(each for turn in turns for each in (user(turn.observation), assistant(turn.reply))),
-    ]
+    messages = opening(prompt)
+    for turn in turns:
+        messages.append(user(turn.observation))
+        messages.append(assistant(turn.reply))
+    return messages
 
 
 def utc_timestamp(now: datetime) -> str:
-    """A time zone aware moment as `recorded_at` has it."""
+    """A moment, which knows its time zone, in the form of `recorded_at`."""
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def encode(demo: Demonstration) -> bytes:
-    """A demonstration as one line of JSON without its newline; NumPy numbers become plain ones.
+    """A demonstration as one line of JSON without its line end; NumPy numbers become plain ones.
 
     Raises DemoFileError if JSON cannot hold a value of it (an object, a number that is not finite).
     """
     try:
         line = msgspec.json.encode(demo, enc_hook=_plain)
-        decode(line)
+        decode(line)  # what is written can be read again
     except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
         raise DemoFileError(
             f"The episode cannot be written as JSON and was not saved: {error}."
@@ -182,7 +201,7 @@ def encode(demo: Demonstration) -> bytes:
 
 
 def decode(line: bytes) -> Demonstration:
-    """Raises ValueError if the line is no JSON, or not of this form, or beyond the bounds."""
+    """The demonstration in a line; raises ValueError if it is not such JSON, or too long, or nested too deep."""
     if len(line) >= MOST_LINE:
         raise ValueError(f"it has over {MOST_LINE:,} bytes")
     try:
@@ -191,19 +210,25 @@ def decode(line: bytes) -> Demonstration:
         raise ValueError("it is nested too deep") from error
     level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
     for _ in range(MOST_DEEP):
-        outer = [
-            each.values() if isinstance(each, dict) else each
-            for each in level
-            if isinstance(each, dict | list)
-        ]
-        level = [inner for each in outer for inner in each]
+        level = _inner_values(level)
     if level:
         raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
     return demo
 
 
+def _inner_values(values: Iterable[Any]) -> list[Any]:
+    """What is in the lists and objects among some values, one level deep."""
+    inner: list[Any] = []
+    for value in values:
+        if isinstance(value, dict):
+            inner.extend(value.values())
+        elif isinstance(value, list):
+            inner.extend(value)
+    return inner
+
+
 def readable(line: bytes) -> Demonstration | None:
-    """The demonstration in a line; None: it holds none."""
+    """The demonstration in a line; None: there is none in it."""
     try:
         return decode(line)
     except ValueError:
@@ -211,6 +236,7 @@ def readable(line: bytes) -> Demonstration | None:
 
 
 def _plain(value: Any) -> Any:
+    """A mapping, or a number or array of NumPy, as something that JSON knows."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "tolist"):

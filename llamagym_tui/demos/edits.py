@@ -1,9 +1,9 @@
 """Changes to recorded episodes: delete them from a file, put them back, edit a reply.
 
-Guarantees that nothing recorded is lost: a file is replaced as a whole, under the lock that appends take, and removed
-lines are written to ``<path>.trash`` first. Lines are identified by their bytes, so that lines added meanwhile by
-another program stay. Where a line is not there any more, or nothing can be written, a DemoFileError is raised, and the
-file is unchanged.
+Nothing recorded is lost. A file is replaced as a whole, under the same lock as when a line is added, and removed lines
+are first written to ``<path>.trash``. Lines are recognised by their bytes, so that lines which another program adds in
+the meantime stay. If a line is no longer there, or nothing can be written, DemoFileError is raised and the file is
+unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,23 +21,25 @@ from llamagym_tui.game.chat import assistant
 from llamagym_tui.game.observed import reply_of
 
 SOURCE = "correction"
-"""Source of an episode of which a person has edited a reply."""
+"""Source of an episode in which a person has edited a reply."""
 
 
 class Removed(NamedTuple):
+    """A line that was removed from a file."""
+
     place: int
     """Index of the line before the removal, from 0."""
     content: bytes
-    """Without its newline."""
+    """The line without its end."""
 
 
 def trash_path(path: Path) -> Path:
-    """File of the removed lines; the app never empties it."""
+    """The file for removed lines; the app never empties it."""
     return path.with_name(f"{path.name}.trash")
 
 
 def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
-    """Move lines from a file to its trash, one for each content."""
+    """Move lines from a file to its trash, one line for each content."""
     removed: list[Removed] = []
 
     def change(lines: list[bytes]) -> list[bytes]:
@@ -55,7 +57,7 @@ def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
 
 
 def put_back(path: Path, removed: Sequence[Removed]) -> None:
-    """Move removed lines from the trash back to their places; if that fails, they are in the trash, or in both."""
+    """Move removed lines from the trash back to their places; if that fails, they are in the trash or in both files."""
 
     def change(lines: list[bytes]) -> list[bytes]:
         for line in sorted(removed):
@@ -83,44 +85,53 @@ def exchange(path: Path, old: bytes, new: bytes) -> None:
 
 
 def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> Demonstration:
-    """The episode with another reply in a turn (from 0); its source becomes a correction. Raises as `legal_action`.
+    """The episode with another reply in a turn, counted from 0; its source becomes a correction.
 
-    A reply that names the same action leaves everything else as it was. One that names another action ends the
-    episode there, as truncated and with reward 0: the recorded rest did not follow from this action.
+    If the reply names the same action, nothing else changes. If it names another action, the episode ends there, as
+    truncated and with reward 0, because the rest that was recorded did not follow from this action.
+
+    Raises:
+        ActionParseError: as `legal_action`.
     """
     action = legal_action(reply, agent, demo.admissible_in(turn))
-    at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][
-        turn
+    replies = [
+        index for index, message in enumerate(demo.messages) if message["role"] == "assistant"
     ]
-    messages = [*demo.messages]
-    messages[at] = assistant(reply)
+    index = replies[turn]
+    messages = list(demo.messages)
+    messages[index] = assistant(reply)
     replaced = demo.replaced_replies
-    if demo.corrected:  # or this turn would not be trained on
-        replaced = {turn: demo.messages[at]["content"], **demo.corrected}
+    if demo.corrected:  # else this turn would have no place among those that are trained on
+        replaced = {turn: demo.messages[index]["content"], **demo.corrected}
     if action == demo.actions[turn]:
         return replace(demo, messages=messages, source=SOURCE, replaced_replies=replaced)
+    if replaced:
+        replaced = {earlier: old for earlier, old in replaced.items() if earlier <= turn}
+    admissible = demo.admissible
+    if admissible:
+        admissible = admissible[: turn + 1]
     rewards = [*demo.rewards[:turn], 0.0]
     return replace(
         demo,
-        messages=messages[: at + 1],
+        messages=messages[: index + 1],
         actions=[*demo.actions[:turn], action],
         rewards=rewards,
         episode_return=sum(rewards),
         length=turn + 1,
         end="truncated",
         source=SOURCE,
-        replaced_replies={at: old for at, old in replaced.items() if at <= turn}
-        if replaced
-        else replaced,
-        admissible=demo.admissible[: turn + 1] if demo.admissible else demo.admissible,
+        replaced_replies=replaced,
+        admissible=admissible,
     )
 
 
 def legal_action(reply: str, agent: AgentBase, admissible: Sequence[str] | None = None) -> object:
-    """The action that a reply names; `admissible` are the names of those of its turn, None: all.
+    """The action that a reply names, if it can be taken.
 
+    Args:
+        admissible: names of the actions that are admissible in the reply's turn. None: all actions.
     Raises:
-        ActionParseError: the agent reads no action in it, or one that does not exist.
+        ActionParseError: the agent reads no action in the reply, or one that cannot be taken.
     """
     reading = agent.read(reply)
     if reading.failed:
@@ -128,8 +139,10 @@ def legal_action(reply: str, agent: AgentBase, admissible: Sequence[str] | None 
         raise ActionParseError(
             f"The agent reads no action in this reply; for example, {example} names one."
         )
-    if admissible is not None and (name := agent.action_name(reading.action)) not in admissible:
-        raise ActionParseError(f"The reply names {name!r}, which cannot be done in that turn.")
+    if admissible is not None:
+        name = agent.action_name(reading.action)
+        if name not in admissible:
+            raise ActionParseError(f"The reply names {name!r}, which cannot be done in that turn.")
     known = len(agent.action_names)
     if known and reading.action not in range(known):
         raise ActionParseError(

@@ -1,27 +1,27 @@
-"""A scripted expert's episodes as demonstrations: needs no model and no torch.
+"""A scripted expert's episodes as demonstrations, which needs no model and no torch.
 
-Each episode begins with a seed of its own, counted up from the first, so that the same seeds give the same episodes.
+Each episode has its own seed, one more than the episode before it, so that the same first seed gives the same episodes.
 """
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import expert_action, observed
 
 FIRST_SEED = 5_000_000
-"""Default seed of the first episode; far from those of runs and of evaluations."""
+"""Default seed of the first episode, far from the seeds of runs and of evaluations."""
 MAX_TURNS = 1000
-"""Turns after which an episode that does not end is truncated."""
+"""Number of turns after which an episode that does not end is truncated."""
 
 
 def expert_episodes(
     agent: AgentBase, agent_name: str, *, episodes: int, seed: int, clock: Callable[[], datetime]
 ) -> Iterator[Demonstration]:
-    """Episodes that the agent's expert plays; the first reset takes `seed`, the next ones count up.
+    """Episodes that the agent's expert plays, the first one with `seed`, each later one with one more.
 
     Raises:
         UsageError: the agent has no expert.
@@ -44,9 +44,11 @@ def expert_episodes(
 def _episode(
     agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]
 ) -> Demonstration:
-    prompt, turns = agent.get_system_prompt(), list[Turn]()
+    prompt = agent.get_system_prompt()
+    turns: list[PlayedTurn] = []
     observation, info = env.reset(seed=seed)
-    terminated = truncated = False
+    terminated = False
+    truncated = False
     while not (terminated or truncated):
         action = expert_action(agent, observation, info, env)
         if action is None:
@@ -54,9 +56,10 @@ def _episode(
                 f"{type(agent).__name__} has no expert to play {agent.env_id}: "
                 "define expert(observation), or play yourself (h in the playground)."
             )
-        now, reply = observed(agent, observation, info), agent.format_action(action)
+        shown = observed(agent, observation, info)
+        reply = agent.format_action(action)
         observation, reward, terminated, truncated, info = env.step(action)
-        turns.append(Turn(*now, reply, action, float(reward)))
+        turns.append(PlayedTurn(shown.text, shown.actions, reply, action, float(reward)))
         truncated = truncated or len(turns) >= MAX_TURNS
     return Demonstration.of(
         agent,

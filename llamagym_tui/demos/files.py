@@ -1,6 +1,6 @@
-"""Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
+"""Files of demonstrations, in JSON Lines: append, write, read, check, merge and summarise them.
 
-`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it; a failure is a DemoFileError.
+`demonstration` defines a line, `jsonl` keeps it safe on disk, and `faults` checks it. A failure raises DemoFileError.
 """
 
 import contextlib
@@ -19,24 +19,28 @@ from llamagym_tui.user_files import data_dir
 
 
 class DemoFile(NamedTuple):
+    """A file of demonstrations in a few figures."""
+
     path: Path
     episodes: int
     mean_return: float
-    """0 when there are none."""
+    """The mean return of its episodes; 0 if there are none."""
     unreadable: tuple[int, ...] = ()
-    """Numbers of the lines that are no demonstration."""
+    """Numbers of the lines that hold no demonstration."""
     fault: str = ""
     """Why the file cannot be read, for people; empty if it can."""
 
 
 class Merged(NamedTuple):
+    """What came of merging files."""
+
     episodes: int
     duplicates: int
-    """Episodes left out because an equal one came before."""
+    """The number of episodes that were left out because an equal one came before."""
 
 
 def demos_dir() -> Path:
-    """Where a person's demonstrations live; not made. LLAMAGYM_TUI_DATA replaces the user's data folder."""
+    """The folder for a person's demonstrations, which may not exist yet."""
     return data_dir() / "demos"
 
 
@@ -47,7 +51,7 @@ def default_path(agent_name: str) -> Path:
 
 @contextlib.contextmanager
 def file_errors(failed: str, advice: str = "choose another place") -> Iterator[None]:
-    """Turns errors of files and locks into DemoFileError: what failed, why, and what to do."""
+    """Turn errors of files and locks into DemoFileError, which says what failed, why, and what to do."""
     try:
         yield
     except Timeout as error:
@@ -59,9 +63,9 @@ def file_errors(failed: str, advice: str = "choose another place") -> Iterator[N
 
 
 def append(path: Path, demo: Demonstration) -> None:
-    """Add one demonstration as the last line, on disk when this returns.
+    """Add a demonstration as the last line, which is on the disk when this returns.
 
-    A torn last line, left by a crash, is moved to ``<path>.torn`` first.
+    If a crash has left an incomplete last line, it is first moved to ``<path>.torn``.
     """
     line = encode(demo)
     with file_errors(f"The episode was not saved to {path}", "make room, or check its rights"):
@@ -69,7 +73,7 @@ def append(path: Path, demo: Demonstration) -> None:
 
 
 def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
-    """Replace a file as a whole; returns how many episodes it has."""
+    """Replace a file as a whole; returns how many episodes it has then."""
     lines = [encode(demo) for demo in demonstrations]
     with file_errors(f"{path} cannot be written"):
         jsonl.replace_lines(path, lines)
@@ -77,7 +81,7 @@ def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
 
 
 def read(path: Path) -> list[Demonstration]:
-    """All demonstrations of a file; a torn last line is not one, and any other faulty one is an error."""
+    """All demonstrations of a file; an incomplete last line is ignored, and any other line with a fault is an error."""
     demos = []
     for line in lines_of(path):
         try:
@@ -93,19 +97,19 @@ def read(path: Path) -> list[Demonstration]:
 
 
 def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
-    """What is wrong with a file, by line, as `faults`; empty if it can be trained on."""
+    """What is wrong with a file, line by line, as `faults` finds it; empty if it can be trained on."""
     return faults(lines_of(path), agent)
 
 
 def merge(paths: Sequence[Path], output: Path) -> Merged:
-    """Write the demonstrations of several files to one, in order, equal ones once.
+    """Write the demonstrations of several files to one, in order, and of equal ones only the first.
 
-    The output is read, if it is one of the inputs, and replaced while no other program can append to it.
+    The output may be one of the inputs: it is read and replaced while no other program can append to it.
     """
-    episodes = _encoded(paths)  # a fault is found before anything is touched
+    episodes = _encoded(paths)  # finds faults before anything is changed
 
     def change(present: Sequence[bytes]) -> Sequence[bytes]:
-        episodes[:] = _encoded(paths)
+        episodes[:] = _encoded(paths)  # once more, now that nobody else writes
         return list(dict.fromkeys(episodes))
 
     with file_errors(f"{output} cannot be written"):
@@ -115,17 +119,22 @@ def merge(paths: Sequence[Path], output: Path) -> Merged:
 
 
 def _encoded(paths: Sequence[Path]) -> list[bytes]:
-    return [encode(demo) for path in paths for demo in read(path)]
+    """The lines of all demonstrations in some files."""
+    lines: list[bytes] = []
+    for path in paths:
+        lines.extend(encode(demo) for demo in read(path))
+    return lines
 
 
 def summaries(place: Path) -> list[DemoFile]:
-    """A file of demonstrations, or those in a folder, by name; what cannot be read is listed, not raised."""
-    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place] if place.exists() else []
-    return [_summary(path) for path in files]
+    """A file of demonstrations, or the files in a folder by name; a file that cannot be read is listed, too."""
+    if place.is_dir():
+        return [_summary(path) for path in sorted(place.glob("*.jsonl"))]
+    return [_summary(place)] if place.exists() else []
 
 
 def lines_of(path: Path) -> Iterator[jsonl.Line]:
-    """Its lines, faulty ones too."""
+    """The lines of a file, also those with a fault."""
     with file_errors(f"{path} cannot be read", "check the path and its rights"):
         yield from jsonl.lines(path)
 
@@ -142,10 +151,5 @@ def _summary(path: Path) -> DemoFile:
                 unreadable.append(line.number)
     except DemoFileError as error:
         fault = str(error)
-    return DemoFile(
-        path,
-        len(returns),
-        sum(returns) / len(returns) if returns else 0.0,
-        tuple(unreadable),
-        fault,
-    )
+    mean = sum(returns) / len(returns) if returns else 0.0
+    return DemoFile(path, len(returns), mean, tuple(unreadable), fault)

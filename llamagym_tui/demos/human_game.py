@@ -1,18 +1,18 @@
-"""A person's episodes in an environment of their own, with the observations in the agent's words.
+"""A person's own game: episodes in an environment of their own, with the observations in the agent's words.
 
-Each finished episode goes to the `DemoWriter` at once; one that is discarded leaves the file again.
+Each finished episode goes to the `DemoWriter` at once; an episode that is discarded is taken out of the file again.
 """
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn, conversation
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
-from llamagym_tui.game.choices import Choice, choices, worded
+from llamagym_tui.game.choices import OfferedAction, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
 from llamagym_tui.game.observed import (
@@ -34,14 +34,16 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.transcript import Transcript
 
 MATCH = 20
-"""Episodes of a match."""
+"""The number of episodes in a match."""
 
 
-class Match(NamedTuple):
-    """Episodes that a person and the policy both play: the seed of its evaluation, and the person's returns so far."""
+class MatchAgainstModel(NamedTuple):
+    """A match against the model: episodes that a person plays on the same seeds as the policy."""
 
     seed: int
+    """Seed of the policy's evaluation."""
     returns: list[float]
+    """The person's returns so far."""
 
     @property
     def is_over(self) -> bool:
@@ -49,6 +51,8 @@ class Match(NamedTuple):
 
 
 class HumanGame:
+    """A table at which a person plays one episode after the other."""
+
     def __init__(
         self,
         agent: AgentBase,
@@ -60,7 +64,13 @@ class HumanGame:
         clock: Callable[[], datetime],
         make_env: MakeEnv = make_env,
     ) -> None:
-        """`system_prompt` and `next_seed` are called at the start of each episode; `clock` is aware of its zone."""
+        """A table at which nothing has been dealt.
+
+        Args:
+            system_prompt: called at the start of each episode for its prompt.
+            next_seed: called at the start of each episode for its seed, except in a match.
+            clock: the present moment, which knows its time zone.
+        """
         self._agent = agent
         self._agent_name = agent_name
         self.writer = writer
@@ -69,49 +79,59 @@ class HumanGame:
         self._clock = clock
         self._make_env = EnvMaker(agent, make_env)
         self._env: Env | None = None
+        """The environment; None until it is made."""
         self._observation: Any = None
         self._info: Info = NO_INFO
-        self.choices: tuple[Choice, ...] = ()
+        self.choices: tuple[OfferedAction, ...] = ()
+        """The actions that the person can take now."""
         self.reasoning = ""
-        """A sentence that was begun for the next reply."""
+        """A sentence that the person has begun for the next reply."""
         self.drawing = ""
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
+        """Returns of all episodes that have ended, in order."""
         self._prompt = ""
-        self._turns: list[Turn] = []
+        self._turns: list[PlayedTurn] = []
+        """The turns of the episode under way, or of the last one."""
         self._now = Observed("", None)
+        """The state before the next action."""
         self._seed = 0
         self.over = True
+        """Whether no episode is under way."""
         self.last: Demonstration | None = None
-        """The episode that ended last, discarded or not, until the next one begins."""
+        """The episode that ended last, discarded or not; None once the next one has begun."""
         self.discarded = False
-        self.match: Match | None = None
+        """Whether that episode is discarded."""
+        self.match: MatchAgainstModel | None = None
+        """The match against the model; None: there is none."""
 
     @property
     def score(self) -> float:
-        """Sum of rewards of the episode under way, or last."""
+        """Sum of rewards of the episode under way, or of the last one."""
         return sum(turn.reward for turn in self._turns)
 
     @property
     def messages(self) -> Conversation:
         """The prompt, the observations with their admissible actions, and the person's replies so far."""
-        admissible = [*(turn.admissible for turn in self._turns), self._now.actions]
-        return with_actions(
-            [*conversation(self._prompt, self._turns), user(self._now.text)], admissible
-        )
+        admissible = [turn.admissible for turn in self._turns]
+        admissible.append(self._now.actions)
+        messages = conversation(self._prompt, self._turns)
+        messages.append(user(self._now.text))
+        return with_actions(messages, admissible)
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Seed, episode and turn: another one for every decision."""
+        """Seed, episode and turn, which are never the same for two decisions."""
         return (self._seed, len(self.returns), len(self._turns))
 
     @property
     def has_expert(self) -> bool:
+        """Whether the agent has a scripted expert."""
         return type(self._agent).expert is not AgentBase.expert
 
     def open(self) -> Env:
-        """The environment, which is made and its actions found at first. Raises EnvError if no keys can play it."""
+        """The environment; the first call makes it and finds its actions. Raises EnvError if no keys can play it."""
         if self._env is None:
             self._env = self._make_env()
             if not names_by_turn(self._agent):
@@ -121,11 +141,11 @@ class HumanGame:
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
         env = self.open()
-        match = None if self.match is None or self.match.is_over else self.match
-        self._seed = (
-            self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
-        )
-        self._prompt = prompt = self._system_prompt()
+        if self.match is not None and not self.match.is_over:
+            self._seed = episode_seed(self.match.seed, len(self.match.returns))
+        else:
+            self._seed = self.next_seed()
+        self._prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
             now = observed(self._agent, observation, info)
@@ -135,10 +155,15 @@ class HumanGame:
             ) from error
         self._turns = []
         self._offer(now)
-        self.over, self.last, self.discarded = False, None, False
+        self.over = False
+        self.last = None
+        self.discarded = False
         self._look(observation, info)
         started = EpisodeStarted(
-            episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference"
+            episode=len(self.returns),
+            system_prompt=self._prompt,
+            prompt_version=1,
+            mode="inference",
         )
         self.transcript = self.transcript.after(started).after(self._shown())
 
@@ -152,8 +177,9 @@ class HumanGame:
         env = self.open()
         reply = worded(self._agent, action, reasoning)
         try:
-            observation, reward, terminated, truncated, info = env.step(action)
-            reward, refused = float(reward), is_refused(info)
+            observation, env_reward, terminated, truncated, info = env.step(action)
+            reward = float(env_reward)
+            refused = is_refused(info)
             over = terminated or truncated
             now = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
@@ -172,7 +198,7 @@ class HumanGame:
             is_refused=refused,
         )
         self.transcript = self.transcript.after(turn)
-        self._turns.append(Turn(*self._now, reply, action, reward))
+        self._turns.append(PlayedTurn(self._now.text, self._now.actions, reply, action, reward))
         self._look(observation, info)
         if over:
             self._finish("terminated" if terminated else "truncated")
@@ -182,7 +208,7 @@ class HumanGame:
         return self.over
 
     def hint(self) -> str:
-        """Name of the expert's action in this state; empty if it has none."""
+        """The name of the expert's action in this state; empty if there is none."""
         if self.over or not self.has_expert:
             return ""
         try:
@@ -192,9 +218,10 @@ class HumanGame:
         return "" if action is None else self._agent.action_name(action)
 
     def discard(self) -> None:
-        """Discard the episode that ended last, or keep it after all; may block for a moment, in any thread.
+        """Discard the episode that ended last or, if it is discarded, keep it after all.
 
-        Raises as `DemoWriter.take_back`; the episode is then what it was.
+        This may take a moment and can be called in any thread. It raises what `DemoWriter.take_back` raises, and
+        nothing has changed then.
         """
         if self.last is None:
             return
@@ -211,12 +238,14 @@ class HumanGame:
             self._env = None
 
     def _offer(self, now: Observed) -> None:
-        """Put what can be done now on keys; raises EnvError if it cannot be."""
+        """Give each action that can be taken now a key; raises EnvError if that is not possible."""
         self._now = now
         self.choices = choices(self._agent, self.open().action_space, now.actions)
 
     def _look(self, observation: Any, info: Info) -> None:
-        self._observation, self._info = observation, info
+        """Keep a state, and draw it."""
+        self._observation = observation
+        self._info = info
         self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
 
     def _shown(self) -> ObservationShown:
@@ -225,6 +254,7 @@ class HumanGame:
         )
 
     def _finish(self, end: End) -> None:
+        """Record the episode that has ended."""
         demo = Demonstration.of(
             self._agent,
             self._agent_name,
@@ -238,9 +268,11 @@ class HumanGame:
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._turns), end=end
         )
-        self.last, self.discarded = demo, False
-        self.writer.add(self.last)
-        if hidden := revealed(self._agent, self._env, self._observation, self._info):
+        self.last = demo
+        self.discarded = False
+        self.writer.add(demo)
+        hidden = revealed(self._agent, self._env, self._observation, self._info)
+        if hidden:
             self.drawing = hidden
             self.transcript = self.transcript.note(hidden)
         self.transcript = self.transcript.after(finished)

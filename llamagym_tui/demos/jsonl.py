@@ -1,7 +1,8 @@
-"""Files of JSON Lines that survive crashes and full disks: a line is on disk whole, or not at all.
+"""Files of JSON Lines that survive crashes and full disks: a line is either whole on the disk, or not there at all.
 
-Writers take turns by a lock file; a write that fails is taken back; a torn last line is moved aside before the next.
-Raises OSError where a file cannot be read or written, and filelock's Timeout after `LOCK_TIMEOUT_S`.
+Writers take turns by a lock file. A write that fails is undone. A last line that a crash left incomplete is moved aside
+before the next one is written. OSError is raised if a file cannot be read or written, and filelock's Timeout after
+`LOCK_TIMEOUT_S`.
 """
 
 import errno
@@ -23,20 +24,22 @@ from llamagym_tui.user_files import (
 )
 
 LOCK_TIMEOUT_S = 10.0
-"""How long a writer waits for another one."""
+"""Seconds that a writer waits for another one."""
 MOST_LINE = 16 * 2**20
-"""Bytes of a line that is read, its end included."""
+"""Most bytes of a line that is read, its end included."""
 BLOCK = 2**16
-"""Bytes of what is longer that are looked at, or moved, at a time."""
+"""Bytes of a longer line that are skipped or moved at a time."""
 
 
 class Line(NamedTuple):
+    """A line of a file."""
+
     number: int
-    """From 1."""
+    """Its number, from 1."""
     content: bytes
-    """Without its end; empty if it is too long."""
+    """The line without its end; empty if it is too long."""
     torn: bool
-    """Whether its end is missing; only the last line can be torn."""
+    """Whether its end is missing; this can only be so in the last line."""
     too_long: bool = False
     """Whether it has more than `MOST_LINE` bytes."""
 
@@ -47,18 +50,22 @@ def lines(path: Path) -> Iterator[Line]:
     with regular_file(path) as file:
         while content := file.readline(MOST_LINE):
             number += 1
-            last, too_long = content, False
-            while not last.endswith(b"\n") and (more := file.readline(BLOCK)):
-                last, content, too_long = more, b"", True
-            yield Line(number, content.rstrip(b"\r\n"), not last.endswith(b"\n"), too_long)
+            has_end = content.endswith(b"\n")
+            too_long = False
+            while not has_end and (more := file.readline(BLOCK)):
+                has_end = more.endswith(b"\n")
+                too_long = True
+            if too_long:
+                content = b""
+            yield Line(number, content.rstrip(b"\r\n"), not has_end, too_long)
 
 
 def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any]) -> None:
-    """Add one line at the end, on disk when this returns; folders are made.
+    """Add a line at the end, which is on the disk when this returns; folders are made.
 
     Args:
-        content: without its end.
-        is_whole: whether a last line without an end is complete; if not, it goes to ``<path>.torn``.
+        content: the line without its end.
+        is_whole: whether a last line without an end is complete; if it is not, it is moved to ``<path>.torn``.
     """
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
@@ -76,41 +83,43 @@ def rewrite(
     *,
     is_whole: Callable[[bytes], Any],
 ) -> None:
-    """Write a file again from the lines that it has, while no other writer can add one; until it is whole the old one
-    stays.
+    """Write a file again with changed lines, while no other writer can add one; the old file stays until the new one is
+    whole.
 
     Args:
-        change: from the lines, without their ends, to those that there shall be.
+        change: a function from the file's lines, without their ends, to those that it is to have.
         is_whole: as for `append_line`.
     Raises:
-        OSError: a line is too long, too.
+        OSError: also if a line is too long.
     """
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
         with growing_file(path, follow=True) as file:
             _mend_tail(file, path, is_whole)
         found = list(lines(path))
-        if too_long := [line.number for line in found if line.too_long]:
-            raise OSError(
-                errno.EFBIG,
-                f"line {too_long[0]} has over {MOST_LINE:,} bytes: take it out by an editor",
-            )
+        for line in found:
+            if line.too_long:
+                raise OSError(
+                    errno.EFBIG,
+                    f"line {line.number} has over {MOST_LINE:,} bytes: remove it with an editor",
+                )
         replace_lines(path, change([line.content for line in found]))
 
 
 def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
-    """Replace the lines of a file; until it is whole the old one stays."""
+    """Replace the lines of a file; the old file stays until the new one is whole."""
     replace_file(path, b"".join(content + b"\n" for content in contents), sync=True)
 
 
 def _add(file: BufferedRandom, blocks: Iterable[bytes]) -> None:
-    """Add all of it at the end, to the disk; what cannot be written whole is taken back."""
+    """Write blocks at the end, down to the disk; if not all of them can be written, none is."""
     end = file.seek(0, os.SEEK_END)
     try:
         for block in blocks:
-            view = memoryview(block)
-            while view:  # the system may take a part at a time
-                view = view[file.raw.write(view) or 0 :]
+            unwritten = memoryview(block)
+            while unwritten:  # the system may write only a part of it
+                written = file.raw.write(unwritten) or 0
+                unwritten = unwritten[written:]
         os.fsync(file.fileno())
     except OSError:
         file.truncate(end)
@@ -118,8 +127,9 @@ def _add(file: BufferedRandom, blocks: Iterable[bytes]) -> None:
 
 
 def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], Any]) -> None:
-    """Make the file end at a line's end."""
-    start, end = torn_line_start(file), file.seek(0, os.SEEK_END)
+    """Make the file end with a line's end: complete a last line that only lacks it, or move that line aside."""
+    start = torn_line_start(file)
+    end = file.seek(0, os.SEEK_END)
     if start == end:
         return
     file.seek(start)
@@ -128,5 +138,9 @@ def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], Any
         return
     file.seek(start)
     with growing_file(Path(f"{path}.torn")) as aside:
-        _add(aside, (*iter(lambda: file.read(BLOCK), b""), b"\n"))
+        blocks = []
+        while block := file.read(BLOCK):
+            blocks.append(block)
+        blocks.append(b"\n")
+        _add(aside, blocks)
     file.truncate(start)

@@ -1,6 +1,6 @@
-"""Demonstrations as Minari's data sets, and back: observations and actions are the environment's own, not texts.
+"""Demonstrations as Minari's data sets, and back. There, observations and actions are the environment's own, not texts.
 
-Minari comes with the extra ``minari`` and is imported only then; its data sets lie where it keeps them.
+Minari comes with the extra ``minari`` and is only imported when it is needed. It decides where its data sets are kept.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import DemoFileError, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import Env, agent_env
@@ -21,11 +21,12 @@ from llamagym_tui.game.observed import observed
 
 
 def to_set(source: Path, name: str, agent: AgentBase, agent_name: str) -> int:
-    """Play the episodes of a file again, from their seeds and actions, into a new data set; returns how many.
+    """Play the episodes of a file again, by their seeds and actions, into a new data set; returns how many.
 
     Raises:
-        UsageError: the name has no version, or an episode is of another agent.
-        DemoFileError: an episode has no seed, or other rewards than when it was recorded, or Minari refuses the set.
+        UsageError: the name has no version, or an episode was played by another agent.
+        DemoFileError: an episode has no seed or gets other rewards than when it was recorded, or Minari refuses the
+            data set.
     """
     require_library("minari", "minari")
     import minari
@@ -42,18 +43,20 @@ def to_set(source: Path, name: str, agent: AgentBase, agent_name: str) -> int:
     env = agent_env(agent)
     try:
         buffers = [_replayed(source, demo, env) for demo in demos]
-        spaces: Any = {"observation_space": env.observation_space, "action_space": env.action_space}
+        observation_space: Any = env.observation_space
+        action_space: Any = env.action_space
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it recommends to name an author, and more
             minari.create_dataset_from_buffers(
-                name, buffers, env=env.spec, data_format="hdf5", **spaces
+                name,
+                buffers,
+                env=env.spec,
+                data_format="hdf5",
+                observation_space=observation_space,
+                action_space=action_space,
             )
-    except (
-        ValueError,
-        TypeError,
-        AssertionError,
-        NotImplementedError,
-    ) as error:  # Minari has no errors of its own
+    # Minari has no errors of its own.
+    except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
         raise DemoFileError(f"Minari does not take {source} as {name}: {error}") from error
     finally:
         env.close()
@@ -77,52 +80,69 @@ def from_set(
         raise UsageError(
             f"Minari has no data set {name} here; `minari list local` shows those that are."
         ) from error
-    played, prompt = getattr(data.env_spec, "id", None), agent.get_system_prompt()
-    if played != agent.env_id.rpartition(":")[2]:
+    env_id = getattr(data.env_spec, "id", None)
+    if env_id != agent.env_id.rpartition(":")[2]:
         raise UsageError(
-            f"{name} is of {played}, and {type(agent).__name__} plays {agent.env_id}; name its agent."
+            f"{name} is of {env_id}, and {type(agent).__name__} plays {agent.env_id}; name its agent."
         )
-    kept = data.storage.get_episode_metadata(data.episode_indices)
-    for episode, metadata in zip(data.iterate_episodes(), kept, strict=True):
+    prompt = agent.get_system_prompt()
+    all_metadata = data.storage.get_episode_metadata(data.episode_indices)
+    for episode, metadata in zip(data.iterate_episodes(), all_metadata, strict=True):
         turns = []
         space = batch_space(data.observation_space, len(episode.rewards) + 1)
+        # There is one observation more than actions: the one after the last action.
         observations = iterate(space, episode.observations)
         for observation, action, reward in zip(
             observations, episode.actions.tolist(), episode.rewards, strict=False
         ):
-            now = observed(agent, observation, {})
-            turns.append(Turn(*now, agent.format_action(action), action, float(reward)))
-        end, seed = "terminated" if episode.terminations[-1] else "truncated", metadata.get("seed")
-        known: Any = {"end": end, "seed": None if seed is None else int(seed)}
+            shown = observed(agent, observation, {})
+            reply = agent.format_action(action)
+            turns.append(PlayedTurn(shown.text, shown.actions, reply, action, float(reward)))
+        seed = metadata.get("seed")
         yield Demonstration.of(
-            agent, agent_name, prompt, turns, source="expert", recorded_at=clock(), **known
+            agent,
+            agent_name,
+            prompt,
+            turns,
+            end="terminated" if episode.terminations[-1] else "truncated",
+            source="expert",
+            recorded_at=clock(),
+            seed=None if seed is None else int(seed),
         )
 
 
 def _replayed(source: Path, demo: Demonstration, env: Env) -> Any:
-    observations, rewards, ends = [env.reset(seed=demo.seed)[0]], [], []
+    """An episode as Minari takes it, from playing it again."""
+    observation, _ = env.reset(seed=demo.seed)
+    observations = [observation]
+    rewards = []
+    terminations = []
     for action in demo.actions:
         observation, reward, terminated, _, _ = env.step(action)
         observations.append(observation)
         rewards.append(float(reward))
-        ends.append(bool(terminated))
-    if demo.seed is None or rewards != demo.rewards or ends[-1] != (demo.end == "terminated"):
+        terminations.append(bool(terminated))
+    ends_as_recorded = terminations[-1] == (demo.end == "terminated")
+    if demo.seed is None or rewards != demo.rewards or not ends_as_recorded:
         raise DemoFileError(
-            f"An episode of {source} has no seed, or goes otherwise when it is played again from seed {demo.seed}: "
+            f"An episode of {source} has no seed, or goes differently when it is played again from seed {demo.seed}: "
             f"rewards {rewards} instead of {demo.rewards}; nothing was written."
         )
     from minari.data_collector import EpisodeBuffer
 
+    truncations = [False for _ in terminations]
+    truncations[-1] = not terminations[-1]
     return EpisodeBuffer(
         seed=demo.seed,
         observations=_batch(env.observation_space, observations),
         actions=_batch(env.action_space, demo.actions),
         rewards=rewards,
-        terminations=ends,
-        truncations=[*[False] * (len(ends) - 1), not ends[-1]],
+        terminations=terminations,
+        truncations=truncations,
     )
 
 
 def _batch(space: Any, values: Sequence[Any]) -> Any:
+    """Some values of a space, together as Gymnasium holds a batch."""
     empty: Any = create_empty_array(space, len(values))
     return concatenate(space, values, empty)

@@ -1,4 +1,4 @@
-"""Demonstrations that may be trained on: a file in which `demos check` finds a fault never is."""
+"""Demonstrations to train on: only from a file in which `demos check` finds no fault."""
 
 from collections import Counter
 from importlib.resources import files
@@ -13,24 +13,29 @@ from llamagym_tui.game.chat import Conversation, Preference
 from llamagym_tui.protocol.events import DemonstrationsRead
 
 AGENTS = "llamagym_tui.agents."
-"""Package of the agents that ship."""
+"""Package of the agents that ship, with the dot after it."""
 
 
 class TrainingData(NamedTuple):
-    """A file without faults."""
+    """The demonstrations of a file without faults."""
 
     path: Path
     demonstrations: list[Demonstration]
     method: Literal["sft", "dpo"]
-    """What is learnt from: conversations, or preferences."""
+    """How they are learnt from: ``sft`` from conversations, ``dpo`` from preferences."""
 
     @property
     def conversations(self) -> list[Conversation]:
+        """What supervised training learns from."""
         return [demo.lesson for demo in self.demonstrations]
 
     @property
     def preferences(self) -> list[Preference]:
-        return [pair for demo in self.demonstrations for pair in demo.preferences]
+        """The corrected replies of all episodes, each preferred to the model's own."""
+        found: list[Preference] = []
+        for demo in self.demonstrations:
+            found.extend(demo.preferences)
+        return found
 
 
 def training_data(
@@ -39,7 +44,7 @@ def training_data(
     """Read demonstrations to train an agent on; without a path, those that ship for it.
 
     Raises:
-        UsageError: none ships for this agent, the file is not there, or it has no preferences to learn from (dpo).
+        UsageError: none ship for this agent, the file is not there, or it has no preferences for ``dpo``.
         DemoFileError: the file has a fault; the message names the first one and its line.
     """
     place = shipped(agent) if path is None else Path(path).expanduser()
@@ -75,7 +80,7 @@ def training_data(
 
 
 def shipped(agent: AgentBase) -> Path | None:
-    """None if no file ships for this agent."""
+    """The file of demonstrations that ships for an agent; None: there is none."""
     module = type(agent).__module__
     if not module.startswith(AGENTS):
         return None
@@ -83,45 +88,53 @@ def shipped(agent: AgentBase) -> Path | None:
     return path if path.is_file() else None
 
 
-FEW, MANY_TURNS = 50, 1_000
-"""Episodes below which they are learnt by heart, unless they have so many turns."""
+FEW = 50
+"""Fewer episodes are learnt by heart, unless they have `MANY_TURNS`."""
+MANY_TURNS = 1_000
+"""Turns that are enough even in a few episodes."""
 ONE_SIDED = 0.9
-"""Share of the turns from which on an action is nearly all that is learnt."""
+"""If an action has at least this share of the turns, hardly anything else is learnt."""
 MOST_ACTIONS = 6
-"""Actions that are counted one by one in a line."""
+"""Most actions that are counted one by one in a line."""
 LONGEST_EXAMPLE = 60
-"""Characters of a reply that is shown as an example."""
+"""Most characters of a reply that is shown as an example."""
 
 
 def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> DemonstrationsRead:
-    """What there is to learn from demonstrations, for a run under a system prompt; turns without loss are left out."""
-    turns = [
-        (action, reply)
-        for demo in data.demonstrations
-        for turn, (action, reply) in enumerate(zip(demo.actions, demo.replies, strict=True))
-        if not demo.corrected or turn in demo.corrected
-    ]
-    named = Counter(agent.action_name(action) for action, _ in turns)
-    free = [reply for action, reply in turns if not _is_plain(agent, action, reply)]
+    """What there is to learn from demonstrations, for a run with a system prompt; turns that are not trained on do not
+    count."""
+    counts = Counter[str]()
+    turns = 0
+    free_replies = []
+    for demo in data.demonstrations:
+        for turn, (action, reply) in enumerate(zip(demo.actions, demo.replies, strict=True)):
+            if demo.corrected and turn not in demo.corrected:
+                continue
+            turns += 1
+            counts[agent.action_name(action)] += 1
+            if not _is_plain(agent, action, reply):
+                free_replies.append(reply)
+    actions = dict.fromkeys(agent.action_names, 0)
+    actions |= dict(counts.most_common())  # also those that the agent does not list
+    prompts = [demo.system_prompt for demo in data.demonstrations]
     return DemonstrationsRead(
         path=str(data.path),
         episodes=len(data.demonstrations),
-        turns=len(turns),
-        actions=dict.fromkeys(agent.action_names, 0) | dict(named.most_common()),
-        prompts=len({demo.system_prompt for demo in data.demonstrations}),
-        under_present_prompt=sum(
-            demo.system_prompt == system_prompt for demo in data.demonstrations
-        ),
-        free_replies=len(free),
-        free_reply=free[0][:LONGEST_EXAMPLE] if free else "",
+        turns=turns,
+        actions=actions,
+        prompts=len(set(prompts)),
+        under_present_prompt=prompts.count(system_prompt),
+        free_replies=len(free_replies),
+        free_reply=free_replies[0][:LONGEST_EXAMPLE] if free_replies else "",
         preferences=len(data.preferences),
     )
 
 
 def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> list[str]:
-    """What speaks against training on them, a sentence each."""
+    """What speaks against training on the demonstrations, a sentence each."""
     found = _doubts_of_imitation(facts) if method == "sft" else []
-    if other := facts.episodes - facts.under_present_prompt:
+    other = facts.episodes - facts.under_present_prompt
+    if other:
         found.append(
             f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
             "and teach how to play under that one."
@@ -130,17 +143,20 @@ def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> 
 
 
 def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
+    """What speaks against supervised training alone, a sentence each."""
     found = []
     if facts.episodes < FEW and facts.turns < MANY_TURNS:
         few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
         found.append(
             f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost."
         )
-    name, most = max(facts.actions.items(), key=lambda item: item[1], default=("", 0))
-    if facts.turns and most / facts.turns >= ONE_SIDED:
-        found.append(
-            f"{most / facts.turns:.0%} of the turns are {name}: other actions may hardly be chosen afterwards."
-        )
+    if facts.turns and facts.actions:
+        name = max(facts.actions, key=lambda action: facts.actions[action])
+        share = facts.actions[name] / facts.turns
+        if share >= ONE_SIDED:
+            found.append(
+                f"{share:.0%} of the turns are {name}: other actions may hardly be chosen afterwards."
+            )
     if facts.free_replies:
         found.append(
             f"{facts.free_replies:,} of {facts.turns:,} replies are more than their action, as {facts.free_reply!r}: "
@@ -151,27 +167,34 @@ def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
 
 def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
     """The figures in words, by their names."""
-    shares = sorted(facts.actions.items(), key=lambda item: -item[1])
+    most_first = sorted(facts.actions.items(), key=lambda item: -item[1])
     actions = [
         f"{name} {count:,} ({count / max(facts.turns, 1):.0%})"
-        for name, count in shares[:MOST_ACTIONS]
+        for name, count in most_first[:MOST_ACTIONS]
     ]
-    more = [f"{len(shares) - MOST_ACTIONS} more"] if len(shares) > MOST_ACTIONS else []
-    present = {0: "not the present one", facts.episodes: "the present one"}.get(
-        facts.under_present_prompt,
-        f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes",
-    )
+    if len(most_first) > MOST_ACTIONS:
+        actions.append(f"{len(most_first) - MOST_ACTIONS} more")
+    free_text = "none"
+    if facts.free_replies:
+        free_text = f"{facts.free_replies:,} of {facts.turns:,} replies"
     return {
         "episodes": f"{facts.episodes:,}, every line readable",
         "turns": f"{facts.turns:,}",
-        "actions": " · ".join([*actions, *more]),
-        "prompts": f"{facts.prompts:,}, {present}",
-        "free text": f"{facts.free_replies:,} of {facts.turns:,} replies"
-        if facts.free_replies
-        else "none",
+        "actions": " · ".join(actions),
+        "prompts": f"{facts.prompts:,}, {_present_prompt_text(facts)}",
+        "free text": free_text,
     }
 
 
+def _present_prompt_text(facts: DemonstrationsRead) -> str:
+    """In how many of the episodes the prompt was the run's present one."""
+    if facts.under_present_prompt == facts.episodes:
+        return "the present one"
+    if facts.under_present_prompt == 0:
+        return "not the present one"
+    return f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
+
+
 def _is_plain(agent: AgentBase, action: Any, reply: str) -> bool:
-    """Whether a reply is the action's canonical one, however it is spaced."""
+    """Whether a reply only names the action, in the agent's own form but with any spaces."""
     return "".join(reply.split()) == "".join(agent.format_action(action).split())

@@ -1,4 +1,4 @@
-"""Watched episodes, collected from events to be kept as demonstrations; one with a gap is dropped."""
+"""Watched episodes, collected from events to be kept as demonstrations; an episode with a gap is dropped."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import UNSET
 
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import (
@@ -21,51 +21,65 @@ from llamagym_tui.protocol.events import (
 
 @dataclass
 class WatchedEpisode:
-    """An episode as the trainer streamed it; what is cached is read only once it is finished."""
+    """An episode as the trainer streamed it, which grows until it is finished.
+
+    An `EpisodeCorrected` has the same fields, whole from the start. It is an event on the wire, and events are frozen
+    and have one form, so that neither can stand for the other.
+    """
 
     started: EpisodeStarted
     observations: list[str] = field(default_factory=list)
+    """The observations, turn by turn."""
     admissible: list[list[str] | None] = field(default_factory=list)
-    """Names of the actions that were admissible on each; None: those of every turn."""
+    """Names of the actions that were admissible in each turn; None: all actions."""
     turns: list[TurnFinished] = field(default_factory=list)
     finished: EpisodeFinished | None = None
+    """How the episode ended; None while it is under way."""
+
+    # What is cached here is only read once the episode is finished.
 
     @cached_property
     def replaced(self) -> dict[int, str]:
-        """The model's own replies in the turns (from 0) in which a person acted."""
-        return {
-            at: turn.replaced for at, turn in enumerate(self.turns) if turn.replaced is not None
-        }
+        """The model's own replies in the turns, counted from 0, in which a person acted."""
+        found = {}
+        for number, turn in enumerate(self.turns):
+            if turn.replaced is not None:
+                found[number] = turn.replaced
+        return found
 
     @cached_property
     def identity(self) -> int:
-        """A hash of number and texts: a resumed run gives some episode numbers twice."""
+        """A hash of the episode's number and texts, as a resumed run uses some numbers twice."""
         turns = [(turn.reply, turn.reward) for turn in self.turns]
         return hash((self.started.episode, *self.observations, *turns))
 
     @property
     def episode_return(self) -> float:
+        """Sum of the rewards so far."""
         return sum(turn.reward for turn in self.turns)
 
 
 class EpisodeRecorder:
+    """Puts the events of a watched conversation together to whole episodes."""
+
     def __init__(self) -> None:
         self._under_way: WatchedEpisode | None = None
         self.last: WatchedEpisode | None = None
         """The episode that ended last; None before the first one."""
 
     def add(self, event: AnyEvent) -> bool:
-        """Take in an event; returns whether it ended an episode of which none is missing."""
+        """Take in an event; returns whether it ended an episode of which no event is missing."""
         if isinstance(event, EpisodeStarted):
             self._under_way = WatchedEpisode(event)
         episode = self._under_way
-        if (
-            episode is None
-            or not isinstance(event, (ObservationShown, TurnFinished, EpisodeFinished))
-            or event.episode != episode.started.episode
+        if episode is None or not isinstance(
+            event, (ObservationShown, TurnFinished, EpisodeFinished)
         ):
             return False
-        observations, turns = len(episode.observations), len(episode.turns)
+        if event.episode != episode.started.episode:
+            return False
+        observations = len(episode.observations)
+        turns = len(episode.turns)
         match event:
             case ObservationShown() if event.turn == observations:
                 episode.observations.append(event.text)
@@ -74,10 +88,11 @@ class EpisodeRecorder:
                 episode.turns.append(event)
             case EpisodeFinished() if event.length == turns == observations:
                 episode.finished = event
-                self._under_way, self.last = None, episode
+                self._under_way = None
+                self.last = episode
                 return True
             case _:
-                self._under_way = None  # something was missed
+                self._under_way = None  # an event is missing
         return False
 
 
@@ -89,17 +104,17 @@ def as_demonstration(
     model: str,
     clock: Callable[[], datetime],
 ) -> Demonstration:
-    """A finished episode of the model as data to train on; a correction, if a person acted in some turns.
+    """A finished episode of the model as data to train on; it is a correction if a person acted in some turns.
 
     Raises:
-        ActionParseError: a reply names no action, or was refused, which is not worth imitating. In a correction the
-            model's own replies may be of that kind, as they are not trained on.
+        ActionParseError: a reply names no action, or the environment refused it, so it is not worth imitating. In a
+            correction, the model's own replies may be like that, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
-    turns, admissible = list[Turn](), watched.admissible or [None] * len(watched.turns)
-    for observation, names, turn in zip(
-        watched.observations, admissible, watched.turns, strict=True
-    ):
+    turns: list[PlayedTurn] = []
+    for number, turn in enumerate(watched.turns):
+        # A correction has no list at all if all actions were admissible in every turn.
+        admissible = watched.admissible[number] if watched.admissible else None
         reading = agent.read(turn.reply)
         if (reading.failed or turn.is_refused) and not watched.replaced:
             why = "names no action" if reading.failed else "was refused by the environment"
@@ -108,7 +123,8 @@ def as_demonstration(
                 "to train on."
             )
         action = turn.action if reading.failed else reading.action
-        turns.append(Turn(observation, names, turn.reply, action, turn.reward))
+        observation = watched.observations[number]
+        turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
     return Demonstration.of(
         agent,
         agent_name,

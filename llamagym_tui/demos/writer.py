@@ -1,6 +1,6 @@
-"""A person's finished episodes on their way to disk: what could not be written is kept, and tried again.
+"""A person's finished episodes on their way to the disk; those that could not be written are kept and tried again.
 
-`add` returns at once; `save` and `take_back` may block for a moment and may be called in any thread.
+`add` returns at once; `save` and `take_back` may take a moment and can be called in any thread.
 """
 
 import threading
@@ -13,27 +13,28 @@ from llamagym_tui.errors import DemoFileError
 
 
 class DemoWriter:
-    """Appends episodes to one file, in order; the file is made with its first episode."""
+    """Appends episodes to a file, in order; the file is made with its first episode."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.saved = 0
-        """Episodes on disk."""
+        """The number of episodes on the disk."""
         self.fault = ""
-        """Why episodes wait, for people; empty if none does."""
+        """Why episodes have to wait, for people; empty if none does."""
         self._waiting: list[Demonstration] = []
         self._writing = threading.Lock()
 
     @property
     def waiting(self) -> int:
-        """Episodes that are not on disk yet."""
+        """The number of episodes that are not on the disk yet."""
         return len(self._waiting)
 
     def add(self, demo: Demonstration) -> None:
+        """Let an episode wait for the next `save`."""
         self._waiting.append(demo)
 
     def save(self) -> None:
-        """Write what waits; `saved`, `waiting` and `fault` have the result."""
+        """Write the episodes that wait; `saved`, `waiting` and `fault` say what came of it."""
         with self._writing:
             self.fault = ""
             while self._waiting:
@@ -46,7 +47,11 @@ class DemoWriter:
                 self.saved += 1
 
     def take_back(self, demo: Demonstration) -> None:
-        """Take an episode back: out of the file and into its trash (raises as `edits`), or out of those that wait."""
+        """Take an episode back: from those that wait or, if it is in the file, from there to the file's trash.
+
+        Raises:
+            DemoFileError: the file cannot be changed.
+        """
         with self._writing:
             if demo in self._waiting:
                 self._waiting.remove(demo)

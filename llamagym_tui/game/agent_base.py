@@ -1,4 +1,4 @@
-"""`AgentBase`: an agent without its model, as all but `llamagym_tui.agent` knows agents."""
+"""`AgentBase`: an agent without its model. All modules but `llamagym_tui.agent` know agents as this class."""
 
 import json
 import operator
@@ -18,40 +18,42 @@ class AgentBase(ABC):
     env_id: ClassVar[str] = ""
     """Gymnasium id of the environment that it plays."""
     more_ids: ClassVar[str] = ""
-    """Pattern of other ids, at their beginning, that go to it on the command line; for agents that ship."""
+    """Regular expression for the beginning of other ids that this agent plays, too, when they are named on the command
+    line; for agents that ship with this program."""
     extra: ClassVar[str] = ""
     """The extra of this program that brings what its environment needs; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}
     """Keyword arguments of ``gymnasium.make``."""
     title: ClassVar[str] = ""
-    """Name for people; empty: the class's name."""
+    """Name for people; empty: the name of the class."""
     description: ClassVar[str] = ""
     """One line for people."""
     picture: ClassVar[str] = ""
     """A small picture in characters for the list of agents, at most 4 rows of 14 cells; empty: none."""
     action_names: ClassVar[tuple[str, ...]] = ()
-    """Names of discrete actions, by index; empty: found from the environment's action space."""
+    """Names of the discrete actions, in the order of their indices; empty: found by the environment's action space."""
     action_keys: ClassVar[Mapping[str, int]] = {}
-    """Key on which a person takes an action; empty: the digit of its index."""
+    """The keys on which a person takes an action, each with its index; an action without a key is on the digit of its
+    index."""
     baselines: ClassVar[Mapping[str, float]] = {}
     """Published mean returns by name."""
     return_unit: ClassVar[str] = ""
     """What a return counts, as it is said after the figure: ``steps``, ``chips a hand``; empty: it has no unit."""
     counts_actions: ClassVar[bool] = False
-    """Whether actions are indices of `action_names` whatever the environment's own are: counted from another number, or
-    combinations of several decisions."""
+    """Whether an action is an index of `action_names` even if the environment counts its own from another number, or
+    if they are combinations of several decisions."""
     history: ClassVar[int | None] = None
-    """Turns before the present one that a prompt has, if a run does not set another number. None: the whole
-    conversation. 0: system prompt and present observation, which is enough where an observation has the whole state."""
+    """How many turns before the present one a prompt has, unless a run sets another number. None: the whole
+    conversation. 0: system prompt and present observation, which is enough if an observation has the whole state."""
     action_repeat: ClassVar[int] = 1
-    """Environment steps that an action is held for, whose rewards are summed."""
+    """How many environment steps an action is repeated for; their rewards are added up."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
-    """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, where a run does not set others."""
+    """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0
-    """What the environment gets when a reply names no action."""
+    """The action that the environment gets if a reply names none."""
 
     reading_fault: str = ""
-    """The first error that `extract_action` raised, other than ``ActionParseError``, as a sentence; empty: none."""
+    """A sentence about the first error other than ``ActionParseError`` that `extract_action` raised; empty: none."""
 
     @abstractmethod
     def get_system_prompt(self) -> str:
@@ -65,35 +67,35 @@ class AgentBase(ABC):
         """
 
     def actions(self, observation: Any, *args: Any, **kwargs: Any) -> Sequence[str] | None:
-        """Names of the actions that are admissible on an observation; None (the default): those of `action_names`.
+        """Names of the actions that are admissible on an observation; None (the default): all of `action_names`.
 
-        Define it with ``(self, observation, info)``: what a text game lists in its ``info`` is often all there is to
-        return. A name that is not in `action_names` is the action itself. Without this method, an ``action_mask`` in
-        ``info`` leaves out what it masks.
+        Define it with ``(self, observation, info)``: for a text game it is often enough to return what the game lists
+        in its ``info``. A name that is not in `action_names` is the action itself. If you do not define it and
+        ``info`` has an ``action_mask``, the actions that the mask rules out are not admissible.
         """
         return None
 
     def extract_action(self, response: str) -> Any:
-        """The action that a reply names; by default one of `action_names`, by `read_action`.
+        """The action that a reply names; by default one of `action_names`, found by `read_action`.
 
-        Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
-        ``ActionParseError``, means that the reply names none.
+        Return an action, or an `ActionReading` as `read_action` does, which also says how the action was found. None,
+        or raising ``ActionParseError``, means that the reply names no action.
         """
         return read_action(response, self.action_names)
 
     def wrap_env(self, env: Any) -> Any:
-        """The environment as this agent plays it; as it is (the default), or in Gymnasium's wrappers."""
+        """The environment as this agent plays it: unchanged (the default), or in Gymnasium's wrappers."""
         return env
 
     def format_action(self, action: Any) -> str:
-        """The canonical reply that names an action: what a person's choice is recorded as."""
+        """The plainest reply that names an action; a person's choice is recorded as this reply."""
         return json.dumps({"action": action})
 
     def expert(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
         """The action of a scripted expert on an observation; None (the default): there is no expert.
 
-        What ``demos generate`` records. Define it with ``(self, observation)``, ``(self, observation, info)`` or
-        ``(self, observation, info, env)``; there is no environment (None) in the states of a policy map.
+        ``demos generate`` records its play. Define it with ``(self, observation)``, ``(self, observation, info)`` or
+        ``(self, observation, info, env)``; for the states of a policy map, `env` is None.
         """
         return None
 
@@ -105,25 +107,27 @@ class AgentBase(ABC):
         return ""
 
     def reveal(self, observation: Any, *args: Any, **kwargs: Any) -> str:
-        """What the game hid from the player, once an episode is over, in a line or some; empty (the default): nothing.
+        """What the game hid from the player until the episode was over, in a few lines; empty (the default): nothing.
 
-        A person's table shows it. Define it as `expert`: ``(self, observation, info, env)``, or the first of these.
+        It is shown where a person plays. Define it with ``(self, observation)``, ``(self, observation, info)`` or
+        ``(self, observation, info, env)``.
         """
         return ""
 
     def describe_return(self, mean: float) -> str:
-        """What a mean return is, for people who see it for the first time, with the baselines to compare it with.
+        """A mean return in words for people who see it for the first time, with the baselines to compare it with.
 
-        A clause without a subject, on one line: ``loses 6 chips in 100 hands (random 40, best 5)``.
+        Write a clause without a subject, on one line: ``loses 6 chips in 100 hands (random 40, best 5)``.
         """
-        known = ", ".join(f"{name} {_short(value)}" for name, value in self.baselines.items())
-        return f"earns {_short(mean)} {self.return_unit or 'an episode'}{f' ({known})' if known else ''}"
+        words = f"earns {_short(mean)} {self.return_unit or 'an episode'}"
+        baselines = ", ".join(f"{name} {_short(value)}" for name, value in self.baselines.items())
+        return f"{words} ({baselines})" if baselines else words
 
     def policy_map(self) -> PolicyMap | None:
         """States in which the policy is evaluated, laid out for people; None (the default): there is no map.
 
-        The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, next to
-        what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
+        The screen of the map (``g``) shows what the policy does in each state if an episode begins there, live, next
+        to what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
 
             from llamagym_tui.agent import Agent, Panel, PolicyMap
             ...
@@ -132,39 +136,41 @@ class AgentBase(ABC):
                 states = [[(total, card, 0) for card in dealer] for total in totals]
                 return PolicyMap([Panel("hard", [str(t) for t in totals], [str(c) for c in dealer], states)], action=1)
 
-        Best is the action of `expert`, or all that ``PolicyMap(best=…)`` names.
+        Best is the action of `expert`, or each action that ``PolicyMap(best=…)`` names.
         """
         return None
 
     def read(self, reply: str) -> ActionReading:
-        """`extract_action`, with the way it was read and failures as data.
+        """The action that `extract_action` finds in a reply, and how it was found; a failure is a reading, too.
 
-        A model may reply anything, so an exception of a user's own code (``int("hit")``) means a reply that names no
-        action, and no reason to end a run; `reading_fault` keeps the first one. JSON counts first, for an agent that
-        knows no JSON, too: one that, as LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}``,
-        is given the former, unless the number is larger than all that its prompt names.
+        A model may reply anything. So if a user's own code raises an exception (``int("hit")``), this means only that
+        the reply names no action and does not end the run; `reading_fault` keeps the first such error.
+
+        JSON counts first, also for an agent whose own code knows no JSON. LlamaGym's example, for one, reads 1 from
+        ``Action: 1`` but not from ``{"action": 1}``. Such an agent is asked what it reads in ``Action: 1`` instead,
+        unless the number is larger than every number in its prompt.
         """
         reading = self._extracted(reply)
-        index = json_index(reply) if reading.how != "json" else None
-        if (
-            index is None
-            or _is_index(reading.action, index)
-            or self._reads(f'{{"action": {index}}}', index)
-        ):
+        if reading.how == "json":
             return reading
-        is_named = index <= max(
-            map(int, re.findall(r"\d+", self.get_system_prompt())), default=index
-        )
-        return (
-            ActionReading(index, "json")
-            if is_named and self._reads(f"Action: {index}", index)
-            else reading
-        )
+        index = json_index(reply)
+        if index is None or _is_index(reading.action, index):
+            return reading
+        if self._reads(f'{{"action": {index}}}', index):
+            return reading  # the agent knows JSON, and has read this reply otherwise on purpose
+        prompt_numbers = [int(digits) for digits in re.findall(r"\d+", self.get_system_prompt())]
+        if prompt_numbers and index > max(prompt_numbers):
+            return reading
+        if self._reads(f"Action: {index}", index):
+            return ActionReading(index, "json")
+        return reading
 
     def _reads(self, reply: str, index: int) -> bool:
+        """Whether the agent reads this action in a reply that we have made up."""
         return _is_index(self._extracted(reply, is_reply=False).action, index)
 
     def _extracted(self, reply: str, *, is_reply: bool = True) -> ActionReading:
+        """What the agent's own code reads; an error is kept in `reading_fault` if this `is_reply` of a model."""
         try:
             action = self.extract_action(reply)
         except ActionParseError:
@@ -188,11 +194,13 @@ class AgentBase(ABC):
 
 
 def _short(value: float) -> str:
-    return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}").replace("-", "\N{MINUS SIGN}")
+    """A number to three digits, or whole if it has more."""
+    digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return digits.replace("-", "\N{MINUS SIGN}")
 
 
 def _is_index(action: Any, index: int) -> bool:
-    """Whether an action, of whatever kind, is that index."""
+    """Whether an action, which may be any kind of value, is that index."""
     try:
         return operator.index(action) == index
     except TypeError:
@@ -200,7 +208,7 @@ def _is_index(action: Any, index: int) -> bool:
 
 
 def prompt_sha256(system_prompt: str) -> str:
-    """Hex digest that stands for a system prompt in demonstrations and runs."""
-    import hashlib  # costs the first frame otherwise
+    """Hexadecimal digest that stands for a system prompt in demonstrations and runs."""
+    import hashlib  # an import at the top would delay the first frame
 
     return hashlib.sha256(system_prompt.encode()).hexdigest()

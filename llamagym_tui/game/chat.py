@@ -1,4 +1,4 @@
-"""Chat messages and conversations, in the form that chat templates and TRL's datasets take."""
+"""Chat messages and conversations, in the form that chat templates and TRL's datasets expect."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, NotRequired, TypedDict
@@ -10,9 +10,10 @@ class ChatMessage(TypedDict):
     role: Role
     content: str
     weight: NotRequired[Literal[0, 1]]
-    """Of an assistant message in supervised training: 0, it is there for what follows alone. Absent: 1."""
+    """Whether an assistant message is trained on in supervised training; 0: it is only there as context for what
+    follows. Absent: 1."""
     actions: NotRequired[list[str]]
-    """Of a user message: names of the actions that are admissible then. Absent: those of every turn."""
+    """In a user message, the names of the actions that are admissible then. Absent: all actions."""
 
 
 Conversation = list[ChatMessage]
@@ -23,12 +24,13 @@ class Preference(NamedTuple):
     """Two replies to the same conversation, of which one is better."""
 
     prompt: Conversation
-    """It ends with a user's message."""
+    """The conversation so far, which ends with a user message."""
     chosen: str
     rejected: str
 
 
 def system(content: str) -> ChatMessage:
+    """A system message: what the agent is to do."""
     return {"role": "system", "content": content}
 
 
@@ -45,13 +47,21 @@ def assistant(content: str) -> ChatMessage:
 def with_actions(
     conversation: Conversation, admissible: Sequence[Sequence[str] | None]
 ) -> Conversation:
-    """The conversation with the admissible actions of each user message, as far as these are given."""
+    """The conversation with the admissible actions in each user message that they are given for.
+
+    Args:
+        admissible: the names for each user message in order, None where all actions are admissible; may be too short.
+    """
     given = iter(admissible)
-    named: Conversation = []
+    with_names: Conversation = []
     for message in conversation:
-        actions = next(given, None) if message["role"] == "user" else None
-        named.append(message if actions is None else {**message, "actions": list(actions)})
-    return named
+        actions = None
+        if message["role"] == "user":
+            actions = next(given, None)
+        if actions is not None:
+            message = {**message, "actions": list(actions)}
+        with_names.append(message)
+    return with_names
 
 
 def opening(system_prompt: str) -> Conversation:

@@ -1,7 +1,4 @@
-"""The actions that a person can take: each on a key, and in words that the agent reads.
-
-Keys are the agent's, then digits and letters that it leaves free.
-"""
+"""The actions that a person can take: each with a key, and in words that the agent can read."""
 
 import string
 from collections.abc import Sequence
@@ -12,24 +9,26 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import few_actions
 
 SPARE_KEYS = string.digits + string.ascii_lowercase
-"""Keys of actions to which the agent gives none, in order."""
+"""Keys, in order, for the actions to which the agent gives none."""
 
 
-class Choice(NamedTuple):
+class OfferedAction(NamedTuple):
+    """An action that a person can take."""
+
     key: str
-    """Empty: there are more actions in this turn than keys; it can be clicked."""
+    """The key that takes it; empty: there are more actions in this turn than keys, and this one can only be clicked."""
     action: int | str
     name: str
 
 
 def choices(
     agent: AgentBase, space: Any, admissible: Sequence[str] | None = None
-) -> tuple[Choice, ...]:
-    """The actions that can be taken with a key each: the agent's keys, then digits and letters that it leaves free.
+) -> tuple[OfferedAction, ...]:
+    """The actions that a person can take, each with a key: the agent's own, or a digit or letter that it leaves free.
 
     Args:
-        space: of the environment's actions.
-        admissible: names of those that can be taken now. None: all of the space.
+        space: the environment's action space.
+        admissible: names of the actions that can be taken now. None: all actions of the space.
     Raises:
         EnvError: the space is not discrete and no action is named, or it has more actions than there are keys.
     """
@@ -39,38 +38,43 @@ def choices(
     if not actions:
         raise EnvError(
             f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
-            "so there is no table for a person."
+            "so a person cannot play it here."
         )
     keys: dict[int | str, str] = {action: key for key, action in agent.action_keys.items()}
     free = [key for key in SPARE_KEYS if key not in agent.action_keys]
     given = []
     for action in actions:
-        natural = str(action)
-        key = keys.get(action) or (natural if natural in free else free[0] if free else "")
+        key = keys.get(action, "")
+        own_digit = str(action)
+        if not key and own_digit in free:
+            key = own_digit
+        if not key and free:
+            key = free[0]
         if not key and not admissible:
             raise EnvError(
                 f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person."
             )
         if key in free:
             free.remove(key)
-        given.append(Choice(key, action, agent.action_name(action)))
+        given.append(OfferedAction(key, action, agent.action_name(action)))
     return tuple(choice for choice in given if admissible is None or choice.name in admissible)
 
 
 def worded(agent: AgentBase, action: int | str, reasoning: str = "") -> str:
-    """A person's action as a reply of the agent's, which begins with a sentence of reasoning if there is one.
+    """A person's action as the agent would reply it, after a sentence of reasoning if there is one.
 
     Raises:
-        ActionParseError: with this sentence the reply would not be read as the action.
+        ActionParseError: with this sentence, the agent would read another action in the reply, or none.
     """
-    canonical = agent.format_action(action)
-    if not (reasoning := reasoning.strip()):
-        return canonical
-    reply = f"{reasoning} {canonical}"
+    plain_reply = agent.format_action(action)
+    reasoning = reasoning.strip()
+    if not reasoning:
+        return plain_reply
+    reply = f"{reasoning} {plain_reply}"
     reading = agent.read(reply)
     if reading.failed or reading.action != action:
         read = "no action" if reading.failed else agent.action_name(reading.action)
         raise ActionParseError(
-            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it otherwise."
+            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it differently."
         )
     return reply

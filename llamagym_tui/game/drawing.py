@@ -1,6 +1,6 @@
 """The state of an environment as plain text for people: the agent's own drawing, or what the environment renders.
 
-Bounded, and without a renderer's colour codes; what other people's code raises over it is no drawing.
+A drawing has a limited size and none of a renderer's colour codes. If other people's code fails, there is none.
 """
 
 import re
@@ -13,77 +13,79 @@ from llamagym_tui.game.observed import NO_INFO, Info, called
 MAX_LINES = 12
 MAX_COLUMNS = 120
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
-"""What changes the colour of a terminal; 0 or nothing: back to its own."""
+"""The code that changes a terminal's colour; with 0 or nothing in it, the usual colour comes back."""
 
 
-class Drawing(NamedTuple):
+class StateDrawing(NamedTuple):
     """Some lines of text, and the places in it that are marked."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
-    """First character of each, and the one after its last."""
+    """For each marked place, the index of its first character and the index after its last."""
 
     def bracketed(self) -> str:
-        """The text alone, each mark in brackets."""
-        pieces, at = [], 0
-        for start, stop in self.marks:
-            pieces += [self.text[at:start], "[", self.text[start:stop], "]"]
-            at = stop
-        return "".join([*pieces, self.text[at:]])
+        """The text alone, with each marked place in brackets."""
+        pieces = []
+        end_of_last = 0
+        for start, end in self.marks:
+            pieces.append(self.text[end_of_last:start])
+            pieces.append(f"[{self.text[start:end]}]")
+            end_of_last = end
+        pieces.append(self.text[end_of_last:])
+        return "".join(pieces)
 
 
 def draws(agent: AgentBase) -> bool:
+    """Whether the agent draws its observations itself."""
     return type(agent).draw is not AgentBase.draw
 
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
-    """Whether an environment could be made so that it renders text, and no other mode was chosen."""
-    return "render_mode" not in env_kwargs and "ansi" in (
-        (env.metadata or {}).get("render_modes") or ()
-    )
+    """Whether an environment could be made so that it renders text, and no other render mode was chosen."""
+    if "render_mode" in env_kwargs:
+        return False
+    metadata = env.metadata or {}
+    return "ansi" in (metadata.get("render_modes") or ())
 
 
-def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> Drawing:
+def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> StateDrawing:
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:
         if draws(agent):
-            return Drawing(_bounded(str(called(agent.draw, observation, info=info))))
+            return StateDrawing(_bounded(str(called(agent.draw, observation, {"info": info}))))
         rendered = env.render() if env.render_mode == "ansi" else ""
-        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
+        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else StateDrawing("")
     except Exception:  # an environment's code, or a user's, may raise anything
-        return Drawing("")
+        return StateDrawing("")
 
 
 def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
     """What the game hid until the episode was over; empty: nothing."""
     try:
-        return _bounded(str(called(agent.reveal, observation, info=info, env=env)))
+        return _bounded(str(called(agent.reveal, observation, {"info": info, "env": env})))
     except Exception:  # a user's code, or an environment of another kind
         return ""
 
 
 def _bounded(text: str) -> str:
-    """The first lines of a text, each cut; empty lines around them are left out."""
-    lines = (
-        text[: MAX_LINES * 10 * MAX_COLUMNS]
-        .replace("\r\n", "\n")
-        .strip("\n")
-        .split("\n")[:MAX_LINES]
-    )
+    """The first lines of a text, each cut to the columns that there are, without empty lines before and after."""
+    # A foreign text may be very long; codes of colour may take several times the characters that can be seen.
+    beginning = text[: MAX_LINES * 10 * MAX_COLUMNS].replace("\r\n", "\n").strip("\n")
+    lines = beginning.split("\n")[:MAX_LINES]
     return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
 
 
-def _with_marks(text: str) -> Drawing:
-    """The text without codes of colour, what they colour marked."""
-    pieces = _COLOUR.split(text)
-    plain, length, began = pieces[:1], len(pieces[0]), -1
+def _with_marks(text: str) -> StateDrawing:
+    """The text without codes of colour; the places that they colour are marked."""
+    first, *codes_and_pieces = _COLOUR.split(text)  # a code and the text after it in turn
+    codes = codes_and_pieces[0::2]
+    pieces = codes_and_pieces[1::2]
+    plain = first
     marks: list[tuple[int, int]] = []
-    for code, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        if began >= 0 and length > began:
-            marks.append((began, length))
-        began = length if code.strip("0;") else -1
-        plain.append(piece)
-        length += len(piece)
-    return Drawing(
-        "".join(plain), (*marks, (began, length)) if 0 <= began < length else tuple(marks)
-    )
+    for code, piece in zip(codes, pieces, strict=True):
+        start = len(plain)
+        plain += piece
+        is_coloured = code.strip("0;") != ""
+        if is_coloured and piece:
+            marks.append((start, len(plain)))
+    return StateDrawing(plain, tuple(marks))

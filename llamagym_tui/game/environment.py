@@ -1,4 +1,4 @@
-"""Makes Gymnasium environments; one that cannot be made, or not wrapped, raises EnvError."""
+"""Makes Gymnasium environments; raises EnvError if one cannot be made or wrapped."""
 
 import itertools
 import math
@@ -18,17 +18,18 @@ else:  # imported when the first one is made
     Env = Any
 
 MakeEnv = Callable[[str, Mapping[str, Any]], Env]
+"""Makes an environment of an id and keyword arguments."""
 
 MOST_COMBINATIONS = 64
-"""Of several decisions in one action, as far as each has a name."""
+"""If an action is a combination of several decisions, the most combinations that each get a name."""
 GAME_FILE = re.compile(r".+\.z[1-8]")
-"""Path of a text game."""
+"""Regular expression for the path of a text game."""
 TURNS_WITHOUT_LIMIT = 200
-"""Of an episode at most, where neither the environment nor the run has a limit."""
+"""Most turns of an episode if neither the environment nor the run has a limit."""
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
-    """An environment by its Gymnasium id; or a text game, by its file or a challenge of TextWorld's (``tw-simple``)."""
+    """An environment by its Gymnasium id, or a text game by its file or by a challenge of TextWorld (``tw-simple``)."""
     import gymnasium
 
     try:
@@ -39,9 +40,9 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
     except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
-        reason = (str(error).strip().splitlines() or [""])[0].partition(
-            " was raised from the environment creator"
-        )[0]
+        message = str(error).strip()
+        first_line = message.splitlines()[0] if message else ""
+        reason = first_line.partition(" was raised from the environment creator")[0]
         if not reason or isinstance(error, KeyError | SystemExit):
             reason = described(error)
         raise EnvError(
@@ -50,18 +51,25 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
 
 
 def episode_seed(run_seed: int, episode: int) -> int:
-    """The seed with which an episode's environment is reset, whichever environment that is, so that it can be repeated.
+    """The seed with which an environment is reset for an episode, so that the episode can be repeated.
 
-    `episode` counts from 0 over all sessions of a run.
+    It does not depend on which of the environments plays the episode. `episode` counts from 0 over all sessions of a
+    run.
     """
     import numpy as np
 
     return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
 
 
-def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
-    """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments."""
-    env = make(agent.env_id, {**agent.env_kwargs, **more})
+def wrapped_env(
+    agent: AgentBase, make: MakeEnv = make_env, more: Mapping[str, Any] | None = None
+) -> Env:
+    """An environment in the agent's wrappers, in which each action is repeated as often as the agent says.
+
+    Args:
+        more: keyword arguments of the environment next to the agent's own. None: there are none.
+    """
+    env = make(agent.env_id, {**agent.env_kwargs, **(more or {})})
     try:
         env = agent.wrap_env(env)
         if agent.action_repeat == 1:
@@ -73,9 +81,11 @@ def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
 
-def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
-    """An environment as the agent plays it: `wrapped_env`, its actions counted from 0 if the agent counts them."""
-    env = wrapped_env(agent, make, **more)
+def agent_env(
+    agent: AgentBase, make: MakeEnv = make_env, more: Mapping[str, Any] | None = None
+) -> Env:
+    """An environment as the agent plays it: a `wrapped_env`, whose actions count from 0 if the agent counts them."""
+    env = wrapped_env(agent, make, more)
     actions = few_actions(env.action_space) if agent.counts_actions else None
     if actions is None or actions == range(len(actions)):
         return env
@@ -86,53 +96,62 @@ def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
 
 
 def few_actions(space: Any) -> Sequence[Any] | None:
-    """The actions of a space in order, combinations of several decisions too; None: there are too many, or no end."""
+    """All actions of a space in order, also combinations of several decisions; None: too many, or they have no end."""
     import numpy as np
     from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 
     if isinstance(space, Discrete):
         return range(int(space.start), int(space.start) + int(space.n))
-    if not isinstance(space, MultiDiscrete | MultiBinary) or (parts := decisions(space)) is None:
+    if not isinstance(space, MultiDiscrete | MultiBinary):
         return None
-    combined = itertools.product(*parts)
-    return [np.array(action, dtype=space.dtype).reshape(space.shape) for action in combined]
+    parts = decisions(space)
+    if parts is None:
+        return None
+    combinations = itertools.product(*parts)
+    return [np.array(values, dtype=space.dtype).reshape(space.shape) for values in combinations]
 
 
 def decisions(space: Any) -> list[range] | None:
     """The values of each decision of a MultiDiscrete or MultiBinary space; None: too many combinations to name."""
     import numpy as np
 
+    # A MultiBinary space has neither `nvec` nor `start`: each of its decisions is 0 or 1.
     sizes = np.ravel(getattr(space, "nvec", np.full(space.shape, 2))).tolist()
     starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
-    parts = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-    return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
+    if math.prod(sizes) > MOST_COMBINATIONS:
+        return None
+    return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
 
 def turn_limit(env: Any) -> int:
-    """Turns after which an environment itself cuts an episode off; of one that never does, a default."""
-    # minigrid's environments count their steps themselves.
-    own = getattr(env.spec, "max_episode_steps", None) or getattr(env.unwrapped, "max_steps", None)
-    return own if isinstance(own, int) and own > 0 else TURNS_WITHOUT_LIMIT
+    """The number of turns after which an environment itself cuts an episode off; a default if it never does."""
+    limit = getattr(env.spec, "max_episode_steps", None)
+    if not limit:  # minigrid's environments count their steps themselves
+        limit = getattr(env.unwrapped, "max_steps", None)
+    return limit if isinstance(limit, int) and limit > 0 else TURNS_WITHOUT_LIMIT
 
 
 class EnvMaker:
-    """Makes the environments of one agent; they render text if they can and the agent draws nothing itself."""
+    """Makes the environments of one agent, which render text if they can and the agent draws nothing itself."""
 
     def __init__(self, agent: AgentBase, make: MakeEnv = make_env) -> None:
-        self._agent, self._make = agent, make
+        self._agent = agent
+        self._make = make
         self.more: Mapping[str, Any] | None = None
-        """More arguments of every environment after the first. None: not tried yet which ones render text."""
+        """More keyword arguments, for every environment after the first. None: no environment has been made yet."""
 
     def __call__(self) -> Env:
         if self.more is not None:
-            return agent_env(self._agent, self._make, **self.more)
-        env, self.more = agent_env(self._agent, self._make), {}
+            return agent_env(self._agent, self._make, self.more)
+        env = agent_env(self._agent, self._make)
+        self.more = {}
         if draws(self._agent) or not renders_text(env, self._agent.env_kwargs):
             return env
+        renders = {"render_mode": "ansi"}
         try:
-            rendering = agent_env(self._agent, self._make, render_mode="ansi")
+            rendering = agent_env(self._agent, self._make, renders)
         except EnvError:
             return env
         env.close()
-        self.more = {"render_mode": "ansi"}
+        self.more = renders
         return rendering

@@ -1,6 +1,6 @@
 """Observations of any space in words that a small model can read: each number of a Box as 0 to 99 of its range.
 
-A range is the space's own where its bounds are finite and not too wide, else what random play shows.
+The range is the space's own if its bounds are finite and not too far apart; otherwise random play shows it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,27 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box, Space
 
 Range = tuple[float, float]
-"""The least number and the largest one, which differ."""
+"""The smallest number and the largest one, which differ."""
 
 LEVELS = 100
+"""How many levels a range is divided into."""
 WIDEST = 1_000.0
-"""Difference of bounds that still say where between them a number will be."""
-STEPS, LONG_S, SEED = 1_000, 10.0, 0
-"""Random play by which ranges are measured, at most."""
+"""The largest difference of two bounds that still say where between them a number will be."""
+STEPS = 1_000
+"""Most steps of the random play by which ranges are measured."""
+LONG_S = 10.0
+"""Most seconds of it."""
+SEED = 0
+"""The seed of it."""
 
 
 def level(number: float, low: float, high: float) -> str:
-    """A number as 0 to 99 of its range; beyond it, the nearer end."""
+    """A number as 0 to 99 of its range; a number outside the range counts as the nearer end."""
     if math.isnan(number):
         return "nan"
-    return str(min(int((min(max(number, low), high) - low) * LEVELS / (high - low)), LEVELS - 1))
+    within = min(max(number, low), high)
+    reached = int((within - low) * LEVELS / (high - low))
+    return str(min(reached, LEVELS - 1))  # the upper end belongs to the last level
 
 
 def named_levels(names: Sequence[str], numbers: Any, ranges: Sequence[Range]) -> str:
@@ -43,24 +50,25 @@ def named_levels(names: Sequence[str], numbers: Any, ranges: Sequence[Range]) ->
 def in_words(
     space: Space[Any], observation: Any, names: Iterator[str], ranges: Iterator[Range]
 ) -> str:
-    """An observation as short text: a Dict by key, a Tuple by place, numbers after their names while there are any.
+    """An observation as short text: a Dict with its keys, a Tuple in order, each number after its name if it has one.
 
     Args:
-        names: of the numbers, in order; may be too few.
-        ranges: of the numbers of all Boxes, in order.
+        names: names of the numbers, in order; there may be fewer names than numbers.
+        ranges: ranges of the numbers of all Boxes, in order.
     """
     from gymnasium import spaces
 
     match space:
         case spaces.Dict():
-            parts = (
-                (key, in_words(part, observation[key], names, ranges))
-                for key, part in space.spaces.items()
-            )
-            return "; ".join(f"{key}: {words}" for key, words in parts)
+            of_keys = []
+            for key, part in space.spaces.items():
+                of_keys.append(f"{key}: {in_words(part, observation[key], names, ranges)}")
+            return "; ".join(of_keys)
         case spaces.Tuple():
-            parts_in_order = zip(space.spaces, observation, strict=True)
-            return ", ".join(in_words(part, value, names, ranges) for part, value in parts_in_order)
+            of_parts = []
+            for part, value in zip(space.spaces, observation, strict=True):
+                of_parts.append(in_words(part, value, names, ranges))
+            return ", ".join(of_parts)
         case spaces.Box():
             numbers = [level(float(number), *next(ranges)) for number in _flat(observation)]
         case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
@@ -71,7 +79,7 @@ def in_words(
 
 
 def fields(observation: int, sizes: Sequence[int]) -> list[int]:
-    """The numbers that a Discrete observation is made of, the last one counting fastest: row and column, say."""
+    """The numbers that a Discrete observation is made of, as row and column; the last one counts fastest."""
     import numpy as np
 
     return [int(field) for field in np.unravel_index(observation, sizes)]
@@ -80,14 +88,19 @@ def fields(observation: int, sizes: Sequence[int]) -> list[int]:
 def ranges_of(env: gymnasium.Env[Any, Any], earlier: Sequence[Range] = ()) -> Sequence[Range]:
     """The range of each number of the Boxes in an environment's observations, in order.
 
-    Bounds that say nothing are replaced by the 1st to the 99th percentile of random play on a fixed seed. What was
-    found `earlier` stays, if it is of as many numbers.
+    Bounds that say nothing are replaced by the 1st to the 99th percentile of random play on a fixed seed. The ranges
+    that were found `earlier` are kept if there are as many of them.
     """
     given = [bounds for box, _ in _boxes(env.observation_space) for bounds in _bounds(box)]
     if len(earlier) == len(given):
         return earlier
-    played: Any = given if all(given) else zip(*_random_play(env), strict=True)
-    return [bounds or _percentiles(numbers) for bounds, numbers in zip(given, played, strict=True)]
+    if all(given):  # nothing has to be played
+        return [bounds for bounds in given if bounds is not None]
+    ranges = []
+    numbers_by_place = zip(*_random_play(env), strict=True)
+    for bounds, numbers in zip(given, numbers_by_place, strict=True):
+        ranges.append(bounds or _percentiles(numbers))
+    return ranges
 
 
 def _boxes(space: Space[Any], observation: Any = None) -> Iterator[tuple[Box, Any]]:
@@ -106,24 +119,26 @@ def _boxes(space: Space[Any], observation: Any = None) -> Iterator[tuple[Box, An
 
 
 def _bounds(box: Box) -> Iterator[Range | None]:
-    """The range of each number of a Box; None where its bounds say nothing. Small whole numbers stay what they are."""
+    """The range of each number of a Box; None if its bounds say nothing. Small whole numbers get a range in which they
+    stay as they are."""
     is_whole = box.dtype is not None and box.dtype.kind in "iu"
     for low, high in zip(_flat(box.low), _flat(box.high), strict=True):
         if is_whole and low >= 0 and high < LEVELS:
             yield 0.0, float(LEVELS)
+        elif 0 < float(high) - float(low) <= WIDEST:
+            yield _rounded(low, high)
         else:
-            yield _rounded(low, high) if 0 < float(high) - float(low) <= WIDEST else None
+            yield None
 
 
 def _random_play(env: gymnasium.Env[Any, Any]) -> list[list[float]]:
-    """The numbers of the Boxes in each observation; an environment that fails ends it."""
+    """The numbers of the Boxes in each observation of random play, which ends early if the environment fails."""
 
     def numbers(observation: Any) -> list[float]:
-        return [
-            float(number)
-            for _, part in _boxes(env.observation_space, observation)
-            for number in _flat(part)
-        ]
+        found: list[float] = []
+        for _, part in _boxes(env.observation_space, observation):
+            found.extend(float(number) for number in _flat(part))
+        return found
 
     env.action_space.seed(SEED)
     seen = [numbers(env.reset(seed=SEED)[0])]
@@ -140,19 +155,23 @@ def _random_play(env: gymnasium.Env[Any, Any]) -> list[list[float]]:
 
 
 def _percentiles(numbers: Sequence[float]) -> Range:
+    """The range from the 1st to the 99th percentile of the finite ones of some numbers."""
     import numpy as np
 
-    finite = [number for number in numbers if math.isfinite(number)] or [0.0]
+    finite = [number for number in numbers if math.isfinite(number)]
+    if not finite:
+        finite = [0.0]
     low, high = _rounded(*np.percentile(finite, [1, 99]))
     return (low, high) if high > low else (low - 1, low + 1)
 
 
 def _rounded(low: float, high: float) -> Range:
-    """To what a person can read in a run's settings."""
+    """A range with five digits, as a person can read it in a run's settings."""
     return float(f"{low:.5g}"), float(f"{high:.5g}")
 
 
 def _flat(array: Any) -> Iterator[Any]:
+    """The numbers of an array of any shape, or a single number, in order."""
     import numpy as np
 
     return iter(np.ravel(array).tolist())

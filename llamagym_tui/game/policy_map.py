@@ -1,11 +1,11 @@
-"""What `Agent.policy_map` returns: states in which the policy is evaluated, as they are laid out for people."""
+"""What `Agent.policy_map` returns: states in which the policy is evaluated, and how they are laid out for people."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 
 class Landmark(NamedTuple):
-    """A field of a panel on which nobody acts: a hole, the goal."""
+    """A field of a panel on which no action is taken: a hole, the goal."""
 
     sign: str
     """One character."""
@@ -18,11 +18,11 @@ class Panel(NamedTuple):
 
     title: str
     rows: Sequence[str]
-    """Label of each row, from the top; short."""
+    """Short labels of the rows, from the top."""
     columns: Sequence[str]
-    """Label of each column; short."""
+    """Short labels of the columns."""
     states: Sequence[Sequence[Any]]
-    """Row by row: an observation, a `Landmark`, or None where there is nothing."""
+    """For each field, row by row: an observation, a `Landmark`, or None if there is nothing."""
     row_name: str = ""
     """What the rows are: ``your total``."""
     column_name: str = ""
@@ -38,9 +38,9 @@ class PolicyMap(NamedTuple):
     signs: Sequence[str] = ()
     """A character for each action; empty: the first letters of their names, or their numbers."""
     best: Callable[[Any], Collection[int]] | None = None
-    """All best actions on an observation. None: the one of `Agent.expert`, if there is one; it is called the expert's
-    unless the agent has a baseline named ``optimal``."""
+    """A function from an observation to all best actions. None: the action of `Agent.expert` is the best, if there is
+    an expert; people then read of the expert, or of optimal play if the agent has a baseline named ``optimal``."""
     like: str = ""
-    """Who plays so, for people: ``the book``; empty: the expert, or optimal play."""
+    """What people read of who plays like that, instead of the expert or optimal play: ``the book``."""
     noun: str = ""
-    """What the states are: ``hands``; empty: states."""
+    """What people call the states: ``hands``; empty: states."""

@@ -1,6 +1,6 @@
 """TextWorld's text games as Gymnasium environments: a game file, or a game that TextWorld makes once, offline.
 
-What an agent may need stands in `info`: admissible commands, those that win, description, inventory, score.
+What an agent may need is in `info`: the admissible commands, those that win, description, inventory and score.
 """
 
 import itertools
@@ -26,23 +26,25 @@ INFOS = (
     "admissible_commands", "policy_commands", "description", "inventory", "objective", "score", "max_score", "won",
     "lost",
 )  # fmt: skip
-"""What `info` has, of a game file as far as TextWorld knows it."""
+"""What `info` has; for a game file, as much of it as TextWorld knows."""
 MAY_CHANGE = ("admissible_commands", "description", "inventory", "score")
+"""What in `info` shows that a command has changed something."""
 NOT_OF_THE_GAME = {
     "quit", "q", "restart", "restore", "save", "undo", "oops", "script", "unscript", "noscript", "transcript",
     "recording", "replay", "then",
 }  # fmt: skip
-"""Words of commands to the interpreter, which would leave the episode or write files, and of several in one."""
+"""Words of commands to the interpreter, which would leave the episode or write files, and the word that joins two
+commands to one."""
 MOST_LETTERS = 200
-"""Of a command."""
+"""Most letters of a command."""
 TRIAL_S = 60
-"""Seconds that a foreign game has to begin."""
+"""Seconds in which a foreign game has to begin."""
 TURNS = 50
-"""Of an episode at most, if ``max_episode_steps`` is not given."""
+"""Most turns of an episode, unless ``max_episode_steps`` is given."""
 
 
 def spec_of(game: str) -> EnvSpec:
-    """What `gymnasium.make` makes a game of: the path of a file, or a challenge of TextWorld."""
+    """The spec from which `gymnasium.make` makes a game; `game` is the path of a file, or a challenge of TextWorld."""
     maker: Any = TextGame
     return EnvSpec(
         "TextWorld-v0", maker, max_episode_steps=TURNS, order_enforce=False, kwargs={"game": game}
@@ -50,10 +52,13 @@ def spec_of(game: str) -> EnvSpec:
 
 
 class TextGame(gymnasium.Env[str, str]):
-    """A game; an action is a command, and a reward is what the score has gone up by."""
+    """A text game; an action is a command, and the reward is by how much the score went up."""
 
     def __init__(self, game: str, **settings: Any) -> None:
-        """Begin a game that is in a file, or one that TextWorld makes by `settings`."""
+        """Begin a game that is in a file, or one that TextWorld makes by `settings`.
+
+        The settings are keyword arguments of any name, because `gymnasium.make` passes an environment's settings so.
+        """
         import textworld
 
         if game.startswith("tw-"):
@@ -76,29 +81,24 @@ class TextGame(gymnasium.Env[str, str]):
         return _text(state), dict(self._info)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        known = self._info.get("admissible_commands", ())
-        # Other signs are keys of the interpreter's, or begin another command.
-        words = re.findall(r"[a-z0-9'-]+", str(action)[:MOST_LETTERS].lower())
-        command = action if action in known else " ".join(words)
-        if action not in known and (
-            not words or words[0].startswith("tw-") or NOT_OF_THE_GAME & set(words)
-        ):
-            return "That is no command.", 0.0, False, False, {**self._info, "invalid_action": True}
+        before = self._info
+        admissible = before.get("admissible_commands", ())
+        command = action
+        if action not in admissible:
+            # Other characters are keys of the interpreter, or begin another command.
+            words = re.findall(r"[a-z0-9'-]+", str(action)[:MOST_LETTERS].lower())
+            if not words or words[0].startswith("tw-") or NOT_OF_THE_GAME & set(words):
+                refused = {**before, "invalid_action": True}
+                return "That is no command.", 0.0, False, False, refused
+            command = " ".join(words)
         state, _, done = self._game.step(command)
-        before, self._info = self._info, _info(state)
-        changed = done or any(self._info.get(name) != before.get(name) for name in MAY_CHANGE)
-        info = (
-            self._info
-            if changed or not known or command in known
-            else {**self._info, "invalid_action": True}
-        )
-        return (
-            _text(state),
-            float(info.get("score", 0) - before.get("score", 0)),
-            bool(done),
-            False,
-            dict(info),
-        )
+        self._info = _info(state)
+        reward = float(self._info.get("score", 0) - before.get("score", 0))
+        has_changed = done or any(self._info.get(name) != before.get(name) for name in MAY_CHANGE)
+        info = dict(self._info)
+        if admissible and command not in admissible and not has_changed:
+            info["invalid_action"] = True
+        return _text(state), reward, bool(done), False, info
 
     def close(self) -> None:
         self._game.close()
@@ -106,7 +106,10 @@ class TextGame(gymnasium.Env[str, str]):
 
 @cache
 def _require_playable(game: str, changed: float) -> None:
-    """Refuse a file on which the interpreter fails, which ends the whole process: it is begun in another one first."""
+    """Check that the interpreter can begin a game file, by trying it in a process of its own.
+
+    If it fails it ends its whole process. `changed`, when the file was last changed, is there for the cache alone.
+    """
     begin = "import sys, textworld; textworld.start(sys.argv[1]).reset()"
     try:
         # -P: nothing is imported from the working folder.
@@ -116,20 +119,23 @@ def _require_playable(game: str, changed: float) -> None:
             f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s"
         ) from error
     if run.returncode:
-        told = (
-            run.stdout.strip().splitlines() or [f"its interpreter ended with {run.returncode}"]
-        )[-1].strip()
-        raise EnvError(f"it is no game that TextWorld can play: {told}")
+        why = _last_line(run.stdout) or f"its interpreter ended with {run.returncode}"
+        raise EnvError(f"it is no game that TextWorld can play: {why}")
+
+
+def _last_line(text: str) -> str:
+    """The last line of a program's output; empty if it wrote nothing."""
+    lines = text.strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _run(*arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """What Python has run, with all that it wrote as its output."""
-    command, out, both = [sys.executable, *arguments], subprocess.PIPE, subprocess.STDOUT
+    """A program that Python has run, with its errors and its other output as one text."""
     return subprocess.run(
-        command,
+        [sys.executable, *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=both,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         timeout=timeout,
@@ -141,10 +147,11 @@ def _info(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(state: Mapping[str, Any]) -> str:
-    """What the game wrote, without the picture that it begins with, its status line and empty lines."""
+    """What the game wrote, without the picture at its beginning, the status line and empty lines."""
     lines = (line.strip() for line in str(state["feedback"]).splitlines())
-    told = itertools.dropwhile(lambda line: not re.search("[A-Za-z]{2}", line), lines)
-    return "\n".join(line for line in told if line and not line.startswith(">"))
+    # A picture has no two letters side by side.
+    after_picture = itertools.dropwhile(lambda line: not re.search("[A-Za-z]{2}", line), lines)
+    return "\n".join(line for line in after_picture if line and not line.startswith(">"))
 
 
 def made(challenge: str, settings: Mapping[str, Any]) -> Path:
@@ -152,32 +159,28 @@ def made(challenge: str, settings: Mapping[str, Any]) -> Path:
 
     Args:
         challenge: ``tw-simple``, ``tw-cooking`` ….
-        settings: options of ``tw-make`` by their names; true stands for one without a value.
+        settings: options of ``tw-make`` by their names; true is for an option without a value.
     """
-    given = {
-        name.replace("_", "-"): value
-        for name, value in sorted(settings.items())
-        if value not in (False, None)
-    }
-    words = [
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in ({"seed": 1} | given).items()
+    given: dict[str, Any] = {"seed": 1}
+    for name, value in sorted(settings.items()):
+        if value not in (False, None):
+            given[name.replace("_", "-")] = value
+    options = [
+        f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()
     ]
     games = cache_dir() / "games"
-    folder = games / re.sub(
-        r"[^\w=.-]+", "_", "".join([challenge, *words, "--", version("textworld")])
-    )
+    identity = f"{challenge}{''.join(options)}--{version('textworld')}"
+    folder = games / re.sub(r"[^\w=.-]+", "_", identity)
     make_folder(games)
     with FileLock(games / ".lock"):
         discard_drafts(games)  # whoever made them has let go of the lock
         if not folder.is_dir():
             draft = draft_folder(games)
+            game = draft / "game.z8"
             maker = Path(sys.executable).with_name("tw-make")
-            run = _run(
-                str(maker), challenge, *words, "--silent", "--output", str(draft / "game.z8")
-            )
-            if run.returncode or not (draft / "game.z8").is_file():
-                told = (run.stdout.strip().splitlines() or ["it made no game"])[-1]
-                raise EnvError(f"tw-make {challenge}: {told.rpartition('error: ')[2]}")
+            run = _run(str(maker), challenge, *options, "--silent", "--output", str(game))
+            if run.returncode or not game.is_file():
+                why = _last_line(run.stdout) or "it made no game"
+                raise EnvError(f"tw-make {challenge}: {why.rpartition('error: ')[2]}")
             os.replace(draft, folder)
     return folder / "game.z8"

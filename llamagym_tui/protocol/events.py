@@ -7,7 +7,7 @@ from msgspec import Struct
 from llamagym_tui.config import Credit, Mode, Value
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.protocol.policy_map import MapPanel
 
@@ -247,7 +247,7 @@ class WheelTaken(Event, frozen=True, kw_only=True):
 
     env: int
     """Index from 0."""
-    choices: list[Choice]
+    choices: list[OfferedAction]
     """What the person can do, each on a key."""
 
 
@@ -260,7 +260,7 @@ class ActionAwaited(Event, frozen=True, kw_only=True):
     """The reply that the agent would give."""
     action_name: str
     """The action in it; empty: it names none, and the environment would get the fallback action."""
-    choices: list[Choice] = []
+    choices: list[OfferedAction] = []
     """What the person can do in this turn; empty: what they can always do, as in ``WheelTaken``."""
 
 

@@ -1,6 +1,6 @@
-"""Loading the agent class of a user's own Python file.
+"""Loads the agent class from a user's own Python file.
 
-Every fault becomes an `AgentFileError` that names file and line: syntax, what the import raises, what is missing.
+Every fault becomes an `AgentFileError` with file and line: wrong syntax, an error at import, a missing method.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from llamagym_tui.user_files import file_content
 
 
 def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
-    """The agent class of that name in a Python file; None: the only one that it defines.
+    """The agent class of that name in a Python file; without a name, the only one that the file defines.
 
     Raises:
         UsageError: there is no such file.
-        AgentFileError: the file, or the class, is faulty.
+        AgentFileError: the file or the class has a fault.
     """
     if not path.is_file():
         raise UsageError(
@@ -38,6 +38,7 @@ def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
 
 
 def _compiled(path: Path) -> CodeType:
+    """The file's code, not run yet."""
     try:
         return compile(file_content(path), str(path), "exec")
     except SyntaxError as error:
@@ -51,8 +52,9 @@ def _compiled(path: Path) -> CodeType:
 
 
 def _executed(path: Path) -> ModuleType:
-    """The file's module, run as a script would be: its neighbours can be imported."""
-    code, digest = _compiled(path), hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    """The file's module, run as a script would be, so that it can import its neighbours."""
+    code = _compiled(path)
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]  # two files may have one name
     spec = importlib.util.spec_from_file_location(
         f"llamagym_tui_agent_file_{path.stem}_{digest}", path
     )
@@ -65,11 +67,12 @@ def _executed(path: Path) -> ModuleType:
     folder = str(path.parent)
     sys.path.insert(0, folder)
     try:
-        # Not `spec.loader.exec_module`: a cached byte code of the same second and size would hide an edit.
+        # `spec.loader.exec_module` could take cached byte code, which hides an edit of the same second and size.
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
-        line, message = _line_in(path, error), str(error) or "no message"
+        line = _line_in(path, error)
+        message = str(error) or "no message"
         raise AgentFileError(
             f"{path}, line {line}: {type(error).__name__}: {message.splitlines()[0]}"
         ) from error
@@ -80,31 +83,29 @@ def _executed(path: Path) -> ModuleType:
 
 
 def _line_in(path: Path, error: BaseException) -> int:
-    """The deepest line of the file on the way to an error."""
-    lines = [
-        frame.lineno or 1
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(path)
-    ]
-    return lines[-1] if lines else 1
+    """The line of the file from which an error came: the last one among the calls that led to it."""
+    line = 1
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(path):
+            line = frame.lineno or 1
+    return line
 
 
 def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[AgentBase]:
-    defined = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, type)
-        and issubclass(value, AgentBase)
-        and value.__module__ == module.__name__
-    }
+    """The class of that name, or the only agent class that the module itself defines."""
+    defined: dict[str, type[AgentBase]] = {}
+    for name, value in vars(module).items():
+        is_agent = isinstance(value, type) and issubclass(value, AgentBase)
+        if is_agent and value.__module__ == module.__name__:
+            defined[name] = value
     if class_name is not None:
         if class_name in defined:
             return defined[class_name]
         raise AgentFileError(f"{path} has no agent class {class_name}; {_offer(path, defined)}")
-    # A base class that leaves methods open is not what was meant when a class that fills them is there.
-    candidates = {
-        name: value for name, value in defined.items() if not inspect.isabstract(value)
-    } or defined
+    # A base class that leaves methods open is not meant if there is a class that defines them.
+    candidates = {name: value for name, value in defined.items() if not inspect.isabstract(value)}
+    if not candidates:
+        candidates = defined
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if not candidates:
@@ -115,12 +116,15 @@ def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[Agen
 
 
 def _offer(path: Path, classes: dict[str, type[AgentBase]]) -> str:
+    """The end of a message: which classes the user can name."""
     if not classes:
         return "it defines no agent at all."
-    return "name one: " + ", ".join(f"{path.name}:{name}" for name in sorted(classes)) + "."
+    specs = ", ".join(f"{path.name}:{name}" for name in sorted(classes))
+    return f"name one: {specs}."
 
 
 def _require_complete(agent_class: type[AgentBase], path: Path) -> None:
+    """Check that a class has what an agent needs."""
     line = 1
     with contextlib.suppress(OSError):  # there is no class statement
         line = inspect.getsourcelines(agent_class)[1]

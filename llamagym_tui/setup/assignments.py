@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: any setting of a run by its name in `config`, as ``ppo.lr=1e-3``, checked by itself."""
+"""``--set NAME=VALUE``: any setting of a run by its name in `config`, as ``ppo.lr=1e-3``, each checked on its own."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -11,16 +11,16 @@ from llamagym_tui.errors import UsageError
 
 OPTIONS_OF = {name: f"--{name.replace('_', '-')}" for name in ("env", "model", "run_dir", "resume")}
 OPTIONS_OF |= {"agent": "the argument AGENT", "parent": "--from"}
-"""Settings that are more than a value, and how they are given."""
+"""Settings that need more than a value, each with the option that sets it."""
 
 
 def settings(assignments: Sequence[str]) -> dict[str, Any]:
-    """Settings as `RunConfig` takes them, the sections partly filled; of two of one name, the later.
+    """Settings as `RunConfig` takes them, with partly filled sections; if a name is given twice, the later one counts.
 
     Args:
-        assignments: NAME=VALUE each; ``none`` is None, a list is JSON.
+        assignments: each NAME=VALUE; ``none`` is None, a list is JSON.
     Raises:
-        UsageError: a name is unknown, or a value not of its setting; the message names it.
+        UsageError: a name is unknown, or a value does not fit its setting; the message says which.
     """
     types = setting_types()
     read: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
                 f"A setting is given as NAME=VALUE, as in ppo.lr=1e-3, not as {assignment!r}."
             )
         if name in OPTIONS_OF:
-            raise UsageError(f"{name} is no such setting: it is given by {OPTIONS_OF[name]}.")
+            raise UsageError(f"{name} cannot be given by --set; give it by {OPTIONS_OF[name]}.")
         if name not in types:
             raise UsageError(f"There is no setting {name!r}; {_near(name, list(types))}.")
         read[name] = _value(name, text, types[name])
@@ -39,40 +39,35 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` overrides `below`, section by section."""
-    both = {
-        name: below[name] | value
-        for name, value in above.items()
-        if isinstance(value, dict) and name in below
-    }
-    return {**below, **above, **both}
+    """The settings of both; where both have one, the one `above` counts, also within a section."""
+    both = below | above
+    for name, value in above.items():
+        if isinstance(value, dict) and name in below:
+            both[name] = below[name] | value
+    return both
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
+    """A text as a value of a setting's type."""
     try:
+        if text.startswith("["):
+            return msgspec.convert(msgspec.json.decode(text), kind, strict=False)
         word = "null" if text.lower() == "none" else text
-        return msgspec.convert(
-            msgspec.json.decode(text) if text.startswith("[") else word, kind, strict=False
-        )
+        return msgspec.convert(word, kind, strict=False)
     except ValueError as error:
         if get_origin(kind) is Literal:
-            raise UsageError(
-                f"{name} takes {' or '.join(map(str, get_args(kind)))}, not {text!r}."
-            ) from error
-        wanted = (
-            str(error)
-            .removeprefix("Expected ")
-            .split(", got")[0]
-            .replace("`", "")
-            .replace("null", "none")
-        )
+            wanted = " or ".join(str(value) for value in get_args(kind))
+        else:  # msgspec says: Expected `int | null`, got `str`
+            wanted = str(error).removeprefix("Expected ").partition(", got")[0]
+            wanted = wanted.replace("`", "").replace("null", "none")
         raise UsageError(f"{name} takes {wanted}, not {text!r}.") from error
 
 
 def _near(name: str, names: list[str]) -> str:
-    last = name.rpartition(".")[2]
-    near = [known for known in names if known.rpartition(".")[2] == last]
-    near += [
-        known for known in get_close_matches(name, names, n=4, cutoff=0.5) if known not in near
-    ]
+    """The end of a message: the settings that may have been meant."""
+    last_part = name.rpartition(".")[2]
+    near = [known for known in names if known.rpartition(".")[2] == last_part]
+    for known in get_close_matches(name, names, n=4, cutoff=0.5):
+        if known not in near:
+            near.append(known)
     return f"near it: {', '.join(near)}" if near else "the config.json of every run has them all"

@@ -1,6 +1,6 @@
-"""Branches: runs that go on from a checkpoint that another run has kept, under other settings.
+"""Branches: runs that go on from a checkpoint that another run has kept, with other settings.
 
-A branch is made of its parent's files, without torch, and resumed like any run; its parent is never changed by it.
+A branch is made from its parent's files, without torch, and is then resumed like any run. It never changes its parent.
 """
 
 from pathlib import Path
@@ -13,44 +13,52 @@ from llamagym_tui.run_store import EVENTS_FILE, MODEL_DIR, RunStore, find_run
 from llamagym_tui.user_files import discard, draft_folder, link_folder, make_folder
 
 UPDATE_DIR = "update-"
-"""With an update's number: a checkpoint that is kept to branch off from."""
+"""How the folder of a checkpoint to branch off from is called, before the number of its update."""
 START_DIR = "start"
-"""In it, and in a run's folder: the policy that PPO began from, if that is another one than the model's own."""
+"""Folder in such a checkpoint, and in a run's folder, with the policy that PPO began from; it is only there if that is
+not the model's own."""
 
 
 def kept_updates(run_dir: Path) -> list[int]:
-    """Updates of which a run has kept the checkpoint, in order."""
-    names = (
-        path.name.removeprefix(UPDATE_DIR)
-        for path in run_dir.glob(f"{UPDATE_DIR}*")
-        if path.is_dir()
-    )
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    """The updates whose checkpoints a run has kept, in order."""
+    kept = []
+    for path in run_dir.glob(f"{UPDATE_DIR}*"):
+        number = path.name.removeprefix(UPDATE_DIR)
+        if path.is_dir() and number.isascii() and number.isdigit():
+            kept.append(int(number))
+    return sorted(kept)
 
 
 def discard_surplus(run_dir: Path, most: int) -> None:
-    """Remove kept checkpoints until there are so many: each time the one whose neighbours are closest together.
+    """Remove kept checkpoints until at most so many are left: each time the one whose neighbours are closest together.
 
     Raises:
         OSError: one cannot be removed.
     """
     kept = kept_updates(run_dir)
     while len(kept) > most:
+        # The gap that the second, the third, … one would leave; the first and the last one stay.
         gaps = [after - before for before, after in zip(kept, kept[2:], strict=False)]
-        discard(run_dir / f"{UPDATE_DIR}{kept.pop(gaps.index(min(gaps)) + 1 if gaps else 0)}")
+        surplus = gaps.index(min(gaps)) + 1 if gaps else 0
+        update = kept.pop(surplus)
+        discard(run_dir / f"{UPDATE_DIR}{update}")
 
 
 def branch_point(spec: str) -> str:
-    """What RUN[@UPDATE] names, as `RunConfig.parent` has it; without an update the latest kept one.
+    """The checkpoint that RUN[@UPDATE] names, in the form of `RunConfig.parent`; without an update, the latest one.
 
     Raises:
         RunStoreError: the run keeps no checkpoints at all.
-        UsageError: there is no such run, or it keeps none of that update.
+        UsageError: there is no such run, or it keeps no checkpoint of that update.
     """
     name, _, number = spec.rpartition("@")
     has_update = number.isascii() and number.isdigit()
-    folder = find_run((name or None) if has_update else spec).absolute()
-    if not (kept := kept_updates(folder)):
+    run: str | None = spec
+    if has_update:
+        run = name or None
+    folder = find_run(run).absolute()
+    kept = kept_updates(folder)
+    if not kept:
         raise RunStoreError(
             f"{folder} keeps no checkpoint to branch off from; its setting keep_checkpoints is 0."
         )
@@ -63,18 +71,20 @@ def branch_point(spec: str) -> str:
 
 
 def begun(config: RunConfig) -> RunConfig:
-    """Make the run that a configuration with a parent names; the configuration that resumes it.
+    """Make the folder of a branch from its parent's; returns the configuration that resumes it.
 
     Raises:
         RunStoreError: the folder holds a run, or it cannot be made.
     """
-    folder, (parent, _, update) = Path(config.run_dir), str(config.parent).rpartition("@")
+    folder = Path(config.run_dir)
+    parent, _, update = str(config.parent).rpartition("@")
     store = RunStore(folder)
     store.check(config)
     config = replace(config, resume=True)
     try:
         make_folder(folder)
-        link_folder(Path(parent, f"{UPDATE_DIR}{update}"), draft := draft_folder(folder))
+        draft = draft_folder(folder)
+        link_folder(Path(parent, f"{UPDATE_DIR}{update}"), draft)
         if (draft / START_DIR).is_dir():
             (draft / START_DIR).rename(folder / START_DIR)
         draft.rename(folder / MODEL_DIR)

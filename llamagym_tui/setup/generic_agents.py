@@ -1,6 +1,6 @@
-"""Completes a generic agent by its environment: names of actions and numbers, ranges, rows and columns.
+"""Completes a generic agent with what its environment tells: names of actions and numbers, ranges, rows and columns.
 
-What Gymnasium documents stands in `known_environments.json`; an agent's own names come first.
+What Gymnasium only says in its documentation is in `known_environments.json`; an agent's own names come first.
 """
 
 import itertools
@@ -25,12 +25,12 @@ from llamagym_tui.game.observations import Range, ranges_of
 from llamagym_tui.user_files import file_content
 
 MAX_OBSERVATION_NUMBERS = 512
-"""Numbers in an observation that still fit into a text; an image has thousands."""
+"""Most numbers of an observation that fit into a text; an image has thousands."""
 KNOWN = msgspec.json.decode(
     file_content(Path(__file__).with_name("known_environments.json")),
     type=dict[str, dict[str, tuple[str | int, ...] | dict[str, tuple[str, ...]]]],
 )
-"""Of Gymnasium's own environments, by their names without a version."""
+"""What is documented of Gymnasium's own environments, by their names without a version."""
 
 
 def completed(
@@ -39,7 +39,7 @@ def completed(
     """A subclass that knows the spaces of its environment.
 
     Args:
-        ranges: of the numbers of Boxes, as they were found before. None: found now.
+        ranges: ranges of the numbers of Boxes, as they were found before. None: they are found now.
     """
     try:
         env = wrapped_env(base())
@@ -54,13 +54,10 @@ def completed(
         }
         given |= _actions(base, env, given.pop("action_names", ()))
         _require_text(base.env_id, env)
-        names_history = any(
-            "history" in vars(each) for each in base.__mro__[: base.__mro__.index(GenericAgent)]
-        )
-        if isinstance(env.observation_space, Box | Discrete) and not names_history:
-            given["history"] = (
-                0  # what such an environment shows is mostly all that there is to see
-            )
+        own_classes = base.__mro__[: base.__mro__.index(GenericAgent)]
+        sets_history = any("history" in vars(each) for each in own_classes)
+        if isinstance(env.observation_space, Box | Discrete) and not sets_history:
+            given["history"] = 0  # such an environment mostly shows its whole state
         if not base.observation_ranges:
             try:
                 given["observation_ranges"] = ranges_of(env, ranges or ())
@@ -74,31 +71,33 @@ def completed(
 
 def _known(env: Env) -> dict[str, Any]:
     """What is documented of the environment, if it is one of Gymnasium's own."""
-    is_own = env.spec is not None and str(env.spec.entry_point).startswith("gymnasium.envs.")
-    return KNOWN.get(env.spec.name, {}) if is_own and env.spec else {}
+    if env.spec is None or not str(env.spec.entry_point).startswith("gymnasium.envs."):
+        return {}
+    return KNOWN.get(env.spec.name, {})
 
 
 def _grid(env: Env) -> dict[str, Any]:
-    """Row and column, where a Discrete observation counts the fields of the map that the environment has."""
-    shown, inner = env.observation_space, env.unwrapped
-    shape: Any
-    for shape in (
+    """Row and column, if a Discrete observation is the number of a field on a map that the environment has."""
+    shown = env.observation_space
+    if not isinstance(shown, Discrete) or shown.start != 0:
+        return {}
+    inner = env.unwrapped
+    shapes: list[Any] = [
         getattr(inner, "shape", None),
         getattr(getattr(inner, "desc", None), "shape", None),
-    ):
+    ]
+    for shape in shapes:
         is_map = isinstance(shape, tuple) and len(shape) == 2
-        if (
-            is_map
-            and isinstance(shown, Discrete)
-            and shown.start == 0
-            and math.prod(shape) == shown.n
-        ):
+        if is_map and math.prod(shape) == shown.n:
             return {"observation_sizes": shape, "observation_names": ("row", "column")}
     return {}
 
 
 def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict[str, Any]:
-    """Names of the actions: those known, if they are as many, else numbers; or that actions are texts."""
+    """Names of the actions: those known if there is one for each action, else their numbers.
+
+    If actions are texts, it says so instead.
+    """
     space = env.action_space
     if isinstance(space, Text):
         return {"text_space": space, "fallback_action": space.character_list[0] * space.min_length}
@@ -106,31 +105,34 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
     if actions is None:
         raise UsageError(_refusal(base.env_id, space))
     names = base.action_names or known
-    if not isinstance(actions, range):
-        parts = base.decision_names or [
-            [str(value) for value in values] for values in decisions(space) or ()
-        ]
-        names = names or tuple("+".join(part) for part in itertools.product(*parts))
-    return {
-        "action_names": names
-        if len(names) == len(actions)
-        else tuple(f"action {each}" for each in actions)
-    }
+    is_combined = not isinstance(actions, range)
+    if is_combined and not names:
+        values = decisions(space) or []
+        of_each_decision: Sequence[Sequence[str]] = base.decision_names
+        if not of_each_decision:
+            of_each_decision = [[str(value) for value in each] for each in values]
+        names = tuple("+".join(parts) for parts in itertools.product(*of_each_decision))
+    if len(names) != len(actions):
+        names = tuple(f"action {action}" for action in actions)
+    return {"action_names": names}
 
 
 def _refusal(env_id: str, space: Any) -> str:
+    """Why a generic agent cannot play an environment, and what the user can do."""
     few = "[env.action_space.low, env.action_space.high]" if isinstance(space, Box) else "ACTIONS"
     count = "2" if isinstance(space, Box) else "len(ACTIONS)"
     return (
-        f"{env_id} takes actions from {space}, and a reply names one of at most {MOST_COMBINATIONS}; choose some by "
-        "two lines in a class of your own file that inherits from llamagym_tui.agents.generic.GenericAgent: "
+        f"{env_id} takes actions from {space}, and a reply can only name one of at most {MOST_COMBINATIONS}; "
+        "choose some by two lines in a class of your own file that inherits from llamagym_tui.agents.generic.GenericAgent: "
         f"`def wrap_env(self, env):` and `return gymnasium.wrappers.TransformAction(env, {few}.__getitem__, "
         f"gymnasium.spaces.Discrete({count}))`."
     )
 
 
 def _require_text(env_id: str, env: Env) -> None:
-    if (count := _count(env.observation_space)) > MAX_OBSERVATION_NUMBERS:
+    """Check that an observation is small enough to be put in words."""
+    count = _count(env.observation_space)
+    if count > MAX_OBSERVATION_NUMBERS:
         raise UsageError(
             f"{env_id} shows {count:,} numbers at a time, too many for a text; "
             "write an agent file that puts what matters into words (path.py:Class)."
@@ -139,7 +141,8 @@ def _require_text(env_id: str, env: Env) -> None:
 
 def _count(space: Any) -> int:
     """How many numbers an observation of a space has; a text counts as one."""
-    if isinstance(space, Dict | Tuple):
-        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
-        return sum(_count(part) for part in parts)
+    if isinstance(space, Dict):
+        return sum(_count(part) for part in space.spaces.values())
+    if isinstance(space, Tuple):
+        return sum(_count(part) for part in space.spaces)
     return math.prod(getattr(space, "shape", None) or ())

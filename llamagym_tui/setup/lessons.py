@@ -1,6 +1,7 @@
-"""Lessons: short guided experiments, one TOML file each in `llamagym_tui/lessons`.
+"""Lessons: short guided experiments, each a TOML file in `llamagym_tui/lessons`.
 
-Checks are statements on figures that the runs record; what was measured stands in the file, with its command.
+A lesson's checks are statements about figures that its runs record. The file also says what was measured, and by which
+command.
 """
 
 import math
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -24,12 +25,12 @@ FOLDER = Path(__file__).parents[1] / "lessons"
 
 
 class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A statement on a run: a figure of its updates is above or below a number."""
+    """A statement about a run: a figure of its updates is above or below a number."""
 
     figure: str
     """A field of `UpdateStats`."""
     last: int = 5
-    """Updates at the end, of which the median is taken: the KL of a single one can jump a hundredfold."""
+    """The median over so many updates at the end counts, because the KL of a single one can jump a hundredfold."""
     less_control: bool = False
     """Whether the same figure of the control run is subtracted."""
     holds: Literal["above", "below"]
@@ -40,8 +41,9 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.figure!r} is no figure of an update")
 
     def measured(self, run: Sequence[UpdateStats], control: Sequence[UpdateStats]) -> float:
-        """The figure, by the updates of both runs; NaN where there were none, of which no statement holds."""
-        return self._median(run) - (self._median(control) if self.less_control else 0.0)
+        """The figure by the updates of both runs; NaN, for which no statement holds, if there were no updates."""
+        figure = self._median(run)
+        return figure - self._median(control) if self.less_control else figure
 
     def _median(self, run: Sequence[UpdateStats]) -> float:
         values = [getattr(stats, self.figure) for stats in run[-self.last :]]
@@ -52,64 +54,87 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def statement(self) -> str:
+        """The statement in words, for people."""
         over = f"median of the last {self.last} updates" if self.last > 1 else "last update"
         less = ", less the control run's" if self.less_control else ""
         return f"{self.figure.replace('_', ' ')} ({over}{less}) is {self.holds} {self.bound:g}"
 
 
 class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An experiment with a question: what to run, what to look at, and what should come out."""
+
     title: str
     shows: str
-    """In one sentence."""
+    """What the lesson shows, in one sentence."""
     agent: str
     minutes: float
-    """That its check takes on a laptop, both runs together."""
+    """Minutes that its check takes on a laptop, for both runs together."""
     episodes: int
-    """After which each of both runs ends when it is checked."""
+    """Episodes after which each of the two runs ends when the lesson is checked."""
     settings: list[str]
-    """NAME=VALUE, as ``--set`` takes them; a prompt is ``system_prompt=…``."""
+    """Settings of the run, each NAME=VALUE as ``--set`` takes it; a prompt is ``system_prompt=…``."""
     control: list[str] = []
-    """Those of the control run; none: the agent's own settings."""
+    """Settings of the control run; none: the agent's own settings."""
     steps: list[str]
+    """What to do, step by step."""
     look: str
+    """Where to look."""
     question: str
     answer: str
     checks: list[Check]
 
     def __post_init__(self) -> None:
-        settings([*self.settings, *self.control])
+        settings([*self.settings, *self.control])  # raises UsageError if one has a fault
 
     def text(self) -> str:
-        """For people, without the answer; keys stand in it by the ids of their bindings in braces."""
+        """The lesson for people, without the answer; keys stand in it by the ids of their bindings in braces."""
         steps = "\n".join(f"{at}. {step}" for at, step in enumerate(self.steps, 1))
         return f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
 
 
 def read_lesson(path: Path) -> Lesson:
-    """A lesson from its file. Raises ConfigError: it has a fault."""
+    """A lesson from its file. Raises ConfigError if the file has a fault."""
     try:
         return msgspec.toml.decode(file_text(path), type=Lesson)
     except (OSError, ValueError, UsageError) as error:
         raise ConfigError(
-            f"The lesson {path} has a fault, to be repaired there: {error}"
+            f"The lesson {path} has a fault that has to be repaired: {error}"
         ) from error
 
 
 @cache
 def lessons() -> dict[str, Lesson]:
-    """By name, in the order of their files' numbers."""
-    return {
-        path.stem.partition("-")[2]: read_lesson(path) for path in sorted(FOLDER.glob("*.toml"))
-    }
+    """All lessons by name, in the order of the numbers in their files' names."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        _, _, name = path.stem.partition("-")
+        found[name] = read_lesson(path)
+    return found
 
 
-def begun(name: str, *, control: bool = False, **options: Any) -> RunConfig:
-    """Settings of a new run of a lesson, whose folder is made and named for it; `options` as `run_config` has them."""
+def begun(
+    name: str,
+    *,
+    control: bool = False,
+    episodes: int | None = None,
+    final_episodes: int | None = None,
+) -> RunConfig:
+    """Settings of a new run of a lesson, or of its control run; the run's folder is made, and says which lesson it is.
+
+    Args:
+        episodes: as in `RunConfig`. None: its default.
+        final_episodes: as in `RunConfig`. None: its default.
+    """
     lesson = lessons()[name]
-    chosen = lesson.control if control else lesson.settings
-    config = with_run_dir(
-        run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, **options)
+    config = run_config(
+        agent=lesson.agent,
+        run_dir=None,
+        resume=False,
+        assignments=lesson.control if control else lesson.settings,
+        episodes=episodes,
+        final_episodes=final_episodes,
     )
-    about = f"{name}{', control' * control}: {lesson.title}"
-    replace_file(Path(config.run_dir) / ABOUT_FILE, about.encode())
+    config = with_run_dir(config)
+    which = f"{name}, control" if control else name
+    replace_file(Path(config.run_dir) / ABOUT_FILE, f"{which}: {lesson.title}".encode())
     return config

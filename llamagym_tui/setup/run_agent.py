@@ -1,4 +1,4 @@
-"""The agent of a run in the UI process, its prompting without a model; looked up when it is needed."""
+"""The agent of a run in the UI process: its prompting without a model, looked up when it is first needed."""
 
 from pathlib import Path
 
@@ -10,14 +10,17 @@ from llamagym_tui.setup.trust import code_of
 
 
 class RunAgent:
+    """An agent that is known by its spec, and made when it is first asked for."""
+
     def __init__(
         self, spec: str, *, config: RunConfig | None = None, may_run_code: bool = True
     ) -> None:
-        """An agent by its spec; not looked up yet.
+        """An agent that has not been looked up yet.
 
         Args:
-            config: of the run that it plays in. None: of none.
-            may_run_code: whether a file or module that `spec` names may be executed; not for a recorded run.
+            spec: its name, ``path.py[:Class]`` or Gymnasium id.
+            config: settings of the run that it plays in. None: it plays in no run.
+            may_run_code: whether a file or module that `spec` names may be executed; a recorded run executes none.
         """
         self.spec = spec
         self._config = config
@@ -37,11 +40,12 @@ class RunAgent:
         """The agent, without a model.
 
         Raises:
-            UsageError: there is none of that name, or its code may not run.
+            UsageError: there is no agent of that name, or its code may not run.
             AgentFileError: its file does not load, or it cannot be made.
         """
         if self._agent is None:
-            if not self._may_run_code and (code := code_of(self.spec)):
+            code = code_of(self.spec)
+            if code and not self._may_run_code:
                 raise UsageError(
                     f"A replay executes no code, and the agent of this run is {code}; resume the run."
                 )
@@ -55,7 +59,7 @@ class RunAgent:
         return self._agent
 
     def own_prompt(self) -> str:
-        """The system prompt that the agent brings."""
+        """The agent's own system prompt."""
         agent = self.agent
         try:
             return agent.get_system_prompt()
@@ -65,6 +69,7 @@ class RunAgent:
             ) from error
 
     def demos_path(self) -> Path:
+        """The file for a person's demonstrations with this agent."""
         from llamagym_tui.demos.files import default_path
 
         return default_path(self.name)

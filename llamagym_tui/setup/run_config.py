@@ -1,6 +1,7 @@
 """Turns options of the command line into a `RunConfig`, with every check that needs no torch.
 
-What is not given comes from the model's registry entry, then the defaults; on ``--resume``, from the run's settings.
+What is not given comes from the model's registry entry, then from the defaults; with ``--resume``, from the settings of
+the run.
 """
 
 import os
@@ -11,7 +12,18 @@ from typing import Any, Literal
 import msgspec
 
 from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import MEASURED, RunConfig, from_dict, in_sections, setting_types
+from llamagym_tui.config import (
+    MEASURED,
+    Device,
+    Dtype,
+    Mode,
+    OnCollapse,
+    ParallelEnvs,
+    RunConfig,
+    from_dict,
+    in_sections,
+    setting_types,
+)
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
@@ -27,19 +39,57 @@ def run_config(
     branch_of: str | None = None,
     trust_agent: bool = False,
     assignments: Sequence[str] = (),
-    **options: Any,
+    model: str | None = None,
+    env: Mapping[str, Any] | None = None,
+    system_prompt: str | None = None,
+    history: str | int | None = None,
+    mode: Mode | None = None,
+    n_envs: int | None = None,
+    ranks: int | None = None,
+    parallel_envs: ParallelEnvs | None = None,
+    seed: int | None = None,
+    device: Device | None = None,
+    dtype: Dtype | None = None,
+    threads: int | None = None,
+    episodes: int | None = None,
+    minutes: float | None = None,
+    max_failures: int | None = None,
+    final_episodes: int | None = None,
+    on_collapse: OnCollapse | None = None,
+    sft_warm_start: bool | None = None,
+    sft_data: str | None = None,
 ) -> RunConfig:
-    """Settings of a run.
+    """Settings of a run. The arguments that are not explained here are fields of `RunConfig`; None: not given.
 
     Args:
-        agent: the spec as typed; None: on ``resume`` the agent of the run.
-        run_dir: None: it has none yet, see `with_run_dir`.
+        agent: the spec as typed. None: with `resume`, the agent of the run.
+        run_dir: folder of the run. None: it has none yet, see `with_run_dir`.
         branch_of: RUN[@UPDATE] to branch off from. None: it is no branch.
         trust_agent: agree to execute an agent file that only the folder of the run names.
-        assignments: of ``--set``, which overrides the options.
-        options: by their names in `RunConfig`; None: not given.
+        assignments: what ``--set`` says, which comes before the options.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    options = {
+        "model": model,
+        "env": env,
+        "system_prompt": system_prompt,
+        "history": history,
+        "mode": mode,
+        "n_envs": n_envs,
+        "ranks": ranks,
+        "parallel_envs": parallel_envs,
+        "seed": seed,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+        "episodes": episodes,
+        "minutes": minutes,
+        "max_failures": max_failures,
+        "final_episodes": final_episodes,
+        "on_collapse": on_collapse,
+        "sft_warm_start": sft_warm_start,
+        "sft_data": sft_data,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if assignments:
         from llamagym_tui.setup.assignments import settings
 
@@ -48,9 +98,10 @@ def run_config(
         agent_class = catalog.find_agent(agent, given.get("env"))
         if agent_class.run_settings and not (resume or branch_of):
             given = with_own_settings(agent_class, given)
-        ranges = getattr(agent_class, "observation_ranges", ())
         trust.remember_typed(agent)
-        given |= {"agent": catalog.absolute_spec(agent), "observation_ranges": list(ranges) or None}
+        given["agent"] = catalog.absolute_spec(agent)
+        ranges = getattr(agent_class, "observation_ranges", ())
+        given["observation_ranges"] = list(ranges) or None
     if "model" in given:
         given["model"] = checked_model(given["model"])
     if resume and branch_of:
@@ -71,7 +122,11 @@ def run_config(
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
-    """What is given, on top of what an agent sets of its runs, which may be settings alone."""
+    """The given settings, completed by those that the agent sets for its runs.
+
+    Raises:
+        UsageError: the agent sets something that is no setting of a run.
+    """
     from llamagym_tui.setup.assignments import OPTIONS_OF, merged
 
     for name in agent_class.run_settings:
@@ -83,13 +138,13 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
 
 
 def _has(settings: Mapping[str, Any], name: str) -> bool:
-    """Whether settings by sections name one by its dotted name."""
+    """Whether settings, ordered in sections, have one of that dotted name."""
     section, _, key = name.rpartition(".")
     return key in settings.get(section, {})
 
 
 def with_run_dir(config: RunConfig) -> RunConfig:
-    """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once.
+    """Settings with a folder: the one that was named, else a new one, made at once in the user's data folder.
 
     Raises:
         UsageError: it cannot have as many ranks.
@@ -99,30 +154,39 @@ def with_run_dir(config: RunConfig) -> RunConfig:
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
-    return branch.begun(config) if config.parent and not config.resume else config
+    if config.parent and not config.resume:
+        return branch.begun(config)
+    return config
 
 
 def is_launched() -> bool:
-    """Whether torchrun has started this process, and others with it."""
+    """Whether torchrun has started this process together with others."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def ranks_of(config: RunConfig) -> int:
-    """How many processes a run has; raises UsageError if it cannot have so many."""
+    """The number of processes of a run; raises UsageError if it cannot have so many."""
     size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
     if config.n_envs < size:
         raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
-    faults = {
-        "more than one rank; give --ranks": size == 1,
-        "fp32 products; give --set precision=fp32": config.precision != "fp32",
-        "a policy that samples itself; leave out generation.server": config.generation.server
-        is not None,
-        "a start without a warm start; make it first, with `llamagym-tui sft`": config.sft_warm_start,
-    }
-    for need, is_missing in faults.items():
-        if config.shard and is_missing:
+    if config.shard:
+        need = _missing_for_shards(config, size)
+        if need:
             raise UsageError(f"Weights in shards (shard=true) need {need}.")
     return size
+
+
+def _missing_for_shards(config: RunConfig, size: int) -> str:
+    """What a run needs and does not have to keep its weights in shards; empty: nothing."""
+    if size == 1:
+        return "more than one rank; give --ranks"
+    if config.precision != "fp32":
+        return "fp32 products; give --set precision=fp32"
+    if config.generation.server is not None:
+        return "a policy that samples itself; leave out generation.server"
+    if config.sft_warm_start:
+        return "a start without a warm start; make it first, with `llamagym-tui sft`"
+    return ""
 
 
 def warm_start_file(
@@ -133,7 +197,12 @@ def warm_start_file(
     wanted: bool,
     resume: bool,
 ) -> str | None:
-    """The file that a run begins with, which is checked. No path: the one that ships. None: there is no warm start."""
+    """The file of demonstrations that a run begins with, which has been checked; None: it begins without one.
+
+    Args:
+        path: file of demonstrations. None: the one that ships for the agent.
+        env: NAME=VALUE each, as ``--env`` takes it.
+    """
     if not wanted:
         if path is not None:
             raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
@@ -151,16 +220,20 @@ def sft_file(
     env: Sequence[str] | None = None,
     method: Literal["sft", "dpo"] = "sft",
 ) -> str:
-    """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it."""
+    """The absolute path of the file to train an agent on, which has been checked; `env` is as `env_kwargs` takes it."""
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
     config = RunConfig(agent=agent, run_dir="", env=env_kwargs(env) or {})
-    return str(training_data(RunAgent(agent, config=config).agent, path, method).path.absolute())
+    data = training_data(RunAgent(agent, config=config).agent, path, method)
+    return str(data.path.absolute())
 
 
 def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
-    """``--env NAME=VALUE``: numbers, true, false and none are read as such, other words are texts. None: not given."""
+    """The keyword arguments that ``--env NAME=VALUE`` gives; None: none are given.
+
+    Numbers, true, false and none are read as such; other words are texts.
+    """
     found: dict[str, Any] = {}
     for assignment in assignments or ():
         name, has_value, text = assignment.partition("=")
@@ -175,7 +248,7 @@ def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
 
 
 def read_prompt(path: Path) -> str:
-    """The prompt in a file, without the line end at its end.
+    """The prompt in a file, without the line ends at its end.
 
     Raises:
         UsageError: it cannot be read as text, or is too large for a prompt.
@@ -191,7 +264,7 @@ def read_prompt(path: Path) -> str:
 
 
 def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:
-    """What an option takes that is a word or a number from `least` on; None: not given."""
+    """The value of an option that is either that word or a number of at least `least`; None: it is not given."""
     if text is None or text == word:
         return text
     if not text.isascii() or not text.isdigit() or int(text) < least:
@@ -200,11 +273,15 @@ def word_or_number(text: str | None, word: str, option: str, *, least: int) -> s
 
 
 def checked_model(name: str) -> str:
-    """A model's name as the trainer takes it; local paths, of folders that are there, become absolute, and RUN@UPDATE
-    and the name of a run become the folder that has the model. A registry name or a hub id that is here comes first."""
+    """A model's name as the trainer takes it: the absolute path of a local folder, or a name of the registry or a hub.
+
+    RUN@UPDATE, and the name of a run, become the path of the folder that has the model. If a model of the registry, or
+    one of a hub that is on this machine, has the same name as a run, the model is meant.
+    """
     if name == BUNDLED:
         return name
-    if (path := Path(name).expanduser()).is_dir():
+    path = Path(name).expanduser()
+    if path.is_dir():
         return str(path.absolute())
     _, at, update = name.rpartition("@")
     if at and update.isascii() and update.isdigit():  # no hub id has an @
@@ -214,14 +291,16 @@ def checked_model(name: str) -> str:
         raise UsageError(
             f"There is no model folder {name}; check the path, or see `llamagym-tui models`."
         )
-    is_of_a_run = run_store.is_run(runs_dir() / name) and not (
-        model_registry.find(name) or model_registry.is_here(name)
-    )
-    return str((runs_dir() / name).absolute()) if is_of_a_run else name
+    run_dir = runs_dir() / name
+    if not run_store.is_run(run_dir):
+        return name
+    if model_registry.find(name) is not None or model_registry.is_here(name):
+        return name
+    return str(run_dir.absolute())
 
 
 def _looks_local(name: str) -> bool:
-    """Whether a name can only be a path: a hub id is ``name`` or ``owner/name``."""
+    """Whether a name can only be a path, as a hub id is ``name`` or ``owner/name``."""
     return (
         name.startswith((".", "/", "~"))
         or "\\" in name
@@ -231,6 +310,7 @@ def _looks_local(name: str) -> bool:
 
 
 def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
+    """Settings with which a run goes on."""
     if run_dir is None:
         raise UsageError(
             "--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them."
@@ -238,14 +318,19 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
-    # Unless it is given now, the prompt is that of the checkpoint, which may have been changed live.
-    now = {"run_dir": str(folder), "resume": True, "system_prompt": given.get("system_prompt")}
+    now = {
+        "run_dir": str(folder),
+        "resume": True,
+        # None: the prompt of the checkpoint, which may have been changed live.
+        "system_prompt": given.get("system_prompt"),
+    }
     return _going_on(folder, given | now, trust_agent=trust_agent)
 
 
 def _branch(
     spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool
 ) -> RunConfig:
+    """Settings of a new run that goes on from another one's checkpoint."""
     parent = branch.branch_point(spec)
     folder = "" if run_dir is None else str(run_dir.expanduser().absolute())
     of_its_own = {
@@ -261,7 +346,7 @@ def _branch(
 
 
 def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
-    """Settings of the run in a folder, those that are given on top."""
+    """The settings of the run in a folder, overridden by those that are given."""
     earlier = run_store.read_config(folder)
     if "agent" not in given:
         try:
@@ -271,7 +356,7 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
                 raise
             trust.trust(untrusted)
     elif given["agent"] == earlier.agent:
-        del given["observation_ranges"]  # a policy reads numbers as it learnt to
+        del given["observation_ranges"]  # the policy goes on to read numbers as it has learnt to
     from llamagym_tui.setup.assignments import merged
 
     settings = merged(msgspec.to_builtins(earlier), given)

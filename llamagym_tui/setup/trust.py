@@ -1,7 +1,8 @@
-"""Whose code may run: what a person typed on this machine may, what a run folder names only after a question.
+"""Which code may run: code that a person has named here may; code that only a run folder names, after a question.
 
 A run folder that came from somebody else can name any Python file, or ``module:Id``, as its agent. A file or module
-that this user once typed is trusted, edited or not; any other one by the content that the user agreed to.
+that this user has once typed is trusted, also after an edit; any other one only with the content that the user agreed
+to.
 """
 
 import contextlib
@@ -14,46 +15,55 @@ from llamagym_tui.setup.catalog import absolute_spec, agent_file
 from llamagym_tui.user_files import REFUSED, data_dir, file_content, may_open, replace_file
 
 FILE = "trusted_agents.json"
-"""In the user's data folder."""
+"""Name of the file in the user's data folder that keeps what is trusted."""
 
 
 class _Trusted(Struct, frozen=True):
+    """What the user trusts."""
+
     typed: frozenset[str] = frozenset()
-    """Absolute paths and modules."""
+    """Absolute paths and modules that the user has typed."""
     hashes: frozenset[str] = frozenset()
-    """SHA-256 of contents that were agreed to."""
+    """SHA-256 of the contents that the user has agreed to."""
 
 
 def code_of(spec: str) -> str | None:
-    """What an agent's spec would execute: an absolute path, or a module; None: nothing but what ships or is installed.
+    """The code that an agent's spec would execute, as an absolute path or a module; None: nothing of the user's own.
 
     Gymnasium imports the module of an id of the form ``module:Id``.
     """
-    if file := agent_file(spec):
+    file = agent_file(spec)
+    if file is not None:
         return str(file.path)
-    module, has_module, _ = spec.partition(":")
-    return module if has_module else None
+    module, colon, _ = spec.partition(":")
+    return module if colon else None
 
 
 def remember_typed(spec: str) -> None:
-    """Trust what a person typed; forgotten where the user's data folder cannot be written."""
+    """Trust what a person typed from now on; only this once, if the user's data folder cannot be written."""
     code = code_of(absolute_spec(spec))
-    if code is not None and code not in (trusted := _read()).typed:
+    if code is None:
+        return
+    trusted = _read()
+    if code not in trusted.typed:
         with contextlib.suppress(OSError):
             _write(msgspec.structs.replace(trusted, typed=trusted.typed | {code}))
 
 
 def require_trusted(spec: str) -> None:
-    """Refuse an agent that a run folder names, unless its code is trusted.
+    """Check that the code of an agent which a run folder names is trusted.
 
     Raises:
-        UntrustedAgent: it is not; `trust` is the answer yes.
-        UsageError: its file cannot be read, or may not be in a browser session.
+        UntrustedAgent: it is not; `trust` is how the user agrees to it.
+        UsageError: its file cannot be read, or must not be read in a browser session.
     """
-    code, trusted = code_of(spec), _read()
-    if code is not None and not may_open(absolute_spec(spec)):
+    code = code_of(spec)
+    if code is None:
+        return
+    if not may_open(absolute_spec(spec)):
         raise UsageError(REFUSED)
-    if code is None or code in trusted.typed:
+    trusted = _read()
+    if code in trusted.typed:
         return
     digest = _digest(spec)
     if digest not in trusted.hashes:
@@ -61,7 +71,7 @@ def require_trusted(spec: str) -> None:
 
 
 def trust(untrusted: UntrustedAgent) -> None:
-    """Agree to the code, as long as its content stays what was shown.
+    """Trust the code as long as its content stays the one that was shown.
 
     Raises:
         UsageError: the agreement cannot be kept.
@@ -71,16 +81,18 @@ def trust(untrusted: UntrustedAgent) -> None:
         _write(msgspec.structs.replace(trusted, hashes=trusted.hashes | {untrusted.digest}))
     except OSError as error:
         raise UsageError(
-            f"That {untrusted.code} is trusted cannot be kept in {data_dir()} ({error.strerror or error}); "
+            f"Your trust in {untrusted.code} cannot be kept in {data_dir()} ({error.strerror or error}); "
             f"name the agent on the command line: {untrusted.spec}."
         ) from error
 
 
 def _digest(spec: str) -> str:
-    """SHA-256 of the file with its path, as its neighbours are imported too; of a module its name alone."""
-    import hashlib  # costs the first frame otherwise
+    """SHA-256 of a file's path and content, the path because it may import its neighbours; for a module, of its name
+    alone."""
+    import hashlib  # an import at the top would delay the first frame
 
-    file, content = agent_file(spec), b""
+    file = agent_file(spec)
+    content = b""
     if file is not None:
         try:
             content = file_content(file.path)
@@ -88,9 +100,8 @@ def _digest(spec: str) -> str:
             raise UsageError(
                 f"The run's agent file {file.path} cannot be read: {error.strerror or error}."
             ) from error
-    return hashlib.sha256(
-        str(code_of(spec)).encode("utf-8", "surrogateescape") + b"\0" + content
-    ).hexdigest()
+    code = str(code_of(spec)).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(code + b"\0" + content).hexdigest()
 
 
 def _read() -> _Trusted:

@@ -1,6 +1,5 @@
-"""Comparisons on the same seeds in words: what is done otherwise, what that earns, and how sure it is."""
+"""Comparisons on the same seeds in words: which actions are taken more often, what that earns, and how sure it is."""
 
-import math
 from collections.abc import Sequence
 
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
@@ -10,42 +9,47 @@ from llamagym_tui.state.prompts import Versions, named
 
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:
-    """A mean difference over pairs of episodes, with its interval; `more` stands behind how many there are."""
+    """A mean difference over pairs of episodes, with its interval; `more` is added after the number of pairs."""
     half = margin(by.stderr)
-    chance = ", which may be chance" if abs(by.mean) <= half else ""
+    difference = with_unit(f"{signed(by.mean)} ± {half:,.3f}", unit)
+    if abs(by.mean) <= half:
+        difference += ", which may be chance"
     pairs = f"{counted(by.episodes, 'pair')} of episodes on the same seeds"
-    return f"{with_unit(f'{signed(by.mean)} ± {half:,.3f}', unit)}{chance} (95 %, {pairs}{more})"
+    return f"{difference} (95 %, {pairs}{more})"
 
 
 def compared_text(
     found: PromptsCompared, actions: Sequence[str], unit: str, a: str = "A", b: str = "B"
 ) -> str:
     """One sentence on a comparison; `a` and `b` name its sides."""
-    doing = "against"
+    compares = "against"
     if found.shares and actions:
         before, after = found.shares
-        at = max(range(len(actions)), key=lambda action: abs(after[action] - before[action]))
-        ratio = after[at] / before[at] if before[at] else math.inf
-        more = (
-            f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} often than"
-            if ratio < math.inf
-            else "unlike"
-        )
-        doing = (
-            f"takes {one_line(actions[at])} {more}"
-            if ratio != 1
-            else "takes each action as often as"
-        )
-    half = margin(found.difference_stderr)
-    wide = f"; not yet ± {found.enough:.3g}" if half > found.enough else ""
+        compares = _actions_text(before, after, actions)
     by = MeanReturn(found.difference, found.difference_stderr, found.pairs)
-    return f"{b} {doing} {a}: {difference_text(by, unit, wide)}."
+    too_wide = ""
+    if margin(by.stderr) > found.enough:
+        too_wide = f"; not yet ± {found.enough:.3g}"
+    return f"{b} {compares} {a}: {difference_text(by, unit, too_wide)}."
+
+
+def _actions_text(before: Sequence[float], after: Sequence[float], actions: Sequence[str]) -> str:
+    """How one side differs from the other in the action whose share differs most: ``takes hit 20% more often than``."""
+    most = max(range(len(actions)), key=lambda action: abs(after[action] - before[action]))
+    name = one_line(actions[most])
+    if before[most] == 0:
+        return f"takes {name} unlike"
+    ratio = after[most] / before[most]
+    if ratio == 1:
+        return "takes each action as often as"
+    more_or_less = "more" if ratio > 1 else "less"
+    return f"takes {name} {abs(ratio - 1):.0%} {more_or_less} often than"
 
 
 def prompts_text(found: PromptsCompared, versions: Versions, run: RunStarted | None) -> str:
     """One sentence on a comparison of a run's prompts, by their names, with the policy's update."""
-    a, b = (
-        named(versions, each.prompt_version or 0, each.system_prompt) for each in (found.a, found.b)
-    )
-    actions, unit = (run.action_names, run.return_unit) if run else ([], "")
+    a = named(versions, found.a.prompt_version or 0, found.a.system_prompt)
+    b = named(versions, found.b.prompt_version or 0, found.b.system_prompt)
+    actions = run.action_names if run else []
+    unit = run.return_unit if run else ""
     return f"At update {found.a.update or 0:,} {compared_text(found, actions, unit, a, b)}"

@@ -1,4 +1,4 @@
-"""Requests to the trainer that are neither confirmed nor refused, and the reply under inspection: pure records."""
+"""Requests to the trainer that it has neither confirmed nor refused, and the reply under inspection: pure records."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,14 +10,16 @@ from llamagym_tui.protocol.events import AnyEvent
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
+    """What is requested and not answered; a request that is None, False or empty here is not under way."""
+
     evaluation: commands.Evaluate | commands.ComparePrompts | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
     policy_map: bool | None = None
-    """Whether the policy map is to be followed closely; None: nothing is pending."""
+    """Whether the policy map is to be followed closely; None: nothing is requested."""
     settings: dict[str, Value] = field(default_factory=dict)
-    """New values by dotted names."""
+    """The new values of settings by their dotted names."""
     weighing: commands.WeighActions | None = None
 
     def requesting(self, command: AnyCommand) -> "Pending":
@@ -54,12 +56,8 @@ class Pending:
             case events.RolledBack() | events.WarningRaised(refused="roll_back"):
                 return replace(self, roll_back=False)
             case events.SettingsChanged(changes=changes):
-                return replace(
-                    self,
-                    settings={
-                        name: value for name, value in self.settings.items() if name not in changes
-                    },
-                )
+                left = {name: value for name, value in self.settings.items() if name not in changes}
+                return replace(self, settings=left)
             case events.PolicyMapWatched(on=on) if on is self.policy_map:
                 return replace(self, policy_map=None)
             case events.WarningRaised(refused="settings"):
@@ -74,40 +72,40 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
+    """What the inspector knows of a reply, and what it has asked."""
+
     found: events.TurnInspected | None = None
     """The last answer with tokens."""
     refused: events.TurnInspected | None = None
-    """The last answer, if it only gives a reason why there are none."""
+    """The last answer, if it has no tokens but only the reason why not."""
     requested: commands.InspectTurn | None = None
-    """Not answered."""
+    """A request that is not answered."""
 
     def requesting(self, command: commands.InspectTurn) -> "Inspection":
         return self if command == self.requested else replace(self, requested=command)
 
     def after(self, event: events.TurnInspected) -> "Inspection":
+        requested = self.requested
         # An answer to an older request leaves the newer one pending.
-        wanted = self.requested
-        answers = wanted is not None and (wanted.episode, wanted.turn) == (
-            event.episode,
-            event.turn,
-        )
-        requested = None if answers else wanted
+        if requested is not None and _is_of(requested, event.episode, event.turn):
+            requested = None
         if event.why_not:
             return replace(self, refused=event, requested=requested)
         return Inspection(found=event, requested=requested)
 
     def of(self, episode: int, turn: int) -> events.TurnInspected | None:
         """The tokens of a reply, if it was the last one inspected."""
-        found = self.found
-        return (
-            found if found is not None and (found.episode, found.turn) == (episode, turn) else None
-        )
+        if self.found is not None and _is_of(self.found, episode, turn):
+            return self.found
+        return None
 
     def why_not(self, episode: int, turn: int) -> str:
         """Why nothing more is known of a reply; empty if no reason was given."""
-        refused = self.refused
-        return (
-            refused.why_not
-            if refused is not None and (refused.episode, refused.turn) == (episode, turn)
-            else ""
-        )
+        if self.refused is not None and _is_of(self.refused, episode, turn):
+            return self.refused.why_not
+        return ""
+
+
+def _is_of(message: events.TurnInspected | commands.InspectTurn, episode: int, turn: int) -> bool:
+    """Whether a question or an answer is about that reply."""
+    return message.episode == episode and message.turn == turn

@@ -1,10 +1,9 @@
 """How the policy plays in training and in inference, counted to be compared side by side, in bounded memory.
 
-A count is of one manner of play: another prompt, another temperature or rule of sampling begins it again, and so does
-each switch to inference. In training the policy changes, so its last `RECENT` episodes, or some more, stand for it.
+A count belongs to one manner of play: it begins again with another prompt, temperature or rule of sampling, and with
+each switch to inference. As the policy changes in training, only its last `RECENT` episodes or a few more count there.
 """
 
-from functools import reduce
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import EpisodesCounted
@@ -12,7 +11,7 @@ from llamagym_tui.returns import RECENT
 from llamagym_tui.state.prompts import Totals
 
 STRETCHES = 16
-"""Parts into which the training episodes are divided, of which the oldest go."""
+"""The number of parts into which the training episodes are divided; the oldest part is dropped as a whole."""
 
 
 class Manner(NamedTuple):
@@ -21,80 +20,93 @@ class Manner(NamedTuple):
     prompt_version: int
     temperature: float
     policy: str
-    """``generate`` or ``score``, with what else is set of sampling."""
+    """``generate`` or ``score``, with other settings of sampling."""
 
 
-class Played(NamedTuple):
+class PlayCount(NamedTuple):
+    """What some episodes of one manner came to."""
+
     manner: Manner | None = None
-    """None: nothing was played."""
+    """How they were played. None: nothing was played."""
     returns: Totals = Totals()
     turns: int = 0
     parse_failures: int = 0
+    """The number of turns whose reply named no action."""
     actions: tuple[int, ...] = ()
-    """Turns whose reply named each action; empty: they are not counted."""
+    """For each action, the number of turns whose reply named it; empty: they are not counted."""
     update: int = 0
-    """Updates of the policy that played last."""
+    """The number of updates of the policy that played last."""
 
-    def plus(self, other: "Played") -> "Played":
-        if self.actions and other.actions and len(self.actions) != len(other.actions):
-            return (
-                other  # a resumed run's agent has other actions than before: its count begins anew
-            )
-        mine, theirs = self.returns, other.returns
-        counted = zip(
-            self.actions or (0,) * len(other.actions),
-            other.actions or (0,) * len(self.actions),
-            strict=True,
-        )
-        return Played(
-            other.manner,
-            Totals(
-                mine.episodes + theirs.episodes,
-                mine.total + theirs.total,
-                mine.squares + theirs.squares,
-            ),
-            self.turns + other.turns,
-            self.parse_failures + other.parse_failures,
-            tuple(a + b for a, b in counted),
-            other.update,
+    def plus(self, other: "PlayCount") -> "PlayCount":
+        """Both together, `other` having been played later."""
+        if not self.actions:
+            actions = other.actions
+        elif not other.actions:
+            actions = self.actions
+        elif len(self.actions) != len(other.actions):
+            return other  # the agent of a resumed run has other actions than before: the count begins anew
+        else:
+            actions = tuple(a + b for a, b in zip(self.actions, other.actions, strict=True))
+        return PlayCount(
+            manner=other.manner,
+            returns=self.returns.plus(other.returns),
+            turns=self.turns + other.turns,
+            parse_failures=self.parse_failures + other.parse_failures,
+            actions=actions,
+            update=other.update,
         )
 
     @property
     def failure_share(self) -> float | None:
-        """Share of turns whose reply named no action; None without a turn."""
+        """The share of turns whose reply named no action; None if there were no turns."""
         return self.parse_failures / self.turns if self.turns else None
 
     def action_share(self, action: int) -> float | None:
-        """How often an action was chosen where one was named; None where none was."""
+        """The share of an action among the turns whose reply named one; None if there were none."""
         named = sum(self.actions)
-        return self.actions[action] / named if named and action < len(self.actions) else None
+        if not named or action >= len(self.actions):
+            return None
+        return self.actions[action] / named
 
 
 class PlayCounts(NamedTuple):
-    stretches: tuple[Played, ...] = ()
-    """The last training episodes, in order."""
-    inference: Played = Played()
+    """How the policy plays in training and in inference."""
+
+    stretches: tuple[PlayCount, ...] = ()
+    """The last training episodes, divided into stretches, in order."""
+    inference: PlayCount = PlayCount()
 
     @property
-    def train(self) -> Played:
-        return reduce(Played.plus, self.stretches, Played())
+    def train(self) -> PlayCount:
+        """All of these training episodes together."""
+        total = PlayCount()
+        for stretch in self.stretches:
+            total = total.plus(stretch)
+        return total
 
     def counted(self, event: EpisodesCounted, manner: Manner, update: int = 0) -> "PlayCounts":
-        """With the episodes of an event of the present prompt, by the policy after an update."""
-        returns, actions = Totals().add(event.returns), tuple(event.actions)
-        played = Played(manner, returns, sum(event.lengths), event.parse_failures, actions, update)
+        """The counts with more episodes under the present prompt, played by the policy after an update."""
+        played = PlayCount(
+            manner=manner,
+            returns=Totals().add(event.returns),
+            turns=sum(event.lengths),
+            parse_failures=event.parse_failures,
+            actions=tuple(event.actions),
+            update=update,
+        )
         if event.mode == "train":
             return self._replace(stretches=_recent(self.stretches, played))
-        return self._replace(
-            inference=self.inference.plus(played) if self.inference.manner == manner else played
-        )
+        if self.inference.manner == manner:
+            played = self.inference.plus(played)
+        return self._replace(inference=played)
 
     def switched_to_inference(self) -> "PlayCounts":
-        return self._replace(inference=Played())
+        """The counts at a switch to inference, whose count begins again."""
+        return self._replace(inference=PlayCount())
 
 
-def _recent(stretches: tuple[Played, ...], played: Played) -> tuple[Played, ...]:
-    """Stretches with one more at their end, without those that are too old or of another manner."""
+def _recent(stretches: tuple[PlayCount, ...], played: PlayCount) -> tuple[PlayCount, ...]:
+    """The stretches with more episodes at their end, without those that are too old or of another manner."""
     if stretches and stretches[-1].manner != played.manner:
         return (played,)
     if stretches and stretches[-1].returns.episodes < RECENT // STRETCHES:

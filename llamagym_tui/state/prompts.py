@@ -1,15 +1,13 @@
 """The versions of the system prompt and the returns under each, to compare prompts, in bounded memory.
 
-The policy changes in training, so episodes there and in inference are counted apart, and of each the first and the last
-ones: what a version played at the end and the next one at its beginning, they played by about the same policy.
+Episodes in training and in inference are counted apart, as the policy changes in training. Of each, the first and the
+last episodes are counted: about the same policy played the last ones of a version and the first ones of the next.
 """
 
 import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
@@ -17,19 +15,23 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import RECENT, MeanReturn, mean_return, standard_error
 
 MAX_VERSIONS = 32
-"""Versions kept; the oldest but the first go first."""
+"""The number of versions that are kept; the first one always stays, and the oldest ones after it go first."""
 WORDS = 40
-"""Characters of a prompt that stand for it."""
+"""The number of characters by which a prompt is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
+    """Sums over the returns of some episodes."""
+
     episodes: int = 0
     total: float = 0.0
+    """Sum of the returns."""
     squares: float = 0.0
+    """Sum of the squared returns."""
 
     def add(self, returns: Sequence[float]) -> "Totals":
-        """With more episodes; returns that are not finite are left out."""
+        """The totals with more episodes; returns that are not finite are left out."""
         finite = [value for value in returns if math.isfinite(value)]
         return Totals(
             self.episodes + len(finite),
@@ -37,8 +39,17 @@ class Totals:
             self.squares + math.fsum(value * value for value in finite),
         )
 
+    def plus(self, other: "Totals") -> "Totals":
+        """The totals over the episodes of both."""
+        return Totals(
+            self.episodes + other.episodes,
+            self.total + other.total,
+            self.squares + other.squares,
+        )
+
     @property
     def mean_return(self) -> MeanReturn | None:
+        """The mean return with its standard error; None if there are no episodes."""
         if not self.episodes:
             return None
         mean = self.total / self.episodes
@@ -48,51 +59,63 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How a version played at its beginning, and last: `RECENT` episodes each, which may overlap."""
+    """How a version played in its first and in its last episodes: `RECENT` of each, which may overlap."""
 
     first: Totals = Totals()
+    """Totals over its first episodes."""
     recent: tuple[float, ...] = ()
+    """Returns of its last episodes."""
     episodes: int = 0
+    """The number of all its episodes."""
 
     def add(self, returns: Sequence[float]) -> "Ends":
-        first = self.first.add(returns[: max(0, RECENT - self.episodes)])
-        return Ends(first, (*self.recent, *returns)[-RECENT:], self.episodes + len(returns))
+        """The same with more episodes."""
+        missing = max(0, RECENT - self.episodes)
+        recent = (*self.recent, *returns)
+        return Ends(
+            first=self.first.add(returns[:missing]),
+            recent=recent[-RECENT:],
+            episodes=self.episodes + len(returns),
+        )
 
     @property
     def last(self) -> MeanReturn | None:
+        """The mean return of its last episodes; None if there are none."""
         return mean_return(self.recent)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptVersion:
+    """A system prompt, and how the policy played under it."""
+
     version: int
     text: str
     updates: tuple[int, int] | None = None
-    """Of the policies that played its first and its last episodes. None: none was played."""
+    """The updates of the policies that played its first and its last episodes. None: none was played."""
     train: Ends = Ends()
     inference: Ends = Ends()
 
     def under(self, mode: Mode) -> Ends:
+        """How the policy played in a mode."""
         return self.train if mode == "train" else self.inference
 
 
 Versions = tuple[PromptVersion, ...]
-"""In order of their numbers."""
+"""The versions of a run's prompt in the order of their numbers."""
 
 
 def taken(versions: Versions, version: int, text: str) -> Versions:
-    """With a prompt that the trainer took; one that is there already keeps its episodes."""
+    """The versions with a prompt that the trainer has taken; if it is among them already, it keeps its episodes."""
     if any(known.version == version and known.text == text for known in versions):
         return versions
     others = [known for known in versions if known.version != version]
-    first, *rest = sorted(
-        [*others, PromptVersion(version=version, text=text)], key=lambda known: known.version
-    )
-    return (first, *rest[1 - MAX_VERSIONS :])
+    others.append(PromptVersion(version=version, text=text))
+    first, *later = sorted(others, key=lambda known: known.version)
+    return (first, *later[-(MAX_VERSIONS - 1) :])
 
 
 def counted(versions: Versions, event: EpisodesCounted, update: int) -> Versions:
-    """With more episodes, by the policy after an update."""
+    """The versions with more episodes, played by the policy after an update."""
     version = event.prompt_version
     return tuple(
         _with_episodes(known, event, update) if known.version == version else known
@@ -101,30 +124,42 @@ def counted(versions: Versions, event: EpisodesCounted, update: int) -> Versions
 
 
 def taken_back(versions: Versions, saved: Versions) -> Versions:
-    """As they were counted at a checkpoint; a prompt that was taken since is kept, with nothing played under it."""
-    then = {known.version: known for known in saved}
-    return tuple(
-        then.get(now.version, PromptVersion(version=now.version, text=now.text)) for now in versions
-    )
+    """The versions as they were counted at a checkpoint; those taken later stay, with nothing played under them."""
+    at_checkpoint = {known.version: known for known in saved}
+    found = []
+    for now in versions:
+        unplayed = PromptVersion(version=now.version, text=now.text)
+        found.append(at_checkpoint.get(now.version, unplayed))
+    return tuple(found)
 
 
 def words(text: str, other: str = "", most: int = WORDS) -> str:
-    """The first words of a prompt, quoted; of one that begins as `other` does for long, those where they part."""
-    mine, theirs = one_line(text).split(), one_line(other).split()
-    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))))
-    parts = shared < len(mine) and len(" ".join(mine[:shared])) > most // 2
-    shown = textwrap.shorten(
-        " ".join(["…", *mine[shared:]] if parts else mine), most, placeholder=" …"
-    )
-    return f"“{shown.strip()}”" if mine else "(none)"
+    """The first words of a prompt, quoted; if it begins like `other` for long, the words from where they differ."""
+    own_words = one_line(text).split()
+    if not own_words:
+        return "(none)"
+    shared = 0
+    for own, others in zip(own_words, one_line(other).split(), strict=False):
+        if own != others:
+            break
+        shared += 1
+    shown = own_words
+    differs_late = len(" ".join(own_words[:shared])) > most // 2
+    if differs_late and shared < len(own_words):
+        shown = ["…", *own_words[shared:]]
+    shortened = textwrap.shorten(" ".join(shown), most, placeholder=" …")
+    return f"“{shortened.strip()}”"
 
 
 def named(versions: Versions, version: int, text: str | None = None) -> str:
     """A version with the first words of its text, which is looked up unless it is given: v2 “Hit below 13.”"""
-    texts = {known.version: known.text for known in versions}
-    if (text := texts.get(version) if text is None else text) is None:
+    if text is None:
+        texts = {known.version: known.text for known in versions}
+        text = texts.get(version)
+    if text is None:
         return f"v{version}"
-    return f"v{version} {words(text, versions[0].text if versions else '')}"
+    first_text = versions[0].text if versions else ""
+    return f"v{version} {words(text, first_text)}"
 
 
 def played_by(found: EvaluationFinished, versions: Versions = (), lead: str = ", ") -> str:
@@ -135,5 +170,9 @@ def played_by(found: EvaluationFinished, versions: Versions = (), lead: str = ",
 
 
 def _with_episodes(known: PromptVersion, event: EpisodesCounted, update: int) -> PromptVersion:
-    ends: dict[str, Any] = {event.mode: known.under(event.mode).add(event.returns)}
-    return replace(known, updates=(known.updates[0] if known.updates else update, update), **ends)
+    """A version with more episodes, played by the policy after an update."""
+    first_update = known.updates[0] if known.updates else update
+    played = replace(known, updates=(first_update, update))
+    if event.mode == "train":
+        return replace(played, train=known.train.add(event.returns))
+    return replace(played, inference=known.inference.add(event.returns))

@@ -1,10 +1,7 @@
-"""The pure reducer: which records of a run's state an event goes to.
-
-Each of them has a method `after`, which gives the same object where an event changes nothing.
-"""
+"""The pure reducer: what an event changes in a run's state, and which of its records take the event in."""
 
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from msgspec import structs
 
@@ -16,157 +13,154 @@ from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
-from llamagym_tui.state.run import Mark, RunState, Saved, with_records
+from llamagym_tui.state.run import Mark, RunState, SavedHistory
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
-from llamagym_tui.state.wheel import Wheel
+from llamagym_tui.state.wheel import WheelState
 
 MAX_EVALUATIONS = 8
-"""Results of evaluations kept; the oldest go first."""
+"""Most results of evaluations that are kept; the oldest go first."""
 CORRECTED = (
     "You acted in this episode: it is saved as a demonstration and left out of the mean return; your turns are not "
     "trained on."
 )
-"""Note at the end of an episode in which a person acted."""
+"""The notice at the end of an episode in which a person acted."""
 LEFT_OUT: dict[events.LeftOut, str] = {
     "slow_screen": "events of the conversation are left out here: the screen did not keep up, and the run did not wait",
     "long_run": "events of the conversation are left out above: the log of a run keeps some of its episodes",
     "full_disk": "events are missing above: the disk was full",
 }
-"""How many events are missing where, and why."""
+"""What is said after the number of events that are missing: where they are missing, and why."""
 MAX_FRAMES = 40
-"""Maps kept of the run's film, the first and the two newest among them."""
+"""Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
-"""Marks kept on the chart; the oldest go first."""
+"""Most marks that are kept of the chart; the oldest go first."""
 
 
 def trainer_lost(state: RunState, message: str) -> RunState:
-    """The state after the trainer process ended without an event."""
+    """The state after the trainer process has ended without an event that says so."""
     return _ended(replace(state, phase="failed", failure=state.failure or message))
 
 
 def reduce(state: RunState, event: AnyEvent) -> RunState:
-    """The state after an event: which of its records take it, and what it changes of the run itself."""
+    """The state after an event.
+
+    A record of the state that takes the event in does so by its method `after`.
+    """
     match event:
         case events.TokensStreamed() | events.ActionsWeighed() | events.EpisodeDropped():
-            return _after(state, event, "transcript")
+            return replace(state, transcript=state.transcript.after(event))
         case events.ObservationShown() | events.EpisodeFinished():
-            return _after(state, event, "view", "transcript")
+            return replace(
+                state,
+                view=state.view.after(event),
+                transcript=state.transcript.after(event),
+            )
         case events.TurnFinished():
-            return _after(state, event, "wheel", "transcript")
+            return replace(
+                state,
+                wheel=state.wheel.after(event),
+                transcript=state.transcript.after(event),
+            )
         case events.EpisodeStarted():
-            return _after(state, event, "transcript", watched=event)
+            return replace(state, watched=event, transcript=state.transcript.after(event))
         case events.StateDrawn():
-            return _after(state, event, "view")
+            return replace(state, view=state.view.after(event))
         case events.EpisodesCounted():
             return _episodes_counted(state, event)
         case events.UpdateFinished():
-            episodes, history = max(state.episodes, event.episodes), state.history.add(event)
-            after = replace(
-                state, updates=event.update, stats=event.stats, history=history, episodes=episodes
+            return replace(
+                state,
+                updates=event.update,
+                stats=event.stats,
+                history=state.history.add(event),
+                episodes=max(state.episodes, event.episodes),
+                moved=event.moved,
             )
-            return replace(after, moved=event.moved)
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case events.PhaseChanged():
-            return _phase_changed(_after(state, event, "watching", "warm_start"), event)
+            return _phase_changed(state, event)
         case events.RunStarted():
             return _run_started(state, event)
         case events.WatchChanged():
-            return _noted(
-                _after(state, event, "watching", "view"), watched_text(event, state.n_envs)
+            changed = replace(
+                state, watching=state.watching.after(event), view=state.view.after(event)
             )
+            return _noted(changed, watched_text(event, state.n_envs))
         case events.PaceChanged():
-            return _after(state, event, "watching")
+            return replace(state, watching=state.watching.after(event))
         case events.WheelTaken():
             note = f"You have the wheel of environment {event.env + 1:,}, from its next turn on."
-            return _noted(_after(state, event, "wheel"), note)
+            return _noted(replace(state, wheel=state.wheel.after(event)), note)
         case events.WheelLetGo():
-            note = f"The agent acts again{f': {event.reason}' if event.reason else ''}."
-            return _noted(_after(state, event, "wheel"), note)
+            reason = f": {event.reason}" if event.reason else ""
+            return _noted(
+                replace(state, wheel=state.wheel.after(event)), f"The agent acts again{reason}."
+            )
         case events.ActionAwaited():
-            return _after(state, event, "wheel")
+            return replace(state, wheel=state.wheel.after(event))
         case events.EpisodeCorrected():
             return _noted(state, CORRECTED)
         case events.TurnInspected():
-            return _after(state, event, "inspection")
+            return replace(state, inspection=state.inspection.after(event))
         case events.PromptChanged():
             return _prompt_changed(state, event)
         case events.ModeChanged():
             return _mode_changed(state, event)
         case events.SettingsChanged():
-            return _settings_changed(_after(state, event, "pending"), event)
+            return _settings_changed(state, event)
         case events.SettingsMeasured(values=values, reasons=reasons):
             measured = replace(state, config=with_measured(state.config, values, reasons))
             return _noted(
                 measured, f"Measured in the first batch: {clipped(measured_text(event))}."
             )
         case events.ObservationsDistinguished():
-            return _noted(
-                state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}"
-            )
+            warning = "Warning: " if event.are_few else ""
+            return _noted(state, f"{warning}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
             return replace(state, mapped=event, film=_with_frame(state.film, event))
         case events.PolicyMapWatched():
-            return _after(state, event, "pending", map_watched=event.on)
+            return replace(state, pending=state.pending.after(event), map_watched=event.on)
         case events.EvaluationFinished():
-            evaluations = (*state.evaluations, event)[-MAX_EVALUATIONS:]
-            evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
-            return _noted(
-                evaluated,
-                _evaluation_text(event, state.return_unit)
-                + prompts.played_by(event, state.prompts),
-            )
+            return _evaluation_finished(state, event)
         case events.PromptsCompared():
-            text = prompts_text(event, state.prompts, state.run)
-            return _noted(_after(state, event, "pending", comparison=event), text)
+            compared = replace(state, pending=state.pending.after(event), comparison=event)
+            return _noted(compared, prompts_text(event, state.prompts, state.run))
         case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
-            note = clipped(event.why) or note
-            return _noted(_after(state, event, "pending", "warm_start"), note)
+            cancelled = replace(
+                state,
+                pending=state.pending.after(event),
+                warm_start=state.warm_start.after(event),
+            )
+            return _noted(cancelled, clipped(event.why) or note)
         case events.ConversationWeighed():
-            return _after(state, event, "pending", weighed=event)
+            return replace(state, pending=state.pending.after(event), weighed=event)
         case events.DemonstrationsRead():
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
         case events.WarmStartProgressed():
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
-            return _after(state, event, "warm_start", detail=detail)
+            return replace(state, warm_start=state.warm_start.after(event), detail=detail)
         case events.WarmStartFinished():
-            trained = _after(state, event, "warm_start", play=PlayCounts())
-            return _marked(
-                _outdated(trained, "before the warm start"), "warm start", warm_start_text(event)
-            )
+            trained = replace(state, warm_start=state.warm_start.after(event), play=PlayCounts())
+            outdated = _outdated(trained, "before the warm start")
+            return _marked(outdated, "warm start", warm_start_text(event))
         case events.WarmStartEvaluated():
-            evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
-            compared = _after(state, event, "warm_start", evaluations=evaluations)
-            return _noted(
-                compared,
-                f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}.",
-            )
+            return _warm_start_evaluated(state, event)
         case events.CheckpointSaved():
-            saved = Saved(state.stats, state.play, state.prompts)
-            written = _after(state, event, "pending", checkpoint=event, saved=saved)
-            requested = state.pending.checkpoint
-            return (
-                _noted(written, f"Checkpoint written, after update {event.update:,}.")
-                if requested
-                else written
-            )
+            return _checkpoint_saved(state, event)
         case events.RolledBack():
-            rolled = _gone_back(_after(state, event, "pending"), event.update)
-            return _marked(rolled, "rolled back", f"to update {event.update:,}; {event.reason}")
+            answered = replace(state, pending=state.pending.after(event))
+            rolled_back = _gone_back(answered, event.update)
+            return _marked(
+                rolled_back, "rolled back", f"to update {event.update:,}; {event.reason}"
+            )
         case events.WarningRaised():
-            message = clipped(event.message)
-            found = (
-                f"After update {state.updates:,}: {message}" if event.collapsed else state.collapse
-            )
-            warned = _after(
-                state, event, "pending", "watching", "wheel", "warm_start", collapse=found
-            )
-            return _noted(warned, f"Warning: {message}")
+            return _warning_raised(state, event)
         case events.EventsLeftOut():
             return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
         case events.SessionFailed():
@@ -177,56 +171,111 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             assert_never(event)
 
 
-def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> RunState:
-    return with_records(
-        state, **{name: getattr(state, name).after(event) for name in records}, **fields
+def _evaluation_finished(state: RunState, event: events.EvaluationFinished) -> RunState:
+    """Keep a result of an evaluation."""
+    evaluated = replace(
+        _with_evaluation(state, event),
+        pending=state.pending.after(event),
+        warm_start=state.warm_start.after(event),
     )
+    text = _evaluation_text(event, state.return_unit)
+    return _noted(evaluated, f"{text}{prompts.played_by(event, state.prompts)}")
+
+
+def _warm_start_evaluated(state: RunState, event: events.WarmStartEvaluated) -> RunState:
+    """Keep the result of the evaluation after a warm start, and compare it with the one before."""
+    evaluated = replace(
+        _with_evaluation(state, event.after), warm_start=state.warm_start.after(event)
+    )
+    text = comparison_text(event, state.return_unit)
+    return _noted(evaluated, f"{text}{prompts.played_by(event.after, state.prompts)}.")
+
+
+def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunState:
+    """The state with another result of an evaluation."""
+    evaluations = (*state.evaluations, found)
+    return replace(state, evaluations=evaluations[-MAX_EVALUATIONS:])
+
+
+def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunState:
+    """Keep the history as it is at a checkpoint; a checkpoint that the person asked for is noted."""
+    written = replace(
+        state,
+        pending=state.pending.after(event),
+        checkpoint=event,
+        saved=SavedHistory(state.stats, state.play, state.prompts),
+    )
+    if not state.pending.checkpoint:
+        return written
+    return _noted(written, f"Checkpoint written, after update {event.update:,}.")
+
+
+def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
+    """Note a warning, which may refuse a request."""
+    message = clipped(event.message)
+    collapse = state.collapse
+    if event.collapsed:
+        collapse = f"After update {state.updates:,}: {message}"
+    warned = replace(
+        state,
+        pending=state.pending.after(event),
+        watching=state.watching.after(event),
+        wheel=state.wheel.after(event),
+        warm_start=state.warm_start.after(event),
+        collapse=collapse,
+    )
+    return _noted(warned, f"Warning: {message}")
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    how = ("cancelled after " if event.cancelled else "trained in ") + counted(event.steps, "step")
+    """What a warm start has done, as one line."""
     what = "demonstration" if event.method == "sft" else "preference pair"
+    how = "cancelled after" if event.cancelled else "trained in"
     return (
-        f"{counted(event.demonstrations, what)}, {how} and {event.elapsed_s:,.0f} s; "
+        f"{counted(event.demonstrations, what)}, {how} {counted(event.steps, 'step')} and {event.elapsed_s:,.0f} s; "
         f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
     )
 
 
 def measured_text(event: events.SettingsMeasured) -> str:
-    """What the first batch has decided, as one line; without what stays at its default, unless all does."""
+    """The settings that the first batch has changed, with the reasons, as one line; one that it has not, if all are."""
     usual = flat(RunConfig(agent="", run_dir=""))
-    other = [
+    reasons = list(event.reasons.values())
+    of_changed = [
         why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
     ]
-    return "; ".join(other or list(event.reasons.values())[:1])
+    return "; ".join(of_changed or reasons[:1])
 
 
 def distinguished_text(event: events.ObservationsDistinguished) -> str:
     """How many observations the model distinguishes, and what to do if they are few, as one sentence."""
-    advice = (
-        ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start on "
-        "demonstrations, or take a larger model"
-    )
-    of = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
-    return f"The model distinguishes {of}{advice if event.are_few else ''}."
+    share = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
+    advice = ""
+    if event.are_few:
+        advice = (
+            ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start "
+            "on demonstrations, or take a larger model"
+        )
+    return f"The model distinguishes {share}{advice}."
 
 
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
     """What a warm start has changed, as one line."""
-    before, after = event.before, event.after
+    before = event.before
+    after = event.after
     if not before.episodes or not after.episodes:
         return f"Before and after the warm start cannot be compared: no episode ended in {before.elapsed_s:,.0f} s"
-    n = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
+    played = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
     if before.episodes == after.episodes:
-        n = f"{counted(before.episodes, 'sampled episode')} each"
+        played = f"{counted(before.episodes, 'sampled episode')} each"
     return (
         f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
-        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {n}"
+        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {played}"
     )
 
 
 def _outdated(state: RunState, why: str) -> RunState:
-    """Mark the evaluations as those of an earlier policy."""
+    """Mark the evaluations as results of an earlier policy."""
     evaluations = tuple(
         structs.replace(each, outdated=each.outdated or why) for each in state.evaluations
     )
@@ -234,49 +283,58 @@ def _outdated(state: RunState, why: str) -> RunState:
 
 
 def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
-    requested = state.pause_requested
-    confirmed = requested is not None and requested == (event.phase == "paused")
+    """Enter a phase, which may confirm that a pause was requested to begin or to end."""
+    is_paused = event.phase == "paused"
+    is_confirmed = state.pause_requested == is_paused
     return replace(
         state,
+        watching=state.watching.after(event),
+        warm_start=state.warm_start.after(event),
         phase=event.phase,
         detail=event.detail,
-        pause_requested=None if confirmed else requested,
-        episodes_per_s=0.0 if event.phase == "paused" else state.episodes_per_s,
+        pause_requested=None if is_confirmed else state.pause_requested,
+        episodes_per_s=0.0 if is_paused else state.episodes_per_s,
     )
 
 
 def _run_started(state: RunState, event: events.RunStarted) -> RunState:
-    begins = not state.episodes
+    """Begin a session of the run."""
+    is_new = not state.episodes
     state = _rewound(state, event)
-    if begins and state.config.origin:
+    if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
+    play = state.play
+    if event.mode == "inference":
+        play = play.switched_to_inference()
     return replace(
         state,
         agent=event.agent,
         model=event.model,
-        run_dir=state.run_dir
-        if state.recorded
-        else event.run_dir,  # a recorded one may have been moved
+        # The folder of a recorded run may have been moved since.
+        run_dir=state.run_dir if state.recorded else event.run_dir,
         run=event,
-        recent=(),  # as the trainer counts them, for they are put in words there
+        recent=(),  # the trainer begins again to count those that it puts in words, too
         described="",
-        play=state.play.switched_to_inference() if event.mode == "inference" else state.play,
+        play=play,
         map_watched=False,
         mode=event.mode,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
-        failure="",  # in the events of a resumed run its earlier end comes before
+        failure="",  # the events of a resumed run begin with the end of its earlier session
         finished=None,
     )
 
 
 def _gone_back(state: RunState, update: int) -> RunState:
-    """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
-    then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
-    left = _outdated(state, "before the roll back")
+    """The state once the policy is that of an earlier update again, with that update's figures if they are kept."""
+    stats = None
+    for sample in state.history.samples:
+        if sample.update == update:
+            stats = sample.stats  # of several updates of this number, the last one
+    outdated = _outdated(state, "before the roll back")
     return replace(
-        left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None, collapse=""
+        outdated, updates=update, stats=stats, play=PlayCounts(), moved=None, collapse=""
     )
 
 
@@ -298,18 +356,27 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
 
 
 def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
+    """The marks without those after an episode."""
     return tuple(mark for mark in state.marks if mark.episode <= episode)
 
 
 def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:
-    is_of_prompt = event.prompt_version == state.prompt_version
-    is_present = is_of_prompt and event.mode == state.mode
+    """Count more episodes, in all figures that they belong to."""
+    recent = state.recent
+    described = state.described
+    play = state.play
+    if event.prompt_version == state.prompt_version:
+        play = play.counted(event, state.manner, state.updates)
+        if event.mode == state.mode:
+            recent = (*recent, *event.returns)
+            recent = recent[-RECENT:]
+            described = clipped(event.words) or described
     return replace(
         state,
         returns=state.returns.counted(event.returns, event.episodes),
-        recent=(*state.recent, *event.returns)[-RECENT:] if is_present else state.recent,
-        described=clipped(event.words) or state.described if is_present else state.described,
-        play=state.play.counted(event, state.manner, state.updates) if is_of_prompt else state.play,
+        recent=recent,
+        described=described,
+        play=play,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
         episodes=event.episodes,
@@ -319,13 +386,14 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
 
 
 def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
+    """Take a prompt that the trainer has taken."""
     # An answer to an older request leaves the newer one pending.
-    requested = None if state.prompt_requested == event.system_prompt else state.prompt_requested
+    is_answer = state.prompt_requested == event.system_prompt
     changed = replace(
         state,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,
-        prompt_requested=requested,
+        prompt_requested=None if is_answer else state.prompt_requested,
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
     )
     label = f"prompt {prompts.named(changed.prompts, event.prompt_version)}"
@@ -333,61 +401,74 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
 
 
 def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
-    requested = None if state.mode_requested == event.mode else state.mode_requested
-    play = (
-        state.play.switched_to_inference()
-        if event.mode == "inference" != state.mode
-        else state.play
+    """Take a mode that the trainer has taken."""
+    is_answer = state.mode_requested == event.mode
+    play = state.play
+    if event.mode == "inference" and state.mode != "inference":
+        play = play.switched_to_inference()
+    changed = replace(
+        state,
+        mode=event.mode,
+        mode_requested=None if is_answer else state.mode_requested,
+        play=play,
     )
-    changed = replace(state, mode=event.mode, mode_requested=requested, play=play)
     meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)
 
 
 def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunState:
-    followed = {
-        FINAL[name] for name in event.changes if name in FINAL
-    }  # the end of a schedule that follows its start
+    """Take settings that the trainer has taken."""
+    # The end of a schedule follows a new start, and is not named next to it.
+    followers = {FINAL[name] for name in event.changes if name in FINAL}
     label = ", ".join(
-        f"{name} {value}" for name, value in event.changes.items() if name not in followed
+        f"{name} {value}" for name, value in event.changes.items() if name not in followers
     )
-    changed = replace(state, settings={**state.settings, **event.changes}, collapse="")
+    changed = replace(
+        state,
+        pending=state.pending.after(event),
+        settings={**state.settings, **event.changes},
+        collapse="",
+    )
     return _marked(changed, label, "from now on")
 
 
 def _with_frame(
     film: tuple[events.PolicyMapped, ...], mapped: events.PolicyMapped
 ) -> tuple[events.PolicyMapped, ...]:
-    """The film with another map at its end; maps of updates that were undone, or are made again, go."""
-    frames = [*(frame for frame in film if frame.update < mapped.update), mapped]
-    if len(frames) > MAX_FRAMES:  # the one goes of which the neighbours are the nearest
-        del frames[
-            min(
-                range(1, MAX_FRAMES - 1),
-                key=lambda at: frames[at + 1].update - frames[at - 1].update,
-            )
-        ]
+    """The film with another map at its end, without maps of updates that were undone or are made again."""
+    frames = [frame for frame in film if frame.update < mapped.update]
+    frames.append(mapped)
+    if len(frames) > MAX_FRAMES:
+        # The map goes whose neighbours are closest together; the first one and the two newest stay.
+        gaps = {
+            index: frames[index + 1].update - frames[index - 1].update
+            for index in range(1, MAX_FRAMES - 1)
+        }
+        surplus = min(gaps, key=lambda index: gaps[index])
+        del frames[surplus]
     return tuple(frames)
 
 
 def _noted(state: RunState, text: str) -> RunState:
+    """The state with a notice in the conversation."""
     return replace(state, transcript=state.transcript.note(text))
 
 
 def _marked(state: RunState, label: str, meaning: str) -> RunState:
-    """A notice and a mark; the recent mean and its words begin again, because the play has changed."""
-    label, meaning = clipped(label), clipped(meaning)
+    """The state with a notice and a mark; the recent mean and its words begin again, because the play has changed."""
+    clipped_label = clipped(label)
+    marks = (*state.marks, Mark(state.episodes, clipped_label, state.updates))
     return replace(
         state,
         recent=(),
         described="",
-        marks=(*state.marks, Mark(state.episodes, label, state.updates))[-MAX_MARKS:],
-        transcript=state.transcript.note(f"{label}: {meaning}"),
+        marks=marks[-MAX_MARKS:],
+        transcript=state.transcript.note(f"{clipped_label}: {clipped(meaning)}"),
     )
 
 
 def _ended(state: RunState) -> RunState:
-    """Nothing that is pending will be confirmed any more."""
+    """The state at the end of a session, in which nothing is pending, because nothing will be confirmed any more."""
     return replace(
         state,
         mode_requested=None,
@@ -397,7 +478,7 @@ def _ended(state: RunState) -> RunState:
         watching=replace(
             state.watching, requested=None, turn_s_requested=None, step_requested=None
         ),
-        wheel=Wheel(),
+        wheel=WheelState(),
         warm_start=state.warm_start.ended(),
         inspection=replace(state.inspection, requested=None),
         stopping=False,
@@ -406,7 +487,9 @@ def _ended(state: RunState) -> RunState:
 
 
 def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
-    mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
+    """The result of an evaluation, as one line."""
+    mean = evaluated_return(event)
+    how = "greedy" if event.greedy else "sampled"
     within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
     played = counted(mean.episodes, f"{how} episode")
     return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}{within}"

@@ -1,7 +1,7 @@
-"""A recorded run that can be played: its events by their time, and the run's state at every moment.
+"""A recorded run that can be played again: its events by their time, and the run's state at every moment.
 
-Reading goes on in small pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at
-most, and no jump reads more than the stretch between two of them. A run that goes on is followed.
+Reading goes on in small pieces while the beginning is already played. States are kept at up to `MAX_KEYFRAMES` places,
+so that no jump has to read more than what lies between two of them. A run that is still going on is followed.
 """
 
 import math
@@ -19,19 +19,19 @@ from llamagym_tui.state.reduce import MAX_MARKS, reduce
 from llamagym_tui.state.run import RunState, initial_state
 
 MAX_GAP_S = 5.0
-"""Seconds of a recording that a longer silence takes: a pause over night is not waited for."""
+"""Most seconds that a silence takes in a recording, so that nobody has to wait for a pause over night."""
 MAX_KEYFRAMES = 128
-"""States kept for jumping."""
+"""Most states that are kept for jumping."""
 KEYFRAME_EVERY = 256
-"""Events between two of them at first; twice as many whenever there are too many of them."""
+"""Events between two of them at first; this number doubles whenever there are too many of them."""
 FRAME_ENTRIES = 256
-"""Entries of the conversation in each of them: what one may scroll back to after a jump, at least."""
+"""Entries of the conversation in each of them, to which one can scroll back after a jump."""
 READ_EVENTS = 256
-"""Events that are read at once: some milliseconds."""
+"""Events that are read at a time, which takes some milliseconds."""
 PLAYED_EVENTS = 1_024
-"""Events that are played at once, some 20 ms; more of them follow at the next tick."""
+"""Most events that are played at a time, which takes some 20 ms; the others follow at the next tick."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-"""Seconds of the recording for each second."""
+"""The speeds of a replay, in seconds of the recording for each second."""
 
 TurningPoint = (
     events.RunStarted
@@ -45,10 +45,12 @@ TurningPoint = (
 
 
 class Moment(NamedTuple):
+    """A moment of a recording."""
+
     at_s: float = 0.0
-    """Seconds since its beginning, over all sessions of the run, long silences shortened."""
+    """Seconds since the recording began, over all sessions of the run, with long silences shortened."""
     stamp_s: float = 0.0
-    """What the clock of the session showed."""
+    """What the session's own clock showed."""
 
     def of_next(self, event: AnyEvent) -> "Moment":
         """The moment of the event that follows; the clock of a resumed run begins again at 0."""
@@ -57,22 +59,25 @@ class Moment(NamedTuple):
 
 
 class Keyframe(NamedTuple):
-    """All that playing on from a place needs."""
+    """Everything that is needed to play on from a place."""
 
     moment: Moment
     offset: int
-    """Byte in the file of events at which the next one begins."""
+    """Byte in the file of events at which the next event begins."""
     state: RunState
 
     def after(self, logged: event_log.Logged) -> "Keyframe":
+        """The keyframe after the next event."""
         return Keyframe(
             self.moment.of_next(logged.event), logged.end, reduce(self.state, logged.event)
         )
 
 
 class Recording(event_log.Pieces):
+    """The events of a run, as far as they have been read, with some states on the way."""
+
     def __init__(self, run_dir: str | Path) -> None:
-        """A recording of which nothing has been read yet. Raises RunStoreError: the folder holds no run."""
+        """A recording of which nothing has been read yet. Raises RunStoreError if the folder holds no run."""
         self.run_dir = Path(run_dir)
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE
@@ -81,46 +86,59 @@ class Recording(event_log.Pieces):
             initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir)
         )
         self._frames = [Keyframe(Moment(), 0, opening)]
+        """The kept states, in order."""
         self._last = self._frames[0]
+        """The state after the last event that has been read."""
         self._every = KEYFRAME_EVERY
+        """Events between two kept states now."""
         self.events = 0
+        """The number of events that have been read."""
         self.goes_on = False
-        """Whether a process had the run when it was read on last: then its end is not the end of the run."""
+        """Whether the run was still going on when it was last read, so that the recording may grow."""
         self.said_s = math.inf
-        """Seconds at which the first message of the conversation comes; infinite while it is not known."""
+        """Seconds at which the first message of the conversation comes; infinite until that is known."""
         self.turning_points: list[float] = []
-        """Seconds at which the run took another way, the latest `MAX_MARKS`."""
+        """Seconds at which the run took another way; the last `MAX_MARKS` of them."""
 
     @property
     def duration_s(self) -> float:
+        """Seconds of the recording that have been read."""
         return self._last.moment.at_s
 
     @property
     def end(self) -> int:
+        """Bytes of the file that have been read."""
         return self._last.offset
 
     def read_on(self) -> None:
-        """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
+        """Read `READ_EVENTS` more events; a line that is no event ends the recording."""
         for logged in self.some(READ_EVENTS):
             self._take(logged)
 
     def look_again(self) -> None:
-        """Have what was logged meanwhile read on, too."""
+        """Let `read_on` go on with what was logged in the meantime."""
         self.goes_on = not self.fault and is_held(self.run_dir)
         if not self.fault:
             self._unread = event_log.read_from(self.path, self.end)
 
     def _take(self, logged: event_log.Logged) -> None:
-        before, self._last = self._last.state.run, self._last.after(logged)
+        """Take in the next event."""
+        had_begun = self._last.state.run is not None
+        self._last = self._last.after(logged)
         self.events += 1
         if isinstance(logged.event, events.ObservationShown):
             self.said_s = min(self.said_s, self.duration_s)
-        if isinstance(logged.event, TurningPoint) and before is not None:
-            self.turning_points = [*self.turning_points, self.duration_s][-MAX_MARKS:]
-        if self.events % self._every:
-            return
-        talk = self._last.state.transcript.tail(FRAME_ENTRIES)
-        self._frames.append(self._last._replace(state=replace(self._last.state, transcript=talk)))
+        if isinstance(logged.event, TurningPoint) and had_begun:
+            turning_points = [*self.turning_points, self.duration_s]
+            self.turning_points = turning_points[-MAX_MARKS:]
+        if self.events % self._every == 0:
+            self._keep_frame()
+
+    def _keep_frame(self) -> None:
+        """Keep the present state, with only the end of the conversation; of too many states, every second one goes."""
+        transcript = self._last.state.transcript.tail(FRAME_ENTRIES)
+        state = replace(self._last.state, transcript=transcript)
+        self._frames.append(self._last._replace(state=state))
         if len(self._frames) == MAX_KEYFRAMES:
             self._frames = self._frames[::2]
             self._every *= 2
@@ -128,26 +146,28 @@ class Recording(event_log.Pieces):
     def frame_at(self, at_s: float) -> Keyframe:
         """The last kept state at or before a time."""
         # Several events may share a moment: the last keyframe at it is as good as the first.
-        return self._frames[
-            max(0, bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s) - 1)
-        ]
+        after = bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s)
+        return self._frames[max(0, after - 1)]
 
 
-class Player:
+class ReplayPlayer:
+    """Plays a recording by the clock."""
+
     def __init__(
         self, recording: Recording, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """A player that plays from where something is said first; the recording may be read on meanwhile."""
+        """A player that begins where something is first said; the recording may be read on in the meantime."""
         self.recording = recording
         self.at_s = 0.0
         """Seconds of the recording that have been played."""
         self.playing = True
+        """Whether it plays, or stands still."""
         self._opening = True
-        """Whether nobody has gone anywhere, and nothing was said yet."""
+        """Whether it is still to go to where something is first said; a jump ends this."""
         self.speed = 1.0
         """Seconds of the recording for each second, one of `SPEEDS`."""
         self._behind = False
-        """Whether events before the present time are yet to be played."""
+        """Whether there are events before the present time that have not been played."""
         self._clock = clock
         self._ticked_at = clock()
         self._go_to(recording.frame_at(0.0))
@@ -158,15 +178,17 @@ class Player:
 
     @property
     def at_end(self) -> bool:
+        """Whether everything has been played, and nothing more will come."""
         recording = self.recording
         return recording.complete and not recording.goes_on and self.at_s >= recording.duration_s
 
     def tick(self) -> None:
-        """Play what is due by the clock, and what a jump has left; the end pauses. Raises as `read_from`."""
+        """Play what is due by the clock, or what a jump has left; it pauses at the end. Raises as `read_from`."""
         if self._opening and math.isfinite(self.recording.said_s):
             self.jump(max(self.at_s, self.recording.said_s))
         now = self._clock()
-        elapsed, self._ticked_at = now - self._ticked_at, now
+        elapsed = now - self._ticked_at
+        self._ticked_at = now
         if self.playing:
             self._play_until(min(self.at_s + elapsed * self.speed, self.recording.duration_s))
             self.playing = not self.at_end
@@ -174,12 +196,13 @@ class Player:
             self._play_until(self.at_s)
 
     def toggle(self) -> None:
+        """Pause, or play on; at the end, from the beginning."""
         self.playing = not self.playing
         if self.playing and self.at_end:
             self.jump(0.0)
 
     def jump(self, at_s: float) -> None:
-        """Go to a time; what lies between it and a kept state may take some ticks. Raises as `read_from`."""
+        """Go to a time; it may take some ticks to play what lies between a kept state and it. Raises as `read_from`."""
         self._opening = False
         at_s = min(max(at_s, 0.0), self.recording.duration_s)
         frame = self.recording.frame_at(at_s)
@@ -188,28 +211,30 @@ class Player:
         self._play_until(at_s)
 
     def change_speed(self, steps: int) -> None:
+        """Play faster or, with a negative number of steps, slower."""
         index = SPEEDS.index(self.speed) + steps
         self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]
 
     def _go_to(self, frame: Keyframe) -> None:
+        """Play on from a kept state."""
         self._here = frame
         self._events = event_log.read_from(self.recording.path, frame.offset)
         self._next: event_log.Logged | None = None
 
     def _play_until(self, at_s: float) -> None:
-        """Take events up to and at a time, `PLAYED_EVENTS` at most."""
+        """Play the events up to and at a time, at most `PLAYED_EVENTS`."""
         self.at_s = at_s
         for _ in range(PLAYED_EVENTS):
             coming = self._coming()
-            self._behind = (
-                coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
-            )
-            if coming is None or not self._behind:
+            if coming is None or self._here.moment.of_next(coming.event).at_s > at_s:
+                self._behind = False
                 return
-            self._here, self._next = self._here.after(coming), None
+            self._behind = True
+            self._here = self._here.after(coming)
+            self._next = None
 
     def _coming(self) -> event_log.Logged | None:
-        """The next event, not taken; None at the end of what has been read."""
+        """The event that is to be played next; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
         return self._next

@@ -1,12 +1,12 @@
-"""What the screens show of a run: a pure reducer from events to one frozen state, in bounded memory.
+"""What the screens show of a run: one frozen state in bounded memory, which a pure reducer makes from events.
 
-`requested` is where a command enters it, `reduce` where an event does. Its records have a method for each, `requesting`
-and `after`, which give the same object where nothing changes: a request that is pending is not sent again.
+A command enters it by `requested`, an event by `reduce`. Its records have a method for each, `requesting` and `after`,
+which return the same object if nothing changes: a request that is pending is not sent again.
 """
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
@@ -19,26 +19,20 @@ from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.watching import StateView, Watching
-from llamagym_tui.state.wheel import Wheel
-
-HISTORY = (
-    *("episodes", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
-    *("prompts", "evaluations", "comparison", "checkpoint", "saved", "film"),
-)
-"""The run's history: fields that outlive its sessions."""
+from llamagym_tui.state.wheel import WheelState
 
 
 class Mark(NamedTuple):
-    """An episode at which a person or a roll back changed the run: a line in the chart."""
+    """An episode at which a person or a roll back changed the run, shown as a line in the chart."""
 
     episode: int
     label: str
     update: int
-    """Updates of the policy by then."""
+    """The number of updates by then."""
 
 
-class Saved(NamedTuple):
-    """The history as of the last checkpoint, from which a resumed run goes on."""
+class SavedHistory(NamedTuple):
+    """The history at the last checkpoint, from which a resumed run goes on."""
 
     stats: events.UpdateStats | None = None
     play: PlayCounts = PlayCounts()
@@ -47,86 +41,99 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
+    """Everything that is known of a run; a field called ``…_requested`` has a request that is not confirmed."""
+
     agent: str
-    """As the user named it, until the trainer gives the agent's title."""
+    """The agent as the user named it, then by the title that the trainer gives."""
     model: str
     run_dir: str
     config: RunConfig
-    """As the run began; `settings` has what was changed since."""
+    """Settings with which the run began; `settings` has what was changed since."""
     phase: events.Phase = "loading"
     detail: str = "starting the trainer"
     """What is being done in this phase, for people."""
     pid: int | None = None
+    """Process id of the trainer."""
     run: events.RunStarted | None = None
-    """None until the model is loaded."""
+    """What the trainer told when it began to play; None until the model is loaded."""
 
     mode: Mode = "train"
     mode_requested: Mode | None = None
-    """Not confirmed yet, as all that is called requested."""
     pause_requested: bool | None = None
     """True: to pause, False: to go on."""
     system_prompt: str | None = None
-    """As the trainer has it; None: not known yet."""
+    """The system prompt that the trainer has; None: not known yet."""
     prompt_version: int = 0
+    """Number of that prompt among the versions of the run."""
     prompt_requested: str | None = None
     prompts: Versions = ()
-    """System prompts of the run, with what was played under each."""
+    """All system prompts of the run, with what was played under each."""
     pending: Pending = field(default_factory=Pending)
     watching: Watching = field(default_factory=Watching)
-    wheel: Wheel = field(default_factory=Wheel)
+    wheel: WheelState = field(default_factory=WheelState)
     view: StateView = field(default_factory=StateView)
     inspection: Inspection = field(default_factory=Inspection)
     warm_start: WarmStartState = field(default_factory=WarmStartState)
     transcript: Transcript = field(default_factory=Transcript)
     watched: events.EpisodeStarted | None = None
-    """The watched episode under way or last."""
+    """The watched episode that is under way, or the last one."""
 
     episodes: int = 0
+    """The number of episodes that have been played."""
     dropped: int = 0
-    """Episodes that failed, and count in nothing else."""
+    """The number of episodes that failed, which count in nothing else."""
     episodes_per_s: float = 0.0
     returns: ReturnSeries = field(default_factory=ReturnSeries)
+    """Returns of all episodes."""
     recent: tuple[float, ...] = ()
-    """Last returns of the present mode and prompt, at most `RECENT`."""
+    """The last returns in the present mode and under the present prompt, at most `RECENT`."""
     described: str = ""
     """Their mean in the agent's words; empty: not known yet."""
     play: PlayCounts = field(default_factory=PlayCounts)
+    """How the policy plays in training and in inference."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
+    """The number of updates of the policy."""
     stats: events.UpdateStats | None = None
+    """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
+    """Figures of the updates so far."""
     map_layout: events.PolicyMapLaidOut | None = None
-    """The agent's policy map, or why there is none; None: it has none, or it is not known yet."""
+    """The agent's policy map, or why it cannot be used; None: the agent has none, or it is not known yet."""
     mapped: events.PolicyMapped | None = None
     """The newest policy on its map."""
     film: tuple[events.PolicyMapped, ...] = ()
-    """Some maps of the run, of rising updates: the first one, and the two newest; at most `reduce.MAX_FRAMES`."""
+    """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
+    `reduce.MAX_FRAMES`."""
     moved: events.MovedEpisode | None = None
-    """By the last update."""
+    """The episode that the last update moved."""
     map_watched: bool = False
-    """Whether the trainer updates the map closely."""
+    """Whether the trainer keeps the map closely up to date."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
-    """Results, at most `MAX_EVALUATIONS`, the newest last."""
+    """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
     comparison: events.PromptsCompared | None = None
-    """The last one of two prompts."""
+    """The last comparison of two prompts."""
     weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
-    saved: Saved = field(default_factory=Saved)
+    """The last checkpoint."""
+    saved: SavedHistory = field(default_factory=SavedHistory)
+    """The history at that checkpoint."""
     settings: dict[str, Value] = field(default_factory=dict)
-    """Settings that were changed live, by their dotted names."""
+    """Values of the settings that were changed live, by their dotted names."""
     collapse: str = ""
-    """The last warning that the policy has collapsed, until a roll back or another setting."""
+    """The last warning that the policy has collapsed; empty: there was none since a roll back or a changed setting."""
     stopping: bool = False
-    """Whether the trainer is to write its checkpoint and end."""
+    """Whether the trainer was asked to write its checkpoint and end."""
     failure: str = ""
-    """Why the run ended badly, for people; empty while it did not."""
+    """Why the run ended badly, for people; empty: it has not ended badly."""
     finished: events.RunFinished | None = None
     recorded: bool = False
-    """Whether the events come from a run's file: then there is no trainer."""
+    """Whether the events come from a run's file, so that there is no trainer."""
 
     @property
     def live(self) -> bool:
+        """Whether there is a trainer, and the run has not ended."""
         ended = self.failure or self.finished is not None or self.phase in ("stopped", "failed")
         return not (ended or self.recorded)
 
@@ -137,6 +144,7 @@ class RunState:
 
     @property
     def pause_intended(self) -> bool:
+        """Whether a pause was requested last, confirmed or not."""
         return self.phase == "paused" if self.pause_requested is None else self.pause_requested
 
     @property
@@ -146,7 +154,7 @@ class RunState:
 
     @property
     def prompt_awaits_reset(self) -> bool:
-        """Whether the watched episode still has an older prompt than the confirmed one."""
+        """Whether the watched episode began with an older prompt than the confirmed one."""
         return (
             self.live
             and self.watched is not None
@@ -155,24 +163,23 @@ class RunState:
 
     @property
     def n_envs(self) -> int:
-        """Environments that are stepped together; 0 while it is not known."""
+        """The number of environments that are stepped together; 0 while it is not known."""
         changed = self.settings.get("n_envs")
-        return int(changed) if changed is not None else self.run.n_envs if self.run else 0
+        if changed is not None:
+            return int(changed)
+        return self.run.n_envs if self.run is not None else 0
 
     @property
     def manner(self) -> Manner:
-        generation = self.config.generation
-        names = ("temperature", "policy", "normalization", "max_new_tokens")
-        now = {
-            name: self.settings.get(f"generation.{name}", getattr(generation, name))
-            for name in names
-        }
-        rule = str(now["policy"]) + (f" {now['normalization']}" if now["policy"] == "score" else "")
-        return Manner(
-            self.prompt_version,
-            float(now["temperature"]),
-            f"{rule}, {now['max_new_tokens']} tokens",
-        )
+        """How the policy plays now: by which prompt and which settings of sampling."""
+        began = self.config.generation
+        temperature = self.settings.get("generation.temperature", began.temperature)
+        policy = self.settings.get("generation.policy", began.policy)
+        normalization = self.settings.get("generation.normalization", began.normalization)
+        max_new_tokens = self.settings.get("generation.max_new_tokens", began.max_new_tokens)
+        rule = f"score {normalization}" if policy == "score" else str(policy)
+        assert temperature is not None, "it has a value in every run"
+        return Manner(self.prompt_version, float(temperature), f"{rule}, {max_new_tokens} tokens")
 
     @property
     def map_is_present(self) -> bool:
@@ -181,14 +188,17 @@ class RunState:
 
     @property
     def return_unit(self) -> str:
+        """What a return counts; empty: it has no unit, or it is not known yet."""
         return self.run.return_unit if self.run else ""
 
     @cached_property
     def recent_mean(self) -> MeanReturn | None:
+        """The mean of the recent returns; None if there are none."""
         return mean_return(self.recent)
 
 
 def initial_state(config: RunConfig) -> RunState:
+    """The state of a run before its first event."""
     return RunState(
         agent=config.agent,
         model=config.model,
@@ -203,50 +213,69 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
     """The state after a command was requested; the same object if it is pending already."""
     match command:
         case commands.SetMode():
-            return (
-                state
-                if command.mode == state.mode_intended
-                else replace(state, mode_requested=command.mode)
-            )
+            if command.mode == state.mode_intended:
+                return state
+            return replace(state, mode_requested=command.mode)
         case commands.Pause() | commands.Resume():
             pause = isinstance(command, commands.Pause)
-            return state if pause == state.pause_intended else replace(state, pause_requested=pause)
+            if pause == state.pause_intended:
+                return state
+            return replace(state, pause_requested=pause)
         case commands.SetSystemPrompt():
             return replace(state, prompt_requested=command.system_prompt)
         case commands.Stop():
             return replace(state, stopping=True)
         case commands.Watch() | commands.WatchNext() | commands.SetPace() | commands.Step():
-            return with_records(state, watching=state.watching.requesting(command))
+            watching = state.watching.requesting(command)
+            return state if watching is state.watching else replace(state, watching=watching)
         case commands.TakeWheel() | commands.Act() | commands.LetGo():
-            return with_records(state, wheel=state.wheel.requesting(command))
+            wheel = state.wheel.requesting(command)
+            return state if wheel is state.wheel else replace(state, wheel=wheel)
         case commands.DrawStates():
-            return with_records(state, view=state.view.requesting(command))
+            view = state.view.requesting(command)
+            return state if view is state.view else replace(state, view=view)
         case commands.InspectTurn():
-            return with_records(state, inspection=state.inspection.requesting(command))
+            inspection = state.inspection.requesting(command)
+            return (
+                state if inspection is state.inspection else replace(state, inspection=inspection)
+            )
         case commands.WarmStart() | commands.CancelWarmStart():
-            return with_records(state, warm_start=state.warm_start.requesting(command))
+            warm_start = state.warm_start.requesting(command)
+            return (
+                state if warm_start is state.warm_start else replace(state, warm_start=warm_start)
+            )
         case _:
-            return with_records(state, pending=state.pending.requesting(command))
-
-
-def with_records(state: RunState, **records: Any) -> RunState:
-    """The state with other records, by field names; the same object if all are those that it has."""
-    changed = {
-        name: record for name, record in records.items() if record is not getattr(state, name)
-    }
-    return replace(state, **changed) if changed else state
+            pending = state.pending.requesting(command)
+            return state if pending is state.pending else replace(state, pending=pending)
 
 
 def with_history(state: RunState, other: RunState) -> RunState:
-    """The state with the run's history of another one; what holds now, and requests, stay."""
-    history: dict[str, Any] = {name: getattr(other, name) for name in HISTORY}
-    return replace(state, **history)
+    """The state with the history of another one: with all that outlives a session; the present and requests stay."""
+    return replace(
+        state,
+        episodes=other.episodes,
+        dropped=other.dropped,
+        returns=other.returns,
+        recent=other.recent,
+        play=other.play,
+        marks=other.marks,
+        updates=other.updates,
+        stats=other.stats,
+        history=other.history,
+        prompts=other.prompts,
+        evaluations=other.evaluations,
+        comparison=other.comparison,
+        checkpoint=other.checkpoint,
+        saved=other.saved,
+        film=other.film,
+    )
 
 
 def restarted(state: RunState, *, new_run: bool = False) -> RunState:
-    """The state of a run while its trainer is started again; or a `new_run` in its place, which has no history."""
+    """The state of a run while its trainer is started again; or of a `new_run` in its place, which has no history."""
+    before = with_history(state, initial_state(state.config)) if new_run else state
     return replace(
-        with_history(state, initial_state(state.config)) if new_run else state,
+        before,
         phase="loading",
         detail="starting the trainer again",
         run=None,
@@ -254,7 +283,7 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         collapse="",
         watched=None,
         watching=Watching(),
-        wheel=Wheel(),
+        wheel=WheelState(),
         view=StateView(),
         failure="",
         finished=None,

@@ -1,6 +1,7 @@
-"""A past run in some lines: how long, how well, and how it ended.
+"""A past run in a few figures: how long it was, how well it played, and how it ended.
 
-It is kept in the run folder with the place in the events that it goes up to, and read on from there.
+The summary is kept in the run folder, together with the place in the events up to which it goes, and is continued from
+there.
 """
 
 import contextlib
@@ -16,8 +17,8 @@ from llamagym_tui.protocol import event_log, events
 from llamagym_tui.returns import (
     MAX_GROUPS,
     RECENT,
+    CurvePoint,
     MeanReturn,
-    Point,
     ReturnSeries,
     smoothing_window,
 )
@@ -26,62 +27,70 @@ from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
 VERSION = 5
-"""Raised with every change that makes kept summaries wrong."""
+"""Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
-"""How the last session ended; ``open``: by force, or not yet."""
+"""How the last session ended; ``open``: it was killed, or it has not ended."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
+    """What a list of runs shows of a run."""
+
     version: int = VERSION
     offset: int = 0
-    """Bytes of the events that it was made of."""
+    """Bytes of the file of events that the summary was made from."""
     baselines: dict[str, float] = field(default_factory=dict)
     return_unit: str = ""
     episodes: int = 0
     updates: int = 0
     played_s: float = 0.0
-    """Seconds over all sessions, loading included."""
+    """Seconds of all sessions, the loading of the model included."""
     session_s: float = 0.0
     """Seconds of the last session."""
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     evaluation: events.EvaluationFinished | None = None
-    """The last one."""
+    """The last evaluation of the present policy. None: there was none."""
     changes: dict[str, Value] = field(default_factory=dict)
-    """Settings that were changed live and hold at the end, by their dotted names."""
+    """Values of the settings that were changed live and still hold at the end, by their dotted names."""
     ending: Ending = "open"
 
     @property
-    def curve(self) -> list[Point]:
-        """Mean return over episodes, smoothed as the playground's chart is."""
+    def curve(self) -> list[CurvePoint]:
+        """The mean return over the episodes, smoothed as in the playground's chart."""
         return self.returns.trailing(smoothing_window(self.returns.episodes))
 
     @property
     def recent(self) -> MeanReturn | None:
-        """Over the last `RECENT` episodes, as a run's end has it, rounded up to groups; None without an episode."""
-        last, episodes = self.returns.trailing(RECENT)[-1:], min(RECENT, self.returns.episodes)
-        return MeanReturn(last[0].mean_return, last[0].stderr, episodes) if last else None
+        """The mean return of the last `RECENT` episodes, rounded up to groups; None if there are no episodes."""
+        curve = self.returns.trailing(RECENT)
+        if not curve:
+            return None
+        last = curve[-1]
+        return MeanReturn(last.mean_return, last.stderr, min(RECENT, self.returns.episodes))
 
     @property
     def mean_return(self) -> float | None:
-        return self.recent and self.recent.mean
+        """The mean of these episodes; None if there are none."""
+        recent = self.recent
+        return None if recent is None else recent.mean
 
 
 def summary_of(run_dir: Path) -> RunSummary:
-    """The summary of a run, brought up to date and kept in its folder if that can be written.
+    """The summary of a run, brought up to date, and kept in its folder if the folder can be written.
 
     Raises:
         RunStoreError: the events cannot be read.
     """
     log = run_dir / EVENTS_FILE
     kept = _kept(run_dir)
-    if kept.offset > (log.stat().st_size if log.exists() else 0):
+    size = log.stat().st_size if log.exists() else 0
+    if kept.offset > size:
         kept = RunSummary()  # the file was replaced by a shorter one
     summary = kept
     for logged in event_log.read_from(log, kept.offset):
         summary = replace(_after(summary, logged.event), offset=logged.end)
     if summary != kept:
-        # A folder of someone else's is read all the same.
+        # Somebody else's folder, which we must not write, can be read all the same.
         with contextlib.suppress(OSError):
             replace_file(run_dir / SUMMARY_FILE, msgspec.json.encode(summary))
     return summary
@@ -90,19 +99,35 @@ def summary_of(run_dir: Path) -> RunSummary:
 def differences(
     first: RunConfig, second: RunConfig, changes: tuple[dict[str, Value], dict[str, Value]]
 ) -> dict[str, tuple[str, str]]:
-    """Settings in which two runs differ, by their dotted names, as texts; the folder and resuming are left out.
+    """The settings in which two runs differ, by their dotted names, each with the value in both runs as text.
 
-    `changes` are those that were made live in each; shown as ``0.0005 → 0.0001``.
+    The folder, whether a run was resumed, and the reasons of measured settings are left out.
+
+    Args:
+        changes: values that were set live in each run; these are shown as ``0.0005 → 0.0001``.
     """
-    one, other = (
-        {name: _shown(value, made, name) for name, value in flat(config).items()}
-        for config, made in zip((first, second), changes, strict=True)
-    )
-    names = [name for name in one if name not in ("run_dir", "resume", "measured")]
-    return {name: (one[name], other[name]) for name in names if one[name] != other[name]}
+    first_texts = _setting_texts(first, changes[0])
+    second_texts = _setting_texts(second, changes[1])
+    found = {}
+    for name, text in first_texts.items():
+        is_compared = name not in ("run_dir", "resume", "measured")
+        if is_compared and text != second_texts[name]:
+            found[name] = (text, second_texts[name])
+    return found
+
+
+def _setting_texts(config: RunConfig, changes: dict[str, Value]) -> dict[str, str]:
+    """All settings of a run as texts, by their dotted names."""
+    texts = {}
+    for name, value in flat(config).items():
+        texts[name] = _text(value)
+        if name in changes and changes[name] != value:
+            texts[name] = f"{_text(value)} → {_text(changes[name])}"
+    return texts
 
 
 def _kept(run_dir: Path) -> RunSummary:
+    """The summary that is kept in a run folder; a new one if there is none that is sound."""
     try:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):
@@ -117,13 +142,20 @@ def _kept(run_dir: Path) -> RunSummary:
 
 
 def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
-    restarted = event.at_s < summary.session_s
-    spent = event.at_s if restarted else event.at_s - summary.session_s
+    """The summary with one more event."""
+    begins_again = event.at_s < summary.session_s  # the clock of a new session begins at 0
+    spent = event.at_s if begins_again else event.at_s - summary.session_s
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
         case events.RunStarted():
-            known = {"baselines": event.baselines, "return_unit": event.return_unit}
-            return replace(summary, **known, changes={}, ending="open", episodes=event.episodes)
+            return replace(
+                summary,
+                baselines=event.baselines,
+                return_unit=event.return_unit,
+                changes={},
+                ending="open",
+                episodes=event.episodes,
+            )
         case events.EpisodesCounted():
             returns = summary.returns.counted(event.returns, event.episodes)
             return replace(summary, episodes=event.episodes, returns=returns)
@@ -132,7 +164,7 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
         case events.EvaluationFinished(seed=None):
             return replace(summary, evaluation=event)
         case events.WarmStartFinished() | events.RolledBack():
-            return replace(summary, evaluation=None)  # it was of another policy
+            return replace(summary, evaluation=None)  # another policy played it
         case events.WarmStartEvaluated(after=after):
             return replace(summary, evaluation=after)
         case events.SettingsChanged():
@@ -144,13 +176,8 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
     return summary
 
 
-def _shown(value: Any, changes: dict[str, Value], name: str) -> str:
-    if name in changes and changes[name] != value:
-        return f"{_text(value)} → {_text(changes[name])}"
-    return _text(value)
-
-
 def _text(value: Any) -> str:
+    """The value of a setting, for people."""
     if value is None:
         return "not set"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""The conversation of one environment as a bounded list of facts, in the order in which they came.
+"""The conversation of one environment as a list of facts in the order in which they came, in bounded memory.
 
-Entries have serial numbers that only grow, and the garbage collector, which would look through all, tracks none.
+Entries have serial numbers that only grow. The garbage collector does not track them, because there are so many.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from llamagym_tui.protocol.events import (
 )
 
 MAX_ENTRIES = 8_192
-"""Entries kept, those of about 1,600 turns of short episodes; the oldest go first, a page at a time."""
+"""Most entries that are kept, enough for some 1,600 turns of short episodes; the oldest page goes first."""
 PAGE = 128
-"""Entries that are let go together."""
+"""The number of entries in a page."""
 MAX_ENTRY = 8_000
-"""Characters kept of one text."""
+"""Most characters that are kept of a text."""
 
 
-class Reply(Struct, frozen=True, gc=False):
+class ReplySoFar(Struct, frozen=True, gc=False):
     """The agent's reply in a turn, so far."""
 
     episode: int
     turn: int
     text: str
     done: bool = False
-    """Whether the turn is over; otherwise text may still come."""
+    """Whether the turn is over; until then more text may come."""
     by_person: bool = False
     """Whether a person acted in the agent's place."""
 
@@ -53,53 +53,46 @@ Fact = (
     ActionsWeighed
     | EpisodeStarted
     | ObservationShown
-    | Reply
+    | ReplySoFar
     | TurnFinished
     | EpisodeFinished
     | Notice
 )
+"""What an entry can be about."""
 
 
 class Entry(Struct, frozen=True, gc=False):
+    """A fact with its place in the conversation."""
+
     serial: int
     fact: Fact
 
 
 @dataclass(frozen=True)
 class Transcript:
+    """The conversation so far."""
+
     pages: tuple[tuple[Entry, ...], ...] = ()
-    """The entries; all pages but the last are full, and an event copies that one alone."""
+    """The entries; all pages but the last one are full, so that an event has to copy only that one."""
     next_serial: int = 0
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
+        """All entries, in order."""
         return tuple(chain.from_iterable(self.pages))
 
     @property
-    def _last(self) -> Entry | None:
-        return self.pages[-1][-1] if self.pages else None
+    def _last_fact(self) -> Fact | None:
+        """The fact of the last entry; None: there are no entries."""
+        return self.pages[-1][-1].fact if self.pages else None
 
     def after(self, event: ConversationEvent) -> Transcript:
+        """The conversation with one more event."""
         match event:
             case TokensStreamed():
                 return self._reply_grown(event)
             case TurnFinished():
-                by_person = event.replaced is not None
-                reply = Reply(
-                    event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person
-                )
-                outcome = replace(
-                    event,
-                    reply="",
-                    action=None,
-                    action_name=clipped(event.action_name),
-                    replaced=clipped(event.replaced) if event.replaced is not None else None,
-                    replaced_action=clipped(event.replaced_action),
-                )
-                is_open = self._open_reply(reply.episode, reply.turn) is not None
-                return (self._last_replaced(reply) if is_open else self._appended(reply))._appended(
-                    outcome
-                )
+                return self._turn_finished(event)
             case ObservationShown():
                 return self._appended(replace(event, text=clipped(event.text), actions=None))
             case EpisodeStarted():
@@ -107,63 +100,91 @@ class Transcript:
             case EpisodeFinished() | ActionsWeighed():
                 return self._appended(event)
             case EpisodeDropped():
-                last = self._last.fact if self._last else None
-                settled = (
-                    self._last_replaced(replace(last, done=True))
-                    if isinstance(last, Reply)
-                    else self
-                )
+                settled = self
+                last = self._last_fact
+                if isinstance(last, ReplySoFar):
+                    settled = self._last_replaced(replace(last, done=True))
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
 
     def note(self, text: str) -> Transcript:
+        """The conversation with a notice at its end."""
         return self._appended(Notice(clipped(text)))
 
+    def _turn_finished(self, event: TurnFinished) -> Transcript:
+        """The conversation with a whole reply, and after it what came of it."""
+        reply = ReplySoFar(
+            event.episode,
+            event.turn,
+            clipped(event.reply),
+            done=True,
+            by_person=event.replaced is not None,
+        )
+        if self._open_reply(event.episode, event.turn) is not None:
+            replied = self._last_replaced(reply)
+        else:
+            replied = self._appended(reply)
+        outcome = replace(
+            event,
+            reply="",
+            action=None,
+            action_name=clipped(event.action_name),
+            replaced=None if event.replaced is None else clipped(event.replaced),
+            replaced_action=clipped(event.replaced_action),
+        )
+        return replied._appended(outcome)
+
     def _reply_grown(self, event: TokensStreamed) -> Transcript:
+        """The conversation with more text of the reply under way."""
         last = self._open_reply(event.episode, event.turn)
         if last is None:
-            return self._appended(Reply(event.episode, event.turn, clipped(event.text)))
+            return self._appended(ReplySoFar(event.episode, event.turn, clipped(event.text)))
         if len(last.text) > MAX_ENTRY:
             return self
         return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
 
-    def _open_reply(self, episode: int, turn: int) -> Reply | None:
-        fact = self._last.fact if self._last else None
-        return (
-            fact
-            if isinstance(fact, Reply) and (fact.episode, fact.turn) == (episode, turn)
-            else None
-        )
+    def _open_reply(self, episode: int, turn: int) -> ReplySoFar | None:
+        """The reply of a turn, if it is the last entry; None: it is not."""
+        fact = self._last_fact
+        if isinstance(fact, ReplySoFar) and fact.episode == episode and fact.turn == turn:
+            return fact
+        return None
 
     def _last_replaced(self, fact: Fact) -> Transcript:
-        *page, last = self.pages[-1]
+        """The conversation with another fact in its last entry."""
+        *full_pages, last_page = self.pages
+        *others, last = last_page
         if last.fact == fact:
             return self
-        return Transcript((*self.pages[:-1], (*page, Entry(last.serial, fact))), self.next_serial)
+        changed_page = (*others, Entry(last.serial, fact))
+        return Transcript((*full_pages, changed_page), self.next_serial)
 
     def tail(self, entries: int) -> Transcript:
-        """The same with so many of its last entries."""
+        """The conversation with only so many of its last entries."""
         if len(self.entries) <= entries:
             return self
         kept = self.entries[-entries:]
-        return Transcript(
-            tuple(kept[at : at + PAGE] for at in range(0, len(kept), PAGE)), self.next_serial
-        )
+        pages = tuple(kept[start : start + PAGE] for start in range(0, len(kept), PAGE))
+        return Transcript(pages, self.next_serial)
 
     def _appended(self, fact: Fact) -> Transcript:
-        *before, last = self.pages or ((),)
+        """The conversation with an entry at its end; if there are too many, the oldest page goes."""
         entry = Entry(self.next_serial, fact)
-        if len(last) < PAGE:
-            return Transcript((*before, (*last, entry)), self.next_serial + 1)
-        return Transcript((*self.pages[1 - MAX_ENTRIES // PAGE :], (entry,)), self.next_serial + 1)
+        pages = self.pages
+        if pages and len(pages[-1]) < PAGE:
+            pages = (*pages[:-1], (*pages[-1], entry))
+        else:
+            most_pages = MAX_ENTRIES // PAGE
+            pages = (*pages[-(most_pages - 1) :], (entry,))
+        return Transcript(pages, self.next_serial + 1)
 
 
 def clipped(text: str) -> str:
-    """A text of at most about `MAX_ENTRY` characters, with the number of those that are missing."""
+    """At most the first `MAX_ENTRY` characters of a text, with the number of those that are missing."""
     if len(text) <= MAX_ENTRY:
         return text
     return f"{text[:MAX_ENTRY]} … ({len(text) - MAX_ENTRY:,} more characters)"
 
 
 def is_message(fact: Fact) -> bool:
-    """Whether it holds text, rather than figures."""
-    return isinstance(fact, ObservationShown | Reply | Notice)
+    """Whether a fact is a text rather than figures."""
+    return isinstance(fact, ObservationShown | ReplySoFar | Notice)

@@ -1,6 +1,6 @@
-"""A warm start as it is shown: requested, under way, over; a pure record in bounded memory.
+"""A warm start as it is shown, from request to end; a pure record in bounded memory.
 
-Evaluations before and after belong to it where they were requested with it.
+The evaluations before and after it belong to it if they were requested with it.
 """
 
 from dataclasses import dataclass, replace
@@ -11,34 +11,39 @@ from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import AnyEvent
 
 MAX_LOSSES = 7_200
-"""Losses kept, the last ones: an hour of them, at two a second."""
+"""The number of last losses that are kept: an hour of them, if there are two in a second."""
 
 
 class Stage(Enum):
+    """How far a warm start is."""
+
     NONE = auto()
+    """There is none."""
     REQUESTED = auto()
-    """Not begun; the evaluation before it may be under way."""
+    """It has not begun; the evaluation before it may be under way."""
     TRAINING = auto()
     EVALUATING = auto()
-    """Trained; the evaluation after it is awaited."""
+    """It has trained; the evaluation after it is under way."""
     OVER = auto()
     REFUSED = auto()
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartState:
+    """What is shown of a warm start."""
+
     stage: Stage = Stage.NONE
     evaluates: bool = False
     """Whether evaluations before and after belong to it."""
     cancelling: bool = False
     """Whether its end is requested and not confirmed."""
     detail: str = ""
-    """What is being done, or why nothing was."""
+    """What is being done, or why nothing was done."""
     step: int = 0
     steps: int = 0
-    """In all; 0: not known yet."""
+    """The number of all its steps; 0: not known yet."""
     losses: tuple[float, ...] = ()
-    """At most `MAX_LOSSES`."""
+    """Its last losses, at most `MAX_LOSSES`."""
     evaluated: events.WarmStartEvaluated | None = None
     result: events.WarmStartFinished | None = None
 
@@ -48,6 +53,7 @@ class WarmStartState:
         return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
     def requesting(self, command: WarmStart | CancelWarmStart) -> "WarmStartState":
+        """The warm start once a command was requested; the same object if that changes nothing."""
         if isinstance(command, CancelWarmStart):
             return self if self.cancelling else replace(self, cancelling=True)
         if self.under_way:
@@ -56,27 +62,39 @@ class WarmStartState:
         return WarmStartState(stage=Stage.REQUESTED, evaluates=command.episodes > 0, detail=waiting)
 
     def ended(self) -> "WarmStartState":
-        """Once the session has ended, or its trainer is gone."""
+        """The warm start once the session has ended, or its trainer is gone."""
         return replace(self, stage=Stage.OVER, cancelling=False) if self.under_way else self
 
     def after(self, event: AnyEvent) -> "WarmStartState":
+        """The warm start after an event; the same object if that changes nothing."""
         match event:
             case events.PhaseChanged(phase="warm_starting"):
-                begun = (
-                    self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
-                )
+                begun = self
+                if self.stage not in (Stage.REQUESTED, Stage.TRAINING):
+                    begun = WarmStartState()
                 return replace(begun, stage=Stage.TRAINING, detail=event.detail)
             case events.PhaseChanged(phase="evaluating") if self.under_way:
                 return replace(self, detail=event.detail)
             case events.WarmStartProgressed():
-                losses = (*self.losses, event.loss)[-MAX_LOSSES:]
-                training = replace(self, stage=Stage.TRAINING, losses=losses, detail="")
-                return replace(training, step=event.step, steps=event.steps)
-            case events.WarmStartFinished():
-                # Cancelling it cancels the evaluation after it, too.
-                stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
+                losses = (*self.losses, event.loss)
                 return replace(
-                    self, stage=stage, result=event, step=event.steps, cancelling=False, detail=""
+                    self,
+                    stage=Stage.TRAINING,
+                    losses=losses[-MAX_LOSSES:],
+                    detail="",
+                    step=event.step,
+                    steps=event.steps,
+                )
+            case events.WarmStartFinished():
+                # Cancelling a warm start also cancels the evaluation after it.
+                is_evaluated_now = self.evaluates and not event.cancelled
+                return replace(
+                    self,
+                    stage=Stage.EVALUATING if is_evaluated_now else Stage.OVER,
+                    result=event,
+                    step=event.steps,
+                    cancelling=False,
+                    detail="",
                 )
             case events.WarmStartEvaluated():
                 return replace(self, stage=Stage.OVER, evaluated=event, detail="")

@@ -1,6 +1,6 @@
-"""What is watched of a run, and how fast: what the trainer confirmed and, apart from it, what is only requested.
+"""What is watched of a run, and how fast: what the trainer has confirmed and, apart from it, what is only requested.
 
-Pure records; the drawing of the watched state is one of its own, for it changes with every turn.
+These are pure records. The drawing of the watched state has its own record, as it changes with every turn.
 """
 
 from dataclasses import dataclass, replace
@@ -17,20 +17,23 @@ TURN_S = (0.0, 0.5, 1.5, 4.0)
 FIRST = events.WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
 MAX_PLACES = 64
-"""Marked places of a drawing that are kept."""
+"""Most marked places that are kept of a drawing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watching:
+    """What is watched, and what is requested to be watched."""
+
     now: events.WatchChanged = FIRST
+    """What is watched now."""
     turn_s: float = 0.0
-    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+    """Least number of seconds between two turns of the watched environment; 0: full speed."""
     requested: Watch | WatchNext | None = None
-    """To be watched, not confirmed."""
+    """A request to watch something else that is not confirmed."""
     turn_s_requested: float | None = None
-    """Speed, not confirmed."""
+    """A requested speed that is not confirmed."""
     step_requested: Step | None = None
-    """A step, not begun."""
+    """A requested step that has not begun."""
 
     @property
     def env_intended(self) -> int:
@@ -39,21 +42,21 @@ class Watching:
 
     @property
     def turn_s_intended(self) -> float:
+        """The speed that was requested last, confirmed or not."""
         return self.turn_s if self.turn_s_requested is None else self.turn_s_requested
 
     def slower(self) -> float:
-        return min(
-            (turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended),
-            default=self.turn_s_intended,
-        )
+        """The next slower speed, or the present one if it is the slowest."""
+        slower = [turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended]
+        return min(slower, default=self.turn_s_intended)
 
     def faster(self) -> float:
-        return max(
-            (turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended),
-            default=self.turn_s_intended,
-        )
+        """The next faster speed, or the present one if it is the fastest."""
+        faster = [turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended]
+        return max(faster, default=self.turn_s_intended)
 
     def requesting(self, command: AnyCommand) -> "Watching":
+        """The record once a command was requested; the same object if that changes nothing."""
         match command:
             case Watch() | WatchNext() if command != self.requested:
                 return replace(self, requested=command)
@@ -65,17 +68,22 @@ class Watching:
                 return self
 
     def after(self, event: AnyEvent) -> "Watching":
+        """The record after an event; the same object if that changes nothing."""
         match event:
             case events.WatchChanged():
+                requested = self.requested
                 # An answer to an older request leaves the newer one pending.
-                wanted = self.requested
-                newer = (
-                    isinstance(wanted, Watch) and event.kind == "env" and event.env != wanted.env
+                waits_for_another = isinstance(requested, Watch) and (
+                    event.kind == "env" and event.env != requested.env
                 )
-                return replace(self, now=event, requested=wanted if newer else None)
+                return replace(self, now=event, requested=requested if waits_for_another else None)
             case events.PaceChanged(turn_s=turn_s):
-                requested = None if turn_s == self.turn_s_requested else self.turn_s_requested
-                return replace(self, turn_s=turn_s, turn_s_requested=requested)
+                is_answer = turn_s == self.turn_s_requested
+                return replace(
+                    self,
+                    turn_s=turn_s,
+                    turn_s_requested=None if is_answer else self.turn_s_requested,
+                )
             case (
                 events.PhaseChanged(phase="rolling_out" | "paused")
                 | events.WarningRaised(refused="step")
@@ -87,43 +95,43 @@ class Watching:
 
 @dataclass(frozen=True, kw_only=True)
 class StateView:
-    """The drawing of the watched state: of the step on show, and of an episode's last state until the next begins."""
+    """The drawing of the watched state; the last state of an episode stays until the next episode begins."""
 
     requested: bool = False
-    """Whether the trainer is to draw."""
+    """Whether the trainer is asked to draw."""
     drawn: events.StateDrawn | None = None
-    """None: of what is on show there is no drawing."""
+    """The drawing of what is shown. None: there is none."""
     finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
 
     @property
     def result(self) -> events.EpisodeFinished | None:
         """How the drawn episode ended; None while it is under way."""
-        drawn, finished = self.drawn, self.finished
-        if drawn is None or finished is None:
+        if self.drawn is None or self.finished is None:
             return None
-        return (
-            finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
+        is_last_state = (
+            self.drawn.episode == self.finished.episode and self.drawn.turn == self.finished.length
         )
+        return self.finished if is_last_state else None
 
     def requesting(self, command: DrawStates) -> "StateView":
+        """The record once a command was requested; the same object if that changes nothing."""
         return self if command.on == self.requested else replace(self, requested=command.on)
 
     def after(self, event: AnyEvent) -> "StateView":
+        """The record after an event; the same object if that changes nothing."""
         drawn = self.drawn
         match event:
             case events.StateDrawn():
-                return replace(
-                    self,
-                    drawn=with_fields(
-                        event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]
-                    ),
+                bounded = with_fields(
+                    event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]
                 )
+                return replace(self, drawn=bounded)
             case events.EpisodeFinished():
                 return replace(self, finished=event)
             case events.ObservationShown() if drawn is not None:
-                same_step = (drawn.episode, drawn.turn) == (event.episode, event.turn)
-                return self if same_step else replace(self, drawn=None)
+                is_same_step = drawn.episode == event.episode and drawn.turn == event.turn
+                return self if is_same_step else replace(self, drawn=None)
             case events.WatchChanged() if drawn is not None and not event.awaits_failure:
                 return replace(self, drawn=None)
             case _:
@@ -131,7 +139,10 @@ class StateView:
 
 
 def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
-    where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
+    """What is watched, for people; `n_envs` is 0 while it is not known."""
+    where = f"environment {watched.env + 1:,}"
+    if n_envs:
+        where += f" of {n_envs:,}"
     if watched.awaits_failure:
         meanwhile = f"; until then {where}" if watched.kind == "env" else ""
         return f"waiting for a reply without an action{meanwhile}"

@@ -1,4 +1,4 @@
-"""The wheel: whether a person acts in the agent's place, as the trainer confirmed it and as it is requested.
+"""The wheel: whether a person acts in the agent's place, as the trainer has confirmed it and as it is requested.
 
 A pure record.
 """
@@ -18,25 +18,28 @@ from llamagym_tui.protocol.events import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wheel:
+class WheelState:
+    """Who acts, and what the person has requested."""
+
     taken: WheelTaken | None = None
     """What the person can do; None: the agent acts."""
     requested: TakeWheel | LetGo | None = None
-    """Not confirmed."""
+    """A request to take the wheel or to let it go that is not confirmed."""
     awaited: ActionAwaited | None = None
-    """The turn that waits for the person; None: the others play, or the model learns."""
+    """The turn that waits for the person; None: other environments play, or the model learns."""
     acted: Act | None = None
-    """The person's action, not confirmed."""
+    """The person's action, if it is not confirmed."""
     fault: str = ""
-    """Why the last request was refused."""
+    """Why the last request was refused; empty: it was not."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the person acts, or waits for that."""
+        """Whether the person has the wheel or has asked for it."""
         return self.taken is not None or isinstance(self.requested, TakeWheel)
 
     @property
     def is_persons_turn(self) -> bool:
+        """Whether the person can act now."""
         return (
             self.taken is not None
             and self.awaited is not None
@@ -44,7 +47,8 @@ class Wheel:
             and self.requested is None
         )
 
-    def requesting(self, command: AnyCommand) -> "Wheel":
+    def requesting(self, command: AnyCommand) -> "WheelState":
+        """The wheel once a command was requested; the same object if that changes nothing."""
         match command:
             case TakeWheel() if not self.is_wanted:
                 return replace(self, requested=command, fault="")
@@ -58,19 +62,19 @@ class Wheel:
                 return self
 
     def _awaits(self, episode: int, turn: int) -> bool:
-        """Whether that is the turn that waits: a second press may come after the next turn has begun to wait."""
-        return self.awaited is not None and (self.awaited.episode, self.awaited.turn) == (
-            episode,
-            turn,
-        )
+        """Whether this is the turn that waits; when a key is pressed twice, the next turn may be waiting already."""
+        if self.awaited is None:
+            return False
+        return self.awaited.episode == episode and self.awaited.turn == turn
 
-    def after(self, event: AnyEvent) -> "Wheel":
+    def after(self, event: AnyEvent) -> "WheelState":
+        """The wheel after an event; the same object if that changes nothing."""
         match event:
             case WheelTaken():
                 requested = self.requested if isinstance(self.requested, LetGo) else None
                 return replace(self, taken=event, requested=requested, fault="")
             case WheelLetGo():
-                return Wheel()
+                return WheelState()
             case ActionAwaited():
                 return replace(self, awaited=event, acted=None, fault="")
             case TurnFinished(episode=episode, turn=turn) if self._awaits(episode, turn):
@@ -82,16 +86,14 @@ class Wheel:
                 return self
 
 
-def wheel_texts(wheel: Wheel, key: Callable[[str, str], str]) -> list[str]:
-    """Texts for screens other than the wheel's own; none if nobody has it."""
+def wheel_texts(wheel: WheelState, key: Callable[[str, str], str]) -> list[str]:
+    """What screens other than the wheel's own say about it; nothing if nobody has it."""
     if isinstance(wheel.requested, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
+    if wheel.taken is None and wheel.requested is None:
+        return []
     if wheel.taken is None:
-        return (
-            ["The wheel is requested; the trainer confirms it soon."]
-            if wheel.requested is not None
-            else []
-        )
+        return ["The wheel is requested; the trainer confirms it soon."]
     where = f"YOU HAVE THE WHEEL of environment {wheel.taken.env + 1:,}"
     waits = "; the run waits for your action" if wheel.awaited is not None else ""
     return [f"{where}{waits}. {key('wheel', 'w')} goes back to it."]

@@ -12,7 +12,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.numbers import bar, number, share
-from llamagym_tui.state.transcript import Fact, Notice, Reply
+from llamagym_tui.state.transcript import Fact, Notice, ReplySoFar
 
 MOST_ACTIONS = 6
 """Actions whose probabilities are shown."""
@@ -60,7 +60,7 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
                 *_left_out(fact),
                 Paragraph("env", "label", (Piece(literal(fact.text), "env"),)),
             ]
-        case Reply():
+        case ReplySoFar():
             text = literal(fact.text) + ("" if fact.done else "▌")
             speaker = "you" if by_person or fact.by_person else "agent"
             return [Paragraph(speaker, "agent-label", (Piece(text, "agent"),))]

@@ -30,7 +30,7 @@ from llamagym_tui.screens.conversation.typesetting import (
     block,
 )
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.state.transcript import Entry, Reply
+from llamagym_tui.state.transcript import Entry, ReplySoFar
 
 CURRENT = Style(bold=True, reverse=True)
 """The style of the match that is looked at."""
@@ -268,7 +268,7 @@ class ConversationView(ScrollView, can_focus=True):
             self._blocks[-1].entry,
             self._blocks[0].entry.serial,
         )
-        grows = isinstance(newest.fact, Reply) and not newest.fact.done
+        grows = isinstance(newest.fact, ReplySoFar) and not newest.fact.done
         self.search.look(
             first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched
         )

@@ -25,7 +25,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Entry, Reply
+from llamagym_tui.state.transcript import Entry, ReplySoFar
 
 ROOMY = 80
 """Cells of the screen from which the column of tokens is wide."""
@@ -227,11 +227,11 @@ def open_inspector(view: ConversationView, state: RunState) -> None:
 def place_of(entries: Sequence[Entry], pointed_at: Entry | None) -> TurnPlace | None:
     """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
     fact = pointed_at.fact if pointed_at is not None else None
-    if isinstance(fact, ActionsWeighed | ObservationShown | Reply | TurnFinished):
+    if isinstance(fact, ActionsWeighed | ObservationShown | ReplySoFar | TurnFinished):
         return TurnPlace(fact.episode, fact.turn)
     last = len(entries) - 1 if pointed_at is None else pointed_at.serial - entries[0].serial
     for at in range(last, -1, -1):
         reply = entries[at].fact
-        if isinstance(reply, Reply):
+        if isinstance(reply, ReplySoFar):
             return TurnPlace(reply.episode, reply.turn)
     return None

@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import (
-    Point,
+    CurvePoint,
     averaged,
     evaluated_return,
     mean_return,
@@ -215,7 +215,7 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     return Content("\n").join(lines)
 
 
-def curve_of(side: Sequence[RunRow]) -> list[Point]:
+def curve_of(side: Sequence[RunRow]) -> list[CurvePoint]:
     """The curve of a run, or the mean of several runs' with its standard error over them."""
     return averaged([row.curve for row in side]) if len(side) > 1 else side[0].curve
 

@@ -17,7 +17,7 @@ from textual.widgets import Input, TextArea
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.state.replay import Player, Recording, clock_text
+from llamagym_tui.state.replay import Recording, ReplayPlayer, clock_text
 from llamagym_tui.state.run import RunState
 
 PLAYED = "━"
@@ -41,7 +41,7 @@ class TimeSlider(Widget):
     class Sought(Message):
         at_s: float
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: ReplayPlayer) -> None:
         super().__init__(id="time-slider")
         self._player = player
         self.tooltip = (
@@ -227,7 +227,7 @@ class ReplayScreen(PlaygroundScreen):
         state: RunState
 
     def __init__(self, recording: Recording, demos_path: Callable[[], str]) -> None:
-        self.player = Player(recording)
+        self.player = ReplayPlayer(recording)
         super().__init__(self.player.state, demos_path)
         self._shown_state: RunState | None = None
         keys = self._bindings.key_to_bindings

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.returns import Point, counted, signed
+from llamagym_tui.returns import CurvePoint, counted, signed
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.table_list import Column
@@ -40,7 +40,7 @@ class RunRow:
         return self.summary or RunSummary()
 
     @cached_property
-    def curve(self) -> list[Point]:
+    def curve(self) -> list[CurvePoint]:
         """Mean return over episodes; empty: there is nothing to draw."""
         return self.known.curve
 

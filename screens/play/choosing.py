@@ -9,7 +9,7 @@ from textual.screen import Screen, ScreenResultType
 from textual.style import Style
 from textual.widgets import Static
 
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.key_bar import key_of
@@ -29,7 +29,7 @@ class ChoosingScreen(Screen[ScreenResultType]):
     """A screen on which a person chooses actions; it is drawn again whenever the focus moves."""
 
     @property
-    def choices(self) -> Sequence[Choice]:
+    def choices(self) -> Sequence[OfferedAction]:
         """The actions that have keys now."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ def reasoning_input(id: str) -> SentenceInput:
     )
 
 
-def choices_row(choices: Sequence[Choice], chosen: object) -> Content:
+def choices_row(choices: Sequence[OfferedAction], chosen: object) -> Content:
     """The actions on their keys; the chosen action is marked, and each can be clicked."""
     cells = []
     for index, choice in enumerate(choices):

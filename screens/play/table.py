@@ -11,9 +11,9 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from llamagym_tui.demos.human_game import MATCH, HumanGame, Match
+from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Evaluate, WeighActions
 from llamagym_tui.protocol.events import ConversationWeighed
 from llamagym_tui.protocol.literal import literal, one_line
@@ -104,7 +104,7 @@ def score_text(game: HumanGame, state: RunState) -> Content:
     return Content(f"{text}\n{match_text(game.match, state)}" if game.match is not None else text)
 
 
-def match_text(match: Match, state: RunState) -> str:
+def match_text(match: MatchAgainstModel, state: RunState) -> str:
     """How a match stands; at its end both means, and what is known of their difference."""
     if not match.is_over:
         return f"against the model: {len(match.returns)} of {MATCH} episodes played"
@@ -256,7 +256,7 @@ class HumanTableScreen(ChoosingScreen[None]):
                 self._game.deal()
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[OfferedAction, ...]:
         return () if self._game.over else self._game.choices
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -290,7 +290,7 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     def action_match(self) -> None:
         seed = self._game.next_seed()
-        self._game.match = Match(seed, [])
+        self._game.match = MatchAgainstModel(seed, [])
         self.post_message(CommandAsked(Evaluate(episodes=MATCH, seed=seed)))
         self.action_next()
 

@@ -7,7 +7,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
@@ -20,14 +20,14 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.wheel import Wheel
+from llamagym_tui.state.wheel import WheelState
 
 BADGE = "bold $background on $warning"
 MOST_SHOWN = 240
 """Characters of the agent's reply; the conversation shows the rest."""
 
 
-def choices_at(wheel: Wheel) -> Sequence[Choice]:
+def choices_at(wheel: WheelState) -> Sequence[OfferedAction]:
     """What the person can do now, or could do in any turn."""
     if wheel.awaited is not None and wheel.awaited.choices:
         return wheel.awaited.choices
@@ -147,7 +147,7 @@ class WheelScreen(ChoosingScreen[None]):
         self.draw()
 
     @property
-    def choices(self) -> Sequence[Choice]:
+    def choices(self) -> Sequence[OfferedAction]:
         return choices_at(self._state.wheel)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

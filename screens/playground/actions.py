@@ -170,9 +170,11 @@ class PlaygroundActions(Screen[None]):
         self._keep(all_figures=self.has_class(ALL))
         self.query("FiguresColumn, FiguresStrip").refresh(layout=True)
 
-    def _keep(self, **chosen: bool) -> None:
+    def _keep(self, *, drawing: bool | None = None, all_figures: bool | None = None) -> None:
         try:
-            user_files.keep_preferences(user_files.config_dir(), **chosen)
+            user_files.keep_preferences(
+                user_files.config_dir(), drawing=drawing, all_figures=all_figures
+            )
         except OSError as error:
             self.notify(f"This is not kept for later runs: {error}", severity="warning")
 

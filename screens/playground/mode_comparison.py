@@ -14,7 +14,7 @@ from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.playground.figures import NAME, RETURN, VALUE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.state_text import StateText
-from llamagym_tui.state.play_counts import Played
+from llamagym_tui.state.play_counts import PlayCount
 from llamagym_tui.state.prompts import named
 from llamagym_tui.state.run import RunState
 
@@ -81,7 +81,7 @@ def _share(value: float | None) -> str:
     return NONE if value is None else share(value)
 
 
-def _prompts(state: RunState, sides: Sequence[Played]) -> list[str]:
+def _prompts(state: RunState, sides: Sequence[PlayCount]) -> list[str]:
     """The prompt of each side; one that is the same goes across both."""
     names = [
         named(state.prompts, played.manner.prompt_version) if played.manner else NONE
@@ -92,7 +92,7 @@ def _prompts(state: RunState, sides: Sequence[Played]) -> list[str]:
     return [textwrap.shorten(name, SIDE_WIDTH - 1, placeholder=" …") for name in names]
 
 
-def _mean(played: Played) -> str:
+def _mean(played: PlayCount) -> str:
     mean = played.returns.mean_return
     return NONE if mean is None else mean.text
 

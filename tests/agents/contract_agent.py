@@ -109,7 +109,7 @@ def test_it_tells_every_observation_in_literal_text(agent: Agent) -> None:
 
 def test_its_drawing_is_some_short_lines_of_plain_text(agent: Agent) -> None:
     for shown in observations_of(agent):
-        lines = called(agent.draw, shown[0], info=shown[1]).split("\n")
+        lines = called(agent.draw, shown[0], {"info": shown[1]}).split("\n")
         assert len(lines) <= 8
         assert all(len(line) <= 60 and line.isprintable() for line in lines)
 

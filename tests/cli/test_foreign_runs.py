@@ -27,7 +27,7 @@ from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_tex
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.state import run_summary
 from llamagym_tui.state.past_run import PastRun
-from llamagym_tui.state.replay import Player, Recording
+from llamagym_tui.state.replay import Recording, ReplayPlayer
 from tests import fakes
 from tests.recorded_run import record
 
@@ -233,7 +233,7 @@ def looked_at(folder: Path) -> None:
         PastRun(recording.config).read_on()
         while not recording.complete:
             recording.read_on()
-        Player(recording).jump(recording.duration_s)
+        ReplayPlayer(recording).jump(recording.duration_s)
         run_store.last_settings(folder)
     except LlamaGymError:
         pass

@@ -52,7 +52,7 @@ def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(
 def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
     demo_files.append(tmp_path / "short.jsonl", msgspec.structs.replace(demo, admissible=SETS[:2]))
     (fault,) = demo_files.check(tmp_path / "short.jsonl", CommandAgent())
-    assert fault.sentence == "There are admissible actions of 2 turns, but 3 actions."
+    assert fault.sentence == "There are admissible actions for 2 turns, but 3 actions."
 
 
 def test_an_edited_reply_names_what_can_be_done_in_its_turn(demo: Demonstration):

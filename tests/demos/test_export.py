@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import export
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration, Turn
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, system, user
 
@@ -33,8 +33,8 @@ def recorded(path: Path, replaced: dict[int, str] | msgspec.UnsetType = msgspec.
         "blackjack",
         "Play.",
         [
-            Turn("Your total: 8.", None, HIT["content"], 1, 0.0),
-            Turn("Your total: 19.", None, STICK["content"], 0, 1.0),
+            PlayedTurn("Your total: 8.", None, HIT["content"], 1, 0.0),
+            PlayedTurn("Your total: 19.", None, STICK["content"], 0, 1.0),
         ],
         end="terminated",
         source="human" if replaced is msgspec.UNSET else "correction",

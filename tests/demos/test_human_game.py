@@ -18,11 +18,11 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.human_game import HumanGame, Match
+from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
-from llamagym_tui.game.choices import Choice, choices
+from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Notice
@@ -196,15 +196,15 @@ def test_the_prompt_of_the_next_episode_is_read_at_its_start(tmp_path: Path):
 
 def test_blackjacks_actions_are_on_its_own_keys():
     assert choices(BlackjackAgent(), spaces.Discrete(2)) == (
-        Choice("s", 0, "stick"),
-        Choice("h", 1, "hit"),
+        OfferedAction("s", 0, "stick"),
+        OfferedAction("h", 1, "hit"),
     )
 
 
 def test_actions_without_a_key_are_on_their_digits():
     assert choices(StepAgent(), spaces.Discrete(2)) == (
-        Choice("0", 0, "left"),
-        Choice("1", 1, "right"),
+        OfferedAction("0", 0, "left"),
+        OfferedAction("1", 1, "right"),
     )
 
 
@@ -441,7 +441,11 @@ def test_a_key_means_the_same_action_whatever_else_is_masked():
         action_keys: ClassVar[Mapping[str, int]] = {"p": 4}
 
     found = choices(Taxi(), spaces.Discrete(6), ("north", "pick up", "drop off"))
-    assert found == (Choice("1", 1, "north"), Choice("p", 4, "pick up"), Choice("5", 5, "drop off"))
+    assert found == (
+        OfferedAction("1", 1, "north"),
+        OfferedAction("p", 4, "pick up"),
+        OfferedAction("5", 5, "drop off"),
+    )
 
 
 def test_of_more_actions_than_keys_the_last_can_be_clicked():
@@ -476,7 +480,7 @@ def test_the_episodes_of_a_match_are_those_of_the_evaluation_and_one_that_fails_
     game = table(tmp_path, env)
     game.act(0)
     game.act(1)
-    game.match, env.fails = Match(5, []), True
+    game.match, env.fails = MatchAgainstModel(5, []), True
     game.deal()
     with pytest.raises(EnvError):
         game.act(0)

@@ -74,7 +74,7 @@ def test_an_episode_that_cannot_be_played_again_is_refused(
         tmp_path / "mine.jsonl", [replace(changed, episode_return=sum(changed.rewards))]
     )
     with pytest.raises(
-        DemoFileError, match=r"has no seed, or goes otherwise .* nothing was written"
+        DemoFileError, match=r"has no seed, or goes differently .* nothing was written"
     ):
         to_set(tmp_path / "mine.jsonl", "blackjack/mine-v0", agent, "blackjack")
     assert not minari.list_local_datasets()

@@ -41,7 +41,7 @@ def test_an_expert_gets_as_much_of_a_state_as_its_signature_takes(method: Any, s
 
 def test_agents_written_for_the_observation_alone_word_and_draw_it_as_before() -> None:
     agent = type("Old", (CountAgent,), {"draw": lambda self, observation: f"<{observation}>"})()
-    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, info=INFO)) == (
+    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, {"info": INFO})) == (
         "Steps: 3.",
         "<3>",
     )
@@ -51,7 +51,7 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
     agent = type("New", (ChestAgent,), {"draw": lambda self, observation, info: str(len(info))})()
     seen = ChestEnv().reset()
     assert observation_text(agent, *seen) == "You are in a hall. You can: take key, go north."
-    assert called(agent.draw, seen[0], info=seen[1]) == "1"
+    assert called(agent.draw, seen[0], {"info": seen[1]}) == "1"
 
 
 def test_an_observation_is_a_text_of_characters() -> None:

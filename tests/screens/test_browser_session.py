@@ -15,7 +15,7 @@ from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.setup import catalog, trust
-from llamagym_tui.state.replay import Player
+from llamagym_tui.state.replay import ReplayPlayer
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
@@ -83,7 +83,7 @@ async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(
         await sees(pilot, "REPLAY")
         assert key not in {shown.key for shown in app.screen.query_one(KeyBar).keys}
         await pilot.press(key)
-        assert notices(app) == ["Not available to who only watches a run."]
+        assert notices(app) == ["Not available to visitors who only watch a run."]
         assert isinstance(app.screen, ReplayScreen)
 
 
@@ -145,7 +145,7 @@ async def test_a_run_that_goes_on_is_shown_where_it_is_and_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("llamagym_tui.screens.past_runs.replay.FOLLOW_S", 0.05)
-    monkeypatch.setattr(Player, "tick", lambda player: None)  # time does not pass by itself
+    monkeypatch.setattr(ReplayPlayer, "tick", lambda player: None)  # time does not pass by itself
     events = stamped(list(fakes.demo_run(batches=4)))
     whole = record(tmp_path / "whole", events)
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)

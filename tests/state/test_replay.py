@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.replay import Moment, Player, Recording, clock_text
+from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer, clock_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Notice
 from tests import fakes
@@ -52,9 +52,9 @@ def whole(run_dir: Path) -> Recording:
     return recording
 
 
-def player(run_dir: Path) -> tuple[Player, Clock]:
+def player(run_dir: Path) -> tuple[ReplayPlayer, Clock]:
     clock = Clock()
-    return Player(whole(run_dir), clock=clock), clock
+    return ReplayPlayer(whole(run_dir), clock=clock), clock
 
 
 def warnings(count: int) -> list[AnyEvent]:
@@ -194,7 +194,7 @@ def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(replay, "READ_EVENTS", 3)
     recording, clock = Recording(record(tmp_path, warnings(7))), Clock()
     recording.read_on()
-    playing = Player(recording, clock=clock)
+    playing = ReplayPlayer(recording, clock=clock)
     clock.now += 60.0
     playing.tick()
     assert (playing.at_s, playing.playing, last_warning(playing.state)) == (2.0, True, "2")

@@ -9,7 +9,14 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
 )
-from llamagym_tui.state.transcript import MAX_ENTRIES, MAX_ENTRY, PAGE, Notice, Reply, Transcript
+from llamagym_tui.state.transcript import (
+    MAX_ENTRIES,
+    MAX_ENTRY,
+    PAGE,
+    Notice,
+    ReplySoFar,
+    Transcript,
+)
 
 
 def streamed(text: str, turn: int = 0) -> TokensStreamed:
@@ -24,18 +31,18 @@ def finished(reply: str, turn: int = 0) -> TurnFinished:
 
 def test_streamed_pieces_join_into_one_reply():
     transcript = Transcript().after(streamed('{"act')).after(streamed('ion": 1}'))
-    assert [entry.fact for entry in transcript.entries] == [Reply(0, 0, '{"action": 1}')]
+    assert [entry.fact for entry in transcript.entries] == [ReplySoFar(0, 0, '{"action": 1}')]
 
 
 def test_the_whole_reply_replaces_what_was_streamed():
     transcript = Transcript().after(streamed('{"act')).after(finished('{"action": 1}'))
-    assert transcript.entries[0].fact == Reply(0, 0, '{"action": 1}', done=True)
+    assert transcript.entries[0].fact == ReplySoFar(0, 0, '{"action": 1}', done=True)
     assert isinstance(transcript.entries[1].fact, TurnFinished)
 
 
 def test_a_turn_that_was_not_streamed_still_tells_its_reply():
     transcript = Transcript().after(finished("stick"))
-    assert transcript.entries[0].fact == Reply(0, 0, "stick", done=True)
+    assert transcript.entries[0].fact == ReplySoFar(0, 0, "stick", done=True)
 
 
 def test_another_turn_begins_another_reply():
@@ -92,5 +99,5 @@ def test_a_dropped_episode_ends_its_open_reply_and_gives_its_reason() -> None:
     transcript = Transcript().after(TokensStreamed(episode=7, turn=0, text="hi"))
     transcript = transcript.after(EpisodeDropped(episode=7, reason="the step failed"))
     reply, notice = (entry.fact for entry in transcript.entries)
-    assert reply == Reply(7, 0, "hi", done=True)
+    assert reply == ReplySoFar(7, 0, "hi", done=True)
     assert notice == Notice("Episode 7 was dropped: the step failed.")

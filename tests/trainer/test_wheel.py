@@ -42,7 +42,7 @@ from llamagym_tui.screens.demos.recording import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state, requested
-from llamagym_tui.state.wheel import Wheel, wheel_texts
+from llamagym_tui.state.wheel import WheelState, wheel_texts
 from tests import fakes
 from tests.fake_parts import STEP_S, Stage
 
@@ -175,7 +175,7 @@ def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
 def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> (
     None
 ):
-    wheel = Wheel().requesting(TakeWheel())
+    wheel = WheelState().requesting(TakeWheel())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
     assert wheel.requesting(TakeWheel()) is wheel
     wheel = wheel.after(TAKEN)
@@ -194,16 +194,16 @@ def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_o
 
 def test_what_is_refused_can_be_tried_again() -> None:
     refused = WarningRaised(message="Word it anew.", refused="wheel")
-    wheel = Wheel(taken=TAKEN, awaited=AWAITED).requesting(ACTED).after(refused)
+    wheel = WheelState(taken=TAKEN, awaited=AWAITED).requesting(ACTED).after(refused)
     assert (wheel.fault, wheel.is_persons_turn) == ("Word it anew.", True)
-    assert not Wheel().requesting(TakeWheel()).after(refused).is_wanted
+    assert not WheelState().requesting(TakeWheel()).after(refused).is_wanted
 
 
 def test_letting_go_ends_it_when_it_is_confirmed() -> None:
-    wheel = Wheel(taken=TAKEN, awaited=AWAITED).requesting(LetGo())
+    wheel = WheelState(taken=TAKEN, awaited=AWAITED).requesting(LetGo())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
-    assert wheel.after(WheelLetGo()) == Wheel()
-    asked_too_early = Wheel().requesting(TakeWheel()).requesting(LetGo()).after(TAKEN)
+    assert wheel.after(WheelLetGo()) == WheelState()
+    asked_too_early = WheelState().requesting(TakeWheel()).requesting(LetGo()).after(TAKEN)
     assert isinstance(asked_too_early.requested, LetGo)
 
 
@@ -211,9 +211,9 @@ def test_the_wheel_is_shown_in_words_where_it_is_not_seen() -> None:
     def key(id: str, otherwise: str) -> str:
         return {"wheel": "f9"}.get(id, otherwise)
 
-    assert wheel_texts(Wheel(), key) == []
-    assert "requested" in wheel_texts(Wheel(requested=TakeWheel()), key)[0]
-    assert wheel_texts(Wheel(taken=TAKEN, awaited=AWAITED), key) == [
+    assert wheel_texts(WheelState(), key) == []
+    assert "requested" in wheel_texts(WheelState(requested=TakeWheel()), key)[0]
+    assert wheel_texts(WheelState(taken=TAKEN, awaited=AWAITED), key) == [
         "YOU HAVE THE WHEEL of environment 5; the run waits for your action. f9 goes back to it."
     ]
 
@@ -224,7 +224,7 @@ def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -
         state = reduce(state, event)
     assert state.wheel.is_persons_turn
     ended = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
-    assert reduce(state, ended).wheel == Wheel()
+    assert reduce(state, ended).wheel == WheelState()
 
 
 # What is recorded

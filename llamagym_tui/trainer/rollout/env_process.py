@@ -41,7 +41,7 @@ def agent_env_of(
     spec: str, env: Mapping[str, Any], ranges: Sequence[Range] | None, more: Mapping[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     """The environment of an agent that is known by what can be sent to another process."""
-    return agent_env(find_agent(spec, env, ranges)(), **more)
+    return agent_env(find_agent(spec, env, ranges)(), more=more)
 
 
 class EnvProcess:

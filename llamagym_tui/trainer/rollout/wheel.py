@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.choices import Choice, worded
+from llamagym_tui.game.choices import OfferedAction, worded
 from llamagym_tui.protocol import events
 
 
@@ -17,10 +17,10 @@ class Wheel:
         """Environment in which a person acts; None: nobody has the wheel."""
         self.reply: str | None = None
         """The person's reply in the turn that waits; None: they have not chosen yet."""
-        self.choices: tuple[Choice, ...] = ()
+        self.choices: tuple[OfferedAction, ...] = ()
         """What the person can do in the turn that waits, or until one does."""
 
-    def take(self, env: int, choices: tuple[Choice, ...]) -> None:
+    def take(self, env: int, choices: tuple[OfferedAction, ...]) -> None:
         """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
         if self.env is None:
             self.env, self.choices, self.reply = env, choices, None

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Act, AnyCommand, InspectTurn, TakeWheel, WeighActions
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -81,7 +81,7 @@ class ChestTrainer(fakes.FakeClient):
                 shares = [1 / len(admissible)] * len(admissible)
                 self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares))
             case TakeWheel():
-                choices = [Choice(str(key), name, name) for key, name in enumerate(names)]
+                choices = [OfferedAction(str(key), name, name) for key, name in enumerate(names)]
                 waits = ActionAwaited(
                     episode=0, turn=2, reply="wait", action_name="wait", choices=choices
                 )
@@ -96,7 +96,11 @@ class ChestTrainer(fakes.FakeClient):
                     reward=1.0,
                 )
                 waits = ActionAwaited(
-                    episode=0, turn=3, reply="", action_name="", choices=[Choice("0", "bow", "bow")]
+                    episode=0,
+                    turn=3,
+                    reply="",
+                    action_name="",
+                    choices=[OfferedAction("0", "bow", "bow")],
                 )
                 self.emit(person, replace(at(1)[0], turn=3), waits)
             case InspectTurn():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llamagym_tui.demos.human_game import MATCH, Match
+from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
 from llamagym_tui.protocol.commands import Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.screens.play.table import match_text
@@ -29,7 +29,7 @@ def by_model(returns: list[float | None], mean: float, seed: int = 5) -> Evaluat
 
 
 def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> None:
-    match = Match(5, [1.0] * 10 + [0.0] * 10)
+    match = MatchAgainstModel(5, [1.0] * 10 + [0.0] * 10)
     found = by_model([1.0] * 9 + [-1.0] * 10 + [None], mean=-0.05)
     # Nine pairs are equal, one differs by 2 and nine by 1: mean 11/19, deviation √(13 − 121/19)/18, √(0.3684 …).
     assert match_text(match, after(fakes.run_started(), found)) == (
@@ -40,9 +40,12 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
 
 def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores() -> None:
     other = after(fakes.run_started(), by_model([0.0] * MATCH, 0.0, seed=6))
-    assert match_text(Match(5, [1.0] * 3), other) == "against the model: 3 of 20 episodes played"
     assert (
-        match_text(Match(5, [1.0] * MATCH), other)
+        match_text(MatchAgainstModel(5, [1.0] * 3), other)
+        == "against the model: 3 of 20 episodes played"
+    )
+    assert (
+        match_text(MatchAgainstModel(5, [1.0] * MATCH), other)
         == "against the model: it has not played its episodes"
     )
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.events import ActionAwaited, TurnFinished, WheelTaken
 from llamagym_tui.screens.play.wheel_screen import choices_at
-from llamagym_tui.state.wheel import Wheel
+from llamagym_tui.state.wheel import WheelState
 
 ALWAYS, NOW = (
-    [Choice("a", 0, "left"), Choice("d", 1, "right")],
-    [Choice("0", "open door", "open door")],
+    [OfferedAction("a", 0, "left"), OfferedAction("d", 1, "right")],
+    [OfferedAction("0", "open door", "open door")],
 )
 
 
 def test_a_turn_with_choices_of_its_own_has_those_until_it_is_over():
-    wheel = Wheel().after(WheelTaken(env=0, choices=ALWAYS))
+    wheel = WheelState().after(WheelTaken(env=0, choices=ALWAYS))
     assert choices_at(wheel) == ALWAYS
     waits = wheel.after(ActionAwaited(episode=1, turn=0, reply="", action_name="", choices=NOW))
     assert choices_at(waits) == NOW

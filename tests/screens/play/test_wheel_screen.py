@@ -10,7 +10,7 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Pause, Resume, TakeWheel
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -34,7 +34,7 @@ from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import sees, shown, until
 
 SIZE = (100, 30)
-CHOICES = [Choice("s", 0, "stick"), Choice("h", 1, "hit")]
+CHOICES = [OfferedAction("s", 0, "stick"), OfferedAction("h", 1, "hit")]
 HIT, STICK = '{"action": 1}', '{"action": 0}'
 YOUR_TURN = "YOU HAVE THE WHEEL  your turn"
 

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static, TextArea
 
 from llamagym_tui.app.personal import LONGEST_NOTICE
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     ActionsWeighed,
@@ -356,7 +356,11 @@ async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str)
     async with app.run_test(size=SIZES[0]) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("w")
-        client.emit(WheelTaken(env=0, choices=[Choice("s", 0, text), Choice(text[:1], 1, text)]))
+        client.emit(
+            WheelTaken(
+                env=0, choices=[OfferedAction("s", 0, text), OfferedAction(text[:1], 1, text)]
+            )
+        )
         client.emit(*list(fakes.hand(3, [(text, text[:200], "failed")], 0.0))[:2])
         client.emit(ActionAwaited(episode=3, turn=0, reply=text * 100, action_name=text))
         await sees(pilot, "your turn, all others wait")

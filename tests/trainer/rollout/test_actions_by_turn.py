@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import UsageError
-from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.observed import reply_of
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import WeighActions
@@ -101,8 +101,8 @@ def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
     )
     assert taken == events.WheelTaken(env=0, choices=[])
     assert awaited.choices == [
-        Choice("0", "take key", "take key"),
-        Choice("1", "go north", "go north"),
+        OfferedAction("0", "take key", "take key"),
+        OfferedAction("1", "go north", "go north"),
     ]
     with pytest.raises(UsageError, match="no action open chest"):
         rollout.act(0, 0, "open chest")
