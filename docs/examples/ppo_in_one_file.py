@@ -199,8 +199,7 @@ def add_replies(policy: Policy, episodes: Sequence[Episode]) -> None:
         ids = torch.multinomial(logprobs.exp(), 1)  # (B, 1)
         chosen = logprobs.gather(1, ids)  # (B, 1)
         for row, episode in enumerate(episodes):
-            is_ended = number > 0 and episode.ids[-1] == policy.end_id
-            if not is_ended:
+            if number == 0 or episode.ids[-1] != policy.end_id:
                 episode.ids.append(int(ids[row]))
                 episode.turns[-1].logprobs.append(float(chosen[row]))
         if all(episode.ids[-1] == policy.end_id for episode in episodes):
@@ -256,17 +255,18 @@ class Masks(NamedTuple):
 
 def masks_of(policy: Policy, episodes: Sequence[Episode]) -> Masks:
     longest = max(len(episode.ids) for episode in episodes)
-    sampled = torch.zeros(len(episodes), longest, dtype=torch.bool)
-    masks = Masks(sampled, torch.zeros_like(sampled), torch.zeros_like(sampled))
+    sampled = torch.zeros(len(episodes), longest, dtype=torch.bool)  # (B, T)
+    first = torch.zeros_like(sampled)
+    parting = torch.zeros_like(sampled)
     beginnings = [reply[: policy.parting + 1] for reply in policy.admissible]
     for row, episode in enumerate(episodes):
         for turn in episode.turns:
-            masks.sampled[row, turn.start : turn.end] = True
-            masks.first[row, turn.start] = True
+            sampled[row, turn.start : turn.end] = True
+            first[row, turn.start] = True
             reply_ids = episode.ids[turn.start : turn.end]
             if reply_ids[: policy.parting + 1] in beginnings:
-                masks.parting[row, turn.start + policy.parting] = True
-    return masks
+                parting[row, turn.start + policy.parting] = True
+    return Masks(sampled, first, parting)
 
 
 class Scores(NamedTuple):
@@ -279,6 +279,7 @@ class Scores(NamedTuple):
 
 
 def score(policy: Policy, episodes: Sequence[Episode]) -> Scores:
+    """What a policy says of B episodes that were played before, by one forward over whole conversations."""
     masks = masks_of(policy, episodes)
     longest = masks.sampled.shape[1]
     rows = [episode.ids + [policy.end_id] * (longest - len(episode.ids)) for episode in episodes]
