@@ -31,7 +31,7 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
                 f"A setting is given as NAME=VALUE, as in ppo.lr=1e-3, not as {assignment!r}."
             )
         if name in OPTIONS_OF:
-            raise UsageError(f"{name} cannot be given by --set; give it by {OPTIONS_OF[name]}.")
+            raise UsageError(f"{name} is not set like this; give it by {OPTIONS_OF[name]}.")
         if name not in types:
             raise UsageError(f"There is no setting {name!r}; {_near(name, list(types))}.")
         read[name] = _value(name, text, types[name])

@@ -122,8 +122,9 @@ def _refusal(env_id: str, space: Any) -> str:
     few = "[env.action_space.low, env.action_space.high]" if isinstance(space, Box) else "ACTIONS"
     count = "2" if isinstance(space, Box) else "len(ACTIONS)"
     return (
-        f"{env_id} takes actions from {space}, and a reply can only name one of at most {MOST_COMBINATIONS}; "
-        "choose some by two lines in a class of your own file that inherits from llamagym_tui.agents.generic.GenericAgent: "
+        f"{env_id} takes actions from {space}, and a reply names one of at most {MOST_COMBINATIONS}; "
+        "choose some by two lines in a class of your own file, which inherits from "
+        "llamagym_tui.agents.generic.GenericAgent: "
         f"`def wrap_env(self, env):` and `return gymnasium.wrappers.TransformAction(env, {few}.__getitem__, "
         f"gymnasium.spaces.Discrete({count}))`."
     )
