@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, RunFinished
+from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, PhaseChanged, RunFinished
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs import run_list
 from llamagym_tui.screens.past_runs.compare import CompareScreen
@@ -386,7 +386,8 @@ async def test_a_run_is_replayed_and_left():
 
 @pytest.mark.usefixtures("three_runs")
 async def test_only_a_run_with_a_checkpoint_is_resumed():
-    client = fakes.FakeClient(fakes.opening_events())
+    resumed = structs.replace(fakes.run_started(), episodes=1024, updates=8)
+    client = fakes.FakeClient([resumed, PhaseChanged(phase="rolling_out")])
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
