@@ -15,7 +15,7 @@ from llamagym_tui.setup.catalog import agent_name
 from llamagym_tui.state.comparison import compared_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 

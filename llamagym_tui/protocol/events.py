@@ -9,7 +9,7 @@ from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.protocol.policy_map import MapPanel
+from llamagym_tui.protocol.map_layout import MapPanel
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""

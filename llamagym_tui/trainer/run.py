@@ -36,7 +36,7 @@ from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
 
 LARGEST_FIRST_RATIO = 0.05

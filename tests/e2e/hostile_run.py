@@ -29,7 +29,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.protocol.inspected import ScoredReply
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from tests import fakes
 from tests.screens.inspected import scored, told
 

@@ -26,7 +26,6 @@ from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import (
     AnyEnv,
@@ -40,6 +39,7 @@ from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
+from llamagym_tui.trainer.rollout.training_batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
 FIRST_LENGTH = 100

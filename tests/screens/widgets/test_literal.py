@@ -35,7 +35,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.protocol.inspected import ContextToken, ScoredReply
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from llamagym_tui.screens.play.wheel_screen import WheelScreen

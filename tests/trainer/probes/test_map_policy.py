@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarmStartFinished,
 )
-from llamagym_tui.trainer.probes.policy_map import AT_ONCE, PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import AT_ONCE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
 
 

@@ -13,7 +13,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
 REST_S = {True: 1.0, False: 30.0}
