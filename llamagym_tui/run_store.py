@@ -19,6 +19,14 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
+from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
+from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
+from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
+from llamagym_tui.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
+from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
+from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
+from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
+from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
@@ -31,16 +39,7 @@ from llamagym_tui.user_files import (
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
 
-CONFIG_FILE = "config.json"
-EVENTS_FILE = "events.jsonl"
-LOG_FILE = "trainer.log"
-MODEL_DIR = "model"
-GOOD_MODEL_DIR = "good"
-"""The last checkpoint after which nothing was wrong."""
-OLD_MODEL_DIR = "model.old"
-"""The checkpoint before the latest one; the engine resumes from it if that cannot be read."""
-LOCK_FILE = ".lock"
-ABOUT_FILE = "about.txt"
+# The names are those of `llamagym_tui.run_folder`; who asks this module for runs may take them from here.
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 

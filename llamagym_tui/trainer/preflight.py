@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 from transformers import AutoTokenizer
 
-from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.engine.memory import (
     MemoryEstimate,
@@ -24,18 +23,16 @@ from llamagym_tui.engine.memory import (
     workload_of,
 )
 from llamagym_tui.engine.model.loading import (
-    is_fully_trained,
+    held_as,
     local_path,
     resolve_device,
-    weights_type,
 )
-from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
+from llamagym_tui.engine.model.shape import context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
-from llamagym_tui.model_registry import ModelEntry
 from llamagym_tui.trainer.rollout.failures import RAISED
 
 LATER = 50 * 2**20
@@ -134,17 +131,6 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
             f"there on {device}; {f'what would fit: {fitting}' if fitting else several}."
         )
     return found
-
-
-def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights are trained, and the bytes of an element, as loading decides it or refuses it."""
-    entry, full = (
-        model_registry.find(config.model) or ModelEntry(config.model, 0, ""),
-        config.full_finetuning,
-    )
-    held = weights_type(entry, config.dtype, full)
-    is_full = is_fully_trained(entry, full, held, shape.parameters)
-    return is_full and not is_adapted, held.itemsize
 
 
 def conversations(
