@@ -29,7 +29,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
@@ -399,7 +399,7 @@ class FakeBuilders(Builders):
             if arguments.get("ended") is not None:
                 won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
                 arguments["ended"].append(
-                    EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done)
+                    EpisodeCounts(won, 1, 0, "inference", 0, (0, 1), number=done)
                 )
             self.clock.now += STEP_S
             done += 1

@@ -371,7 +371,7 @@ def test_a_turn_in_which_a_person_acted_stays_one_in_a_run_that_goes_on(make_dri
     other, reported = make_driven()
     other.restart()
     assert other.restore(msgspec.to_builtins(rollout.state())) == 0
-    assert other.slots[0].is_corrected
+    assert other.slots[0].counts.is_corrected
     fill(other)
     (corrected,) = of(reported, events.EpisodeCorrected)
     assert [turn.replaced is not None for turn in corrected.turns] == [True, False, False]
