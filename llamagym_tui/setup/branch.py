@@ -15,7 +15,6 @@ from llamagym_tui.run_store import RunStore, find_run
 from llamagym_tui.user_files import discard, draft_folder, link_folder, make_folder
 
 
-
 def kept_updates(run_dir: Path) -> list[int]:
     """The updates whose checkpoints a run has kept, in order."""
     kept = []

@@ -20,7 +20,7 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.choices import Choice, choices
+from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
@@ -383,7 +383,7 @@ class Rollout:
             raise UsageError(
                 "What is watched was played already; ] goes back to the play, where w takes the wheel."
             )
-        offered: tuple[Choice, ...] = ()
+        offered: tuple[OfferedAction, ...] = ()
         if not names_by_turn(self.agent):
             offered = choices(self.agent, self.slots[env].env.action_space)
         self.wheel.take(env, offered)
