@@ -220,7 +220,7 @@ class Session:
             commands.SetPace,
             commands.DrawStates,
             commands.WatchPolicyMap,
-            commands.WeighActions,
+            commands.ProbeActions,
             commands.TakeWheel,
             commands.LetGo,
         ):
@@ -281,7 +281,7 @@ class Session:
                 self._evaluations(run).evaluate(command)
             case commands.ComparePrompts():
                 self._evaluations(run).compare(command)
-            case commands.WeighActions():
+            case commands.ProbeActions():
                 self._emit(run.action_probes.probe_conversation(command))
             case commands.WarmStart():
                 self._requested_warm_start(command, run)
@@ -392,7 +392,7 @@ class Session:
 
     def _should_end_evaluation(self, run: Run) -> bool:
         # A person at the table waits for the answer.
-        while command := self.inbox.take(commands.WeighActions):
+        while command := self.inbox.take(commands.ProbeActions):
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 

@@ -20,7 +20,7 @@ from llamagym_tui.app.personal import LONGEST_NOTICE
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.events import (
     ActionAwaited,
-    ActionsWeighed,
+    ActionsProbed,
     AnyEvent,
     ModeChanged,
     PhaseChanged,
@@ -390,7 +390,7 @@ async def test_names_of_actions_and_drawings_are_literal(
             start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation
         )
         client.emit(
-            ActionsWeighed(
+            ActionsProbed(
                 episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]
             )
         )

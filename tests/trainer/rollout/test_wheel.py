@@ -278,7 +278,7 @@ def test_actions_that_no_key_can_name_are_refused(make_policy):
         rollout.take_wheel()
 
 
-def test_where_the_wheel_is_held_there_is_nothing_to_weigh_between_reply_and_action(make_driven):
+def test_where_the_wheel_is_held_there_is_nothing_to_probe_between_reply_and_action(make_driven):
     rollout, _ = make_driven()
     assert rollout.pending_prompt() is None
 
