@@ -56,8 +56,8 @@ def run_session(
     config: RunConfig,
     on_event: Callable[[Event, queue.SimpleQueue[AnyCommand]], None],
     **options: Any,
-) -> None:
-    """A whole session in this process.
+) -> Session:
+    """A whole session in this process; the session at its end.
 
     Args:
         config: with a run folder that can be made.
@@ -72,6 +72,7 @@ def run_session(
     session.run()
     if session.error is not None:
         raise session.error
+    return session
 
 
 def settings(agent: str, changes: Sequence[str] = (), **values: Any) -> RunConfig:

@@ -19,6 +19,14 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
+from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
+from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
+from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
+from llamagym_tui.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
+from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
+from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
+from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
+from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
@@ -31,16 +39,7 @@ from llamagym_tui.user_files import (
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
 
-CONFIG_FILE = "config.json"
-EVENTS_FILE = "events.jsonl"
-LOG_FILE = "trainer.log"
-MODEL_DIR = "model"
-GOOD_MODEL_DIR = "good"
-"""The last checkpoint after which nothing was wrong."""
-OLD_MODEL_DIR = "model.old"
-"""The checkpoint before the latest one; the engine resumes from it if that cannot be read."""
-LOCK_FILE = ".lock"
-ABOUT_FILE = "about.txt"
+# The names are those of `llamagym_tui.run_folder`; who asks this module for runs may take them from here.
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 
@@ -54,9 +53,8 @@ class RunStore:
 
     def __init__(self, run_dir: str | Path) -> None:
         """Name a folder; nothing is read or written yet."""
-        from filelock import (
-            FileLock,
-        )  # here, as the playground names a folder before its first frame
+        # Imported here, as the playground names a folder before its first frame.
+        from filelock import FileLock
 
         self.run_dir = Path(run_dir)
         self._lock = FileLock(self.run_dir / LOCK_FILE)
@@ -115,11 +113,14 @@ class RunStore:
 
         A sentence for people is returned where writing fails, or works again.
         """
-        return self._events.append(event) if self._events is not None else ""
+        if self._events is None:
+            return ""
+        return self._events.append(event)
 
     def close(self) -> None:
         """Flush, close and give the folder free; again does nothing. Raises OSError as `EventLog.close`."""
-        events, self._events = self._events, None
+        events = self._events
+        self._events = None
         try:
             if events is not None:
                 events.close()
@@ -186,13 +187,9 @@ class RunInfo:
     @property
     def standing(self) -> str:
         """Whether it can be resumed, for people."""
-        return (
-            "running"
-            if self.is_running
-            else "can be resumed"
-            if self.has_checkpoint
-            else "no checkpoint"
-        )
+        if self.is_running:
+            return "running"
+        return "can be resumed" if self.has_checkpoint else "no checkpoint"
 
 
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
@@ -203,9 +200,11 @@ def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> 
     """
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
-    candidate, number = runs_dir() / name, 2
+    candidate = runs_dir() / name
+    number = 1
     while not _is_made(candidate):
-        candidate, number = runs_dir() / f"{name}-{number}", number + 1
+        number += 1
+        candidate = runs_dir() / f"{name}-{number}"
     return candidate
 
 
@@ -235,9 +234,10 @@ def find_run(spec: str | None) -> Path:
     """
     if spec is None:
         folders = [run.run_dir for run in list_runs() if is_run(run.run_dir)]
+        # The settings are written when a run is begun or resumed.
         latest = max(
             folders, key=lambda folder: (folder / CONFIG_FILE).stat().st_mtime, default=None
-        )  # or resumed
+        )
         if latest is None:
             raise RunStoreError(f"There are no runs in {runs_dir()} yet; name the folder of one.")
         return latest
@@ -271,8 +271,11 @@ def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
 
 def last_settings(run_dir: str | Path) -> RunConfig:
     """The settings that a run had at its end: those it was begun or resumed with, and what was changed live since.
-    Raises as `read_config` and `read_events`."""
-    given = settings = read_config(run_dir)
+
+    Raises as `read_config` and `read_events`.
+    """
+    given = read_config(run_dir)
+    settings = given
     for event in read_events(run_dir):
         if isinstance(event, RunStarted):
             settings = given  # the events of a resumed run repeat the changes that it has kept
@@ -285,8 +288,10 @@ def last_settings(run_dir: str | Path) -> RunConfig:
 
 def list_runs() -> list[RunInfo]:
     """Runs in the user's data folder, the latest first; folders that hold no readable run are left out."""
+    if not runs_dir().is_dir():
+        return []
     found = []
-    for folder in runs_dir().iterdir() if runs_dir().is_dir() else ():
+    for folder in runs_dir().iterdir():
         with suppress(RunStoreError):
             found.append(
                 RunInfo(

@@ -96,17 +96,15 @@ def write_run(folder: Path, name: str, settings: dict[str, Any]) -> None:
     import msgspec
     import torch
 
+    from benchmarks.bare_run import run_session
     from llamagym_tui.config import RunConfig, from_dict
     from llamagym_tui.protocol.commands import AnyCommand, Stop
     from llamagym_tui.protocol.events import Event, UpdateFinished
-    from llamagym_tui.run_store import RunStore
-    from llamagym_tui.trainer.session import Session
 
     lines: list[str] = []
-    commands: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     updates = 0
 
-    def keep(event: Event) -> None:
+    def keep(event: Event, commands: queue.SimpleQueue[AnyCommand]) -> None:
         nonlocal updates
         values = msgspec.to_builtins(event)
         if values["type"] not in PACED:
@@ -121,9 +119,7 @@ def write_run(folder: Path, name: str, settings: dict[str, Any]) -> None:
         values = {**settings, "ppo": ppo, "n_envs": 16, "threads": 1, "seed": 3, "run_dir": run_dir}
         values["checkpoint_every_s"] = 1e6
         config = from_dict(RunConfig, values)
-        session = Session(config, RunStore.create(config), commands, sinks=[keep])
-        phase = session.run()
-        assert phase == "stopped", session.error
+        session = run_session(config, keep)
         assert session.active_run is not None
         digest = hashlib.sha256()
         for key, weight in sorted(session.active_run.policy.model.state_dict().items()):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
-from llamagym_tui.engine.policy import policy
+from llamagym_tui.config import GenerationConfig, Mode, PPOConfig, RunConfig, UpdateStats
+from llamagym_tui.demos.training_data import TrainingData
+from llamagym_tui.engine.learning import checkpoint
+from llamagym_tui.engine.learning.ppo import PPO as EnginePPO  # noqa: N811
+from llamagym_tui.engine.learning.sft import WarmStartStats
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.policy.policy import Policy as EnginePolicy
+from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import RunStoreError, UsageError
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
@@ -27,11 +34,14 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     TurnFinished,
 )
+from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.checkpoints import Counters
+from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
-from llamagym_tui.trainer.rollout.spectator import Spectator
+from llamagym_tui.trainer.rollout.spectator import Item, Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
 
@@ -73,85 +83,60 @@ class CoinAgent(Agent):
         return int(response)
 
 
-@dataclass(frozen=True)
-class Ended:
-    episode_return: float
-    mode: str
-    prompt_version: int
-    policy_version: int
+@dataclass(slots=True)
+class Ended(EpisodeCounts):
+    """An episode of one turn, and a trajectory of it to the fake that learns."""
+
     length: int = 1
-    parse_failures: int = 0
     actions: tuple[int, ...] = (0, 1)
-    is_corrected: bool = False
-    is_truncated: bool = False
+    policy_version: int = 0
 
 
 def made_up_stats(**figures: Any) -> UpdateStats:
     """What the engine's update returns: nothing has moved."""
-    none = {field.name: 0.0 for field in fields(UpdateStats) if field.required}
-    counts = {
-        "episodes": EPISODES_A_BATCH,
-        "turns": EPISODES_A_BATCH,
-        "shortened": 0,
-        "tokens": 40,
-        "skipped_steps": 0,
-        "epochs": 1,
-    }
-    return UpdateStats(
-        **none
-        | counts
-        | {"mean_return": 0.5, "return_std": 0.5, "reward_scale": 1.0, "update_s": UPDATE_S}
-        | figures
-    )
+    found: dict[str, Any] = {field.name: 0 for field in fields(UpdateStats) if field.required}
+    found |= {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH, "tokens": 40, "epochs": 1}
+    found |= {"mean_return": 0.5, "return_std": 0.5, "reward_scale": 1.0, "update_s": UPDATE_S}
+    return UpdateStats(**found | figures)
 
 
 def evaluated(episodes: int) -> EvaluationFinished:
-    figures = {
-        "mean_return": -0.25,
-        "return_stderr": 0.01,
-        "parse_failure_rate": 0.0,
-        "elapsed_s": 1.0,
-    }
-    return EvaluationFinished(episodes=episodes, greedy=True, **figures)
+    return EvaluationFinished(
+        episodes=episodes,
+        greedy=True,
+        mean_return=-0.25,
+        return_stderr=0.01,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
+    )
 
 
 @dataclass(frozen=True)
-class Taught:
-    """The engine's WarmStartStats, made up."""
-
-    demonstrations: int
-    steps: int
-    cancelled: bool = False
-    tokens: int = 8
-    first_loss: float = 1.0
-    last_loss: float = 0.25
-    elapsed_s: float = 2.0
-
-
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(LoadedModel):
+    model: Any = None
+    tokenizer: Any = None
     name: str = "coin-model"
     device: str = "cpu"
     parameters: int = 10
-    trainable: int = 5
-    warning: str | None = None
 
 
-@dataclass
-class Chat:
-    keeps_history: bool = True
+class Policy(EnginePolicy):
+    """Without a model: what is asked for is set here."""
 
+    def __init__(
+        self, *, trie: Sequence[str] = ("heads", "tails"), keeps_history: bool = True
+    ) -> None:
+        self.version = 0
+        self.history = None
+        self.generation = GenerationConfig()
+        self.chat: Any = SimpleNamespace(keeps_history=keeps_history)
+        self.trie: Any = trie
+        self.can_choose = True
+        self.has_finite_weights = True
 
-@dataclass
-class Policy:
-    version: int = 0
-    history: int | None = None
-    generation: GenerationConfig = field(default_factory=GenerationConfig)
-    chat: Chat = field(default_factory=Chat)
-    trie: tuple[str, ...] = ("heads", "tails")
-    can_choose: bool = True
-    is_finite: bool = True
-    require_playable = policy.Policy.require_playable
+    @property
+    def is_finite(self) -> bool:
+        return self.has_finite_weights
 
 
 class PPO:
@@ -159,21 +144,20 @@ class PPO:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: object | None = None
+        self.moved: dict[str, Any] | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
-        self.moved: dict[str, Any] | None = None
         self.before_minibatch: Callable[[int], None] = lambda number: None
-        self.batches: list[list[Any]] = []
+        self.batches: list[Sequence[Trajectory]] = []
         self._clock = clock
         self._policy = policy
 
-    def distinguished(self, batch: list[Any]) -> None:
+    def distinguished(self, batch: Sequence[Trajectory]) -> None:
         return None
 
     def update(
         self,
-        batch: list[Any],
+        batch: Sequence[Trajectory],
         *,
         should_stop: Callable[[], bool],
         progress: Callable[[int, int], None],
@@ -196,26 +180,31 @@ class Rollout:
     """Two environments whose episodes last one step; tails wins every second time."""
 
     def __init__(self, clock: Clock, policy: Policy, emit: Callable[[Event], None]) -> None:
-        self.mode = "train"
+        self.mode: Mode = "train"
         self.episodes = 0
         self.env_steps = 0
-        self.system_prompt, self.prompt_version = "", -1
-        self.is_closed = False
+        self.system_prompt = ""
+        self.prompt_version = -1
+        self.batch_turns = 0
+        self.cuts_episodes = False
+        self.n_envs = 2
+        self.seed = 0
         self.draws = True
         self.drawing = False
-        self.seed = 0
-        self.before_step: Callable[[Rollout], None] = lambda rollout: None
-        self._clock, self._policy, self._emit = clock, policy, emit
-        self._batch: list[Ended] = []
-        self.batch_turns = 0
-        self.n_envs = 2
+        self.last_reply = "1"
+        self.live = 0
         self.restarts = 0
         self.corrections_emitted = 0
-        self.last_reply = "1"
+        self.is_closed = False
+        self.before_step: Callable[[Rollout], None] = lambda rollout: None
         self.failures = Failures(10, lambda sentence: None)
-        self.spectator = Spectator(emit)
+        self.spectator = Spectator(cast(Callable[[Item], None], emit))
         self.spectator.reset(self.n_envs)
         self.wheel = Wheel(CoinAgent(), emit)
+        self._clock = clock
+        self._policy = policy
+        self._emit = emit
+        self._batch: list[EpisodeCounts] = []
         self._stands = False
 
     def restart(self) -> None:
@@ -229,13 +218,14 @@ class Rollout:
         self.n_envs = n_envs
 
     def set_system_prompt(self, text: str, version: int) -> None:
-        self.system_prompt, self.prompt_version = text, version
+        self.system_prompt = text
+        self.prompt_version = version
 
     def state(self) -> dict[str, int]:
         return {"batch": len(self._batch)}
 
-    def restore(self, saved: dict[str, int]) -> int:
-        self.restored = saved
+    def restore(self, state: dict[str, int]) -> int:
+        self.restored = state
         return 0
 
     def forget_caches(self) -> None:
@@ -244,8 +234,9 @@ class Rollout:
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
 
-    def set_counters(self, *, episodes: int, env_steps: int, dropped: int) -> None:
-        self.episodes, self.env_steps = episodes, env_steps
+    def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
+        self.episodes = episodes
+        self.env_steps = env_steps
 
     @property
     def batch_ready(self) -> bool:
@@ -253,14 +244,18 @@ class Rollout:
 
     def fill_batch(self) -> None:
         """As if train episodes had just ended."""
-        self._batch += [Ended(0.0, "train", 0, 0)] * EPISODES_A_BATCH
+        self._batch += [Ended(0.0)] * EPISODES_A_BATCH
 
     def take_known_prompts(self) -> float:
         return 0.75
 
-    def take_batch(self) -> list[Ended]:
-        batch, self._batch = self._batch, []
-        return batch
+    def take_batch(self) -> list[Trajectory]:
+        batch = self._batch
+        self._batch = []
+        return cast(list[Trajectory], batch)
+
+    def recall(self, episode: int) -> None:
+        return None
 
     @property
     def awaits_person(self) -> bool:
@@ -269,18 +264,17 @@ class Rollout:
     def take_wheel(self) -> None:
         if self.spectator.env is None:
             raise UsageError("There is no play.")
-        self.wheel.take(
-            self.spectator.env, (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
-        )
+        offered = (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
+        self.wheel.take(self.spectator.env, offered)
 
-    def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
+    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
         self.wheel.choose(action, reasoning)
 
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
             self.wheel.let_go("another conversation is watched")
 
-    def step(self) -> list[Ended]:
+    def step(self) -> list[EpisodeCounts]:
         if not self._stands:
             self.before_step(self)
             self._stands = True
@@ -293,18 +287,21 @@ class Rollout:
         self._stands = False
         is_corrected = self.wheel.env is not None and bool(self.wheel.take_reply())
         self._clock.now += STEP_S
-        text, version = self.system_prompt, self.prompt_version
+        version = self.prompt_version
         started = EpisodeStarted(
-            episode=self.episodes, system_prompt=text, prompt_version=version, mode="train"
+            episode=self.episodes,
+            system_prompt=self.system_prompt,
+            prompt_version=version,
+            mode="train",
         )
         self.spectator.observe(0, started)
         self.spectator.observe(0, TurnFinished(**TURN, episode=self.episodes))
-        ended = [
+        ended: list[EpisodeCounts] = [
             Ended(
                 float(won),
-                self.mode,
-                version,
-                self._policy.version,
+                mode=self.mode,
+                prompt_version=version,
+                policy_version=self._policy.version,
                 is_corrected=is_corrected and not won,
             )
             for won in (0, 1)
@@ -345,131 +342,169 @@ class FakeBuilders(Builders):
         if name in self.faults:
             raise self.faults[name]
 
-    def _takes(self, **parts: Any) -> None:
+    def _takes(self, **parts: object) -> None:
         """Each part is given in its own place, and is the one that was built."""
         for name, part in parts.items():
             assert part is self.made[name], f"{part} was given as {name}"
 
-    def agent(self) -> Agent:
+    def agent(self) -> AgentBase:
         self._fail("agent")
-        self.made["agent"] = CoinAgent()
-        return self.made["agent"]
+        agent = CoinAgent()
+        self.made["agent"] = agent
+        return agent
 
-    def preflight(self, agent: Agent, *, learns: bool = True) -> str | None:
+    def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
         self._fail("preflight")
         self._takes(agent=agent)
         return self.memory_warning
 
-    def model(self) -> Any:
+    def model(self) -> LoadedModel:
         self._fail("model")
-        self.made["loaded"] = Loaded()
-        return self.made["loaded"]
+        loaded = Loaded()
+        self.made["loaded"] = loaded
+        return loaded
 
-    def policy(self, agent: Agent, loaded: Any) -> Any:
+    def policy(self, agent: AgentBase, loaded: LoadedModel) -> EnginePolicy:
         self._takes(agent=agent, loaded=loaded)
-        self.made["policy"] = Policy(chat=Chat(keeps_history=not self.rewrites_history))
-        return self.made["policy"]
+        made = Policy(keeps_history=not self.rewrites_history)
+        self.made["policy"] = made
+        return made
 
-    def ppo(self, policy: Any) -> Any:
+    def ppo(self, policy: EnginePolicy) -> EnginePPO:
         self._takes(policy=policy)
-        self.made["ppo"] = PPO(self.clock, policy, self.config.ppo)
-        return self.made["ppo"]
+        made = PPO(self.clock, cast(Policy, policy), self.config.ppo)
+        self.made["ppo"] = made
+        return cast(EnginePPO, made)
 
     def rollout(
-        self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]
-    ) -> Any:
+        self,
+        agent: AgentBase,
+        policy: EnginePolicy,
+        *,
+        seed: int,
+        emit: Callable[[Event], None],
+    ) -> AnyRollout:
         self._takes(agent=agent, policy=policy)
-        self.made["rollout"] = rollout = Rollout(self.clock, policy, emit)
+        rollout = Rollout(self.clock, cast(Policy, policy), emit)
         rollout.before_step = self.before_step
         rollout.seed = seed
+        self.made["rollout"] = rollout
         return rollout
 
-    def threads(self, policy: Any, loaded: Any) -> int:
+    def threads(self, policy: EnginePolicy, loaded: LoadedModel) -> int:
         self._takes(policy=policy, loaded=loaded)
         return 1
 
-    def evaluate(self, agent: Agent, policy: Any, **arguments: Any) -> Any:
+    def evaluate(
+        self,
+        agent: AgentBase,
+        policy: EnginePolicy,
+        *,
+        episodes: int,
+        greedy: bool,
+        seed: int | None = None,
+        system_prompt: str | None = None,
+        limit_s: float | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        warn: Callable[[str], None] = lambda sentence: None,
+        progress: Callable[[int], None] = lambda done: None,
+        ended: list[EpisodeCounts] | None = None,
+    ) -> EvaluationFinished | None:
         self._fail("evaluate")
         self._takes(agent=agent, policy=policy)
+        arguments = {
+            "episodes": episodes,
+            "greedy": greedy,
+            "seed": seed,
+            "system_prompt": system_prompt,
+            "limit_s": limit_s,
+        }
         self.made["evaluated"] = arguments
-        done = 0
         self.made.setdefault("evaluations", []).append(arguments)
-        while done < arguments["episodes"] and not arguments["should_stop"]():
+        done = 0
+        while done < episodes and not should_stop():
             # Tails wins every second time, and always where the prompt says so.
-            if arguments.get("ended") is not None:
-                won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
-                arguments["ended"].append(
-                    EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done)
-                )
+            if ended is not None:
+                won = float(done % 2 or system_prompt == "Call tails.")
+                ended.append(Ended(won, mode="inference", number=done))
             self.clock.now += STEP_S
             done += 1
-            arguments["progress"](done)
-        found = replace(evaluated(done), greedy=arguments["greedy"])
-        return found if done == arguments["episodes"] else None
+            progress(done)
+        return replace(evaluated(done), greedy=greedy) if done == episodes else None
 
     def warm_start(
-        self, policy: Any, ppo: Any, data: Any, *, progress: Any, should_stop: Any
-    ) -> Any:
+        self,
+        policy: EnginePolicy,
+        ppo: EnginePPO,
+        data: TrainingData,
+        *,
+        progress: Callable[[int, int, float], None],
+        should_stop: Callable[[], bool],
+    ) -> WarmStartStats:
         self._fail("warm_start")
         self._takes(policy=policy, ppo=ppo)
-        taught, steps = 0, 4
+        taught = 0
+        steps = 4
         while taught < steps and not should_stop():
             self.made.get("before_sft_step", lambda step: None)(taught)
             self.clock.now += STEP_S
             taught += 1
             progress(taught, steps, 1.0 / taught)
         policy.version += 1
-        self.made["taught"], self.made["method"] = data.conversations, data.method
-        return Taught(len(data.conversations), taught, cancelled=taught < steps)
+        self.made["taught"] = data.conversations
+        self.made["method"] = data.method
+        return WarmStartStats(
+            demonstrations=len(data.conversations),
+            tokens=8,
+            steps=taught,
+            first_loss=1.0,
+            last_loss=0.25,
+            elapsed_s=2.0,
+            cancelled=taught < steps,
+        )
 
-    def restore_start(self, run_dir: Path, policy: Any) -> None:
+    def checkpoint_files(self) -> FakeBuilders:
+        return self
+
+    def load_start(self, run_dir: Path, policy: EnginePolicy) -> None:
         self._takes(policy=policy)
         self.made["restored_start"] = True
 
-    def checkpoint_files(self) -> Any:
-        return SimpleNamespace(
-            save_checkpoint=self.save,
-            load_checkpoint=self.restore,
-            keep_checkpoint=self.keep_good,
-            roll_back=self.roll_back,
-            keep_with_reference=self.keep_with_reference,
-            load_start=self.restore_start,
-        )
-
-    def save(self, run_dir: Path, policy: Any, ppo: Any, counters: Any) -> Path:
+    def save_checkpoint(
+        self, run_dir: Path, policy: EnginePolicy, ppo: EnginePPO, counters: Counters
+    ) -> None:
         self._fail("save")
         self._takes(policy=policy, ppo=ppo)
         self.saved.append({**msgspec.to_builtins(counters), "updates": ppo.updates})
-        (run_dir / "model").mkdir(exist_ok=True)
-        return run_dir / "model"
+        (run_dir / MODEL_DIR).mkdir(exist_ok=True)
 
-    def restore(self, run_dir: Path, policy: Any, ppo: Any, kind: Any) -> tuple[Any, str]:
+    def load_checkpoint(
+        self, run_dir: Path, policy: EnginePolicy, ppo: Any, kind: type[Counters]
+    ) -> checkpoint.Loaded:
         self._fail("restore")
         self._takes(policy=policy, ppo=ppo)
         counters = dict(self.saved[-1])
         ppo.updates = policy.version = counters.pop("updates")
-        return msgspec.convert(counters, kind), self.note
+        return checkpoint.Loaded(msgspec.convert(counters, kind), self.note)
 
-    def keep_good(self, run_dir: Path, name: str = "good") -> Path:
+    def keep_checkpoint(self, run_dir: Path, name: str = GOOD_MODEL_DIR) -> None:
         self._fail("keep_good")
-        if name != "good":
+        if name == GOOD_MODEL_DIR:
+            self.good.append(self.saved[-1])
+        else:
             (run_dir / name).mkdir(exist_ok=True)
-            return run_dir / name
-        self.good.append(self.saved[-1])
-        return run_dir / "good"
 
-    def keep_with_reference(self, run_dir: Path, policy: Any, ppo: Any) -> None:
+    def keep_with_reference(self, run_dir: Path, policy: EnginePolicy, ppo: EnginePPO) -> None:
         self._fail("keep_with_reference")
         self._takes(policy=policy, ppo=ppo)
         self.good.append(self.saved[-1])
 
-    def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
+    def roll_back(self, run_dir: Path, policy: EnginePolicy, ppo: Any) -> None:
         self._takes(policy=policy, ppo=ppo)
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
         ppo.updates = self.good[-1]["updates"]
         policy.version += 1
-        return run_dir / "good"
 
 
 class Stage:

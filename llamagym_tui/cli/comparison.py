@@ -15,8 +15,8 @@ from llamagym_tui.setup.catalog import agent_name
 from llamagym_tui.state.comparison import compared_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 
 NAMES = ("A", "B")
@@ -54,7 +54,7 @@ def compare(
         agent = first.agent
         layouts: list[Any] = []
 
-        def play(side: int, episodes: int, seed: int, ended: list[EndedEpisode]) -> bool:
+        def play(side: int, episodes: int, seed: int, ended: list[EpisodeCounts]) -> bool:
             progress.update(f"{NAMES[side]}: {counted(episodes, 'episode')}")
             seed += EVALUATION_SEED + first.config.seed
             found = players[side].play(episodes, greedy, seed=seed, ended=ended)

@@ -39,7 +39,7 @@ from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 KEPT_SETTINGS = (
     "env",
@@ -341,7 +341,7 @@ class Player:
         shown: Callable[[int], None] = lambda done: None,
         *,
         seed: int | None = None,
-        ended: list[EndedEpisode] | None = None,
+        ended: list[EpisodeCounts] | None = None,
     ) -> events.EvaluationFinished | None:
         """Play episodes and evaluate them.
 

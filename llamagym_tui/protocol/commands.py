@@ -133,9 +133,9 @@ class CancelEvaluation(Command, frozen=True, kw_only=True):
     """End the evaluation or comparison that is under way, without a result; confirmed by ``EvaluationCancelled``."""
 
 
-class WeighActions(Command, frozen=True, kw_only=True):
+class ProbeActions(Command, frozen=True, kw_only=True):
     """Report how probable each action is after a conversation that somebody else plays; answered by
-    ``ConversationWeighed``. Nothing of the run changes."""
+    ``ConversationProbed``. Nothing of the run changes."""
 
     ticket: int
     """Of the question; its answer has the same."""
@@ -188,7 +188,7 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = (
     StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 )
-WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions
+WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

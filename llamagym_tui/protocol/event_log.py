@@ -123,7 +123,8 @@ class ConversationBudget:
                 marks.append(
                     events.EventsLeftOut(at_s=event.at_s, count=self._left_out, reason="long_run")
                 )
-                self._left_out, self._marked_at_s = 0, event.at_s
+                self._left_out = 0
+                self._marked_at_s = event.at_s
         if event.episode != self._kept_episode:
             self._left_out += 1
             return marks
@@ -172,9 +173,8 @@ class EventLog:
         self._lost = events.EventsLeftOut(at_s=event.at_s, count=lost, reason="full_disk")
 
     def _line(self, event: events.Event) -> bytes:
-        if isinstance(
-            event, events.EpisodesCounted
-        ):  # numbers only, and most of a long run's bytes
+        if isinstance(event, events.EpisodesCounted):
+            # Numbers only, and most of a long run's bytes.
             return _WHOLE.sub(b"", self._encoder.encode(grouped(event))) + b"\n"
         return self._encoder.encode(event) + b"\n"
 
@@ -190,17 +190,18 @@ class EventLog:
         except OSError as error:
             self._retry_s = min(MOST_RETRY_S, max(FLUSH_EVERY_S, 2 * self._retry_s))
             self._flush_at = self._clock() + self._retry_s
+            if failed:
+                return ""
             return (
-                ""
-                if failed
-                else f"The event log cannot be written ({error}); its events wait, and the run goes on."
+                f"The event log cannot be written ({error}); its events wait, and the run goes on."
             )
-        self._retry_s, self._flush_at = 0.0, self._clock() + FLUSH_EVERY_S
-        return (
-            "The event log is written again; a mark in it has what was lost, if anything was."
-            if failed
-            else ""
-        )
+        self._retry_s = 0.0
+        self._flush_at = self._clock() + FLUSH_EVERY_S
+        if failed:
+            return (
+                "The event log is written again; a mark in it has what was lost, if anything was."
+            )
+        return ""
 
     def close(self) -> None:
         """Flush and close; again does nothing. Raises OSError if not everything could be written."""
@@ -266,7 +267,8 @@ def followed(path: Path, wait: Callable[[float], bool]) -> Iterator[events.AnyEv
 
     `wait` waits for so many seconds at most, and returns whether the log has come to its end.
     """
-    offset, is_over = 0, wait(0.0)
+    offset = 0
+    is_over = wait(0.0)
     while True:
         if path.exists():
             for logged in read_from(path, offset):
@@ -299,7 +301,8 @@ class Pieces:
             try:
                 logged = next(self._unread, None) if self._unread else None
             except RunStoreError as error:
-                self.fault, logged = str(error), None
+                self.fault = str(error)
+                logged = None
             if logged is None or logged.end > self._end:
                 self._unread = None
                 return
@@ -313,9 +316,8 @@ def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
         except msgspec.ValidationError:
             if b"null" not in line:
                 raise
-            event = msgspec.convert(
-                _with_nan(msgspec.json.decode(line), events.AnyEvent), events.AnyEvent
-            )
+            plain = _with_nan(msgspec.json.decode(line), events.AnyEvent)
+            event = msgspec.convert(plain, events.AnyEvent)
         if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
             raise ValueError("it has a number too large")
         return apart(event) if isinstance(event, events.EpisodesCounted) else event
@@ -323,7 +325,8 @@ def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
         number = 1
         with regular_file(path) as file:
             while file.tell() < offset:
-                number += file.readline(MOST_LINE).endswith(b"\n")
+                if file.readline(MOST_LINE).endswith(b"\n"):
+                    number += 1
         why = error if line.endswith(b"\n") else f"it has over {MOST_LINE:,} bytes"
         raise RunStoreError(
             f"Line {number} of {path} is no event ({why}); "
@@ -340,9 +343,8 @@ def _with_nan(value: Any, kind: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if kind is events.AnyEvent:
-        kind = next(
-            (each for each in get_args(events.AnyEvent) if each.__name__ == value.get("type")), None
-        )
+        named = [each for each in get_args(kind) if each.__name__ == value.get("type")]
+        kind = named[0] if named else None
     is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
     return {key: _with_nan(item, types.get(key)) for key, item in value.items()}
@@ -350,8 +352,12 @@ def _with_nan(value: Any, kind: Any) -> Any:
 
 def _largest(value: Any) -> float:
     """Size of the largest number in plain data; infinite for a whole one beyond 64 bits, which no chart can draw."""
-    if isinstance(value, dict | list):
-        return max(map(_largest, value.values() if isinstance(value, dict) else value), default=0.0)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0.0)
     if isinstance(value, int) and abs(value) >= 2**63:
         return math.inf
-    return abs(value) if isinstance(value, int | float) and not math.isnan(value) else 0.0
+    if isinstance(value, int | float) and not math.isnan(value):
+        return abs(value)
+    return 0.0

@@ -9,7 +9,7 @@ from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.protocol.policy_map import MapPanel
+from llamagym_tui.protocol.map_layout import MapPanel
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
@@ -121,7 +121,7 @@ class StateDrawn(Event, frozen=True, kw_only=True):
     """Places in the text that the environment marks: the first character, and the one after the last."""
 
 
-class ActionsWeighed(Event, frozen=True, kw_only=True):
+class ActionsProbed(Event, frozen=True, kw_only=True):
     """How probable the policy finds each action in the watched episode; emitted while there is time to read."""
 
     episode: int
@@ -453,17 +453,17 @@ class EvaluationCancelled(Event, frozen=True, kw_only=True):
     """That there were to be."""
 
 
-class ConversationWeighed(Event, frozen=True, kw_only=True):
+class ConversationProbed(Event, frozen=True, kw_only=True):
     """How probable the policy finds each action after a conversation that somebody else plays, as requested."""
 
     ticket: int
     """Of the question."""
     names: list[str]
-    """Of the actions; empty: the agent names none, so there is nothing to weigh."""
+    """Of the actions; empty: the agent names none, so there is nothing to probe."""
     shares: list[float]
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
     why_not: str = ""
-    """Why they could not be weighed; then there are no names."""
+    """Why they could not be probed; then there are no names."""
 
 
 class DemonstrationsRead(Event, frozen=True, kw_only=True):
@@ -602,7 +602,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """Seconds of playing and training, loading excluded."""
 
 
-TurnEvent = ObservationShown | ActionsWeighed | TokensStreamed | TurnFinished
+TurnEvent = ObservationShown | ActionsProbed | TokensStreamed | TurnFinished
 ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
 """What the conversation of the watched environment is made of."""
 WatchedEvent = ConversationEvent | StateDrawn
@@ -613,7 +613,7 @@ SessionEvent = (
 ChangeEvent = (
     WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
 )
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = (
     EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack

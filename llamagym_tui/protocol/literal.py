@@ -57,13 +57,11 @@ def echo_json(figures: dict[str, Any]) -> None:
 
 def _visible(unsafe: re.Match[str]) -> str:
     code = ord(unsafe[0])
-    return (
-        chr(0x2400 + code)
-        if code < 0x20
-        else "\N{SYMBOL FOR DELETE}"
-        if code == 0x7F
-        else REPLACEMENT
-    )
+    if code < 0x20:
+        return chr(0x2400 + code)  # the symbol for that control character
+    if code == 0x7F:
+        return "\N{SYMBOL FOR DELETE}"
+    return REPLACEMENT
 
 
 def _bounded(line: str, longest: int = LONGEST_LINE) -> str:

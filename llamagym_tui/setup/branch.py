@@ -9,14 +9,10 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.run_store import EVENTS_FILE, MODEL_DIR, RunStore, find_run
+from llamagym_tui.run_folder import EVENTS_FILE, MODEL_DIR, START_DIR
+from llamagym_tui.run_folder import UPDATE_DIR as UPDATE_DIR
+from llamagym_tui.run_store import RunStore, find_run
 from llamagym_tui.user_files import discard, draft_folder, link_folder, make_folder
-
-UPDATE_DIR = "update-"
-"""How the folder of a checkpoint to branch off from is called, before the number of its update."""
-START_DIR = "start"
-"""Folder in such a checkpoint, and in a run's folder, with the policy that PPO began from; it is only there if that is
-not the model's own."""
 
 
 def kept_updates(run_dir: Path) -> list[int]:

@@ -20,7 +20,7 @@ class Pending:
     """Whether the policy map is to be followed closely; None: nothing is requested."""
     settings: dict[str, Value] = field(default_factory=dict)
     """The new values of settings by their dotted names."""
-    weighing: commands.WeighActions | None = None
+    probing: commands.ProbeActions | None = None
 
     def requesting(self, command: AnyCommand) -> "Pending":
         match command:
@@ -38,8 +38,8 @@ class Pending:
                 changes.items() - self.settings.items()
             ):
                 return replace(self, settings={**self.settings, **changes})
-            case commands.WeighActions() if command != self.weighing:
-                return replace(self, weighing=command)
+            case commands.ProbeActions() if command != self.probing:
+                return replace(self, probing=command)
             case _:
                 return self
 
@@ -62,10 +62,10 @@ class Pending:
                 return replace(self, policy_map=None)
             case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
-            case events.ConversationWeighed() if (
-                self.weighing and event.ticket == self.weighing.ticket
+            case events.ConversationProbed() if (
+                self.probing and event.ticket == self.probing.ticket
             ):
-                return replace(self, weighing=None)
+                return replace(self, probing=None)
             case _:
                 return self
 

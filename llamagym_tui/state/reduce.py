@@ -48,7 +48,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     A record of the state that takes the event in does so by its method `after`.
     """
     match event:
-        case events.TokensStreamed() | events.ActionsWeighed() | events.EpisodeDropped():
+        case events.TokensStreamed() | events.ActionsProbed() | events.EpisodeDropped():
             return replace(state, transcript=state.transcript.after(event))
         case events.ObservationShown() | events.EpisodeFinished():
             return replace(
@@ -137,8 +137,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 warm_start=state.warm_start.after(event),
             )
             return _noted(cancelled, clipped(event.why) or note)
-        case events.ConversationWeighed():
-            return replace(state, pending=state.pending.after(event), weighed=event)
+        case events.ConversationProbed():
+            return replace(state, pending=state.pending.after(event), probed=event)
         case events.DemonstrationsRead():
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")

@@ -113,7 +113,7 @@ class RunState:
     """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
     comparison: events.PromptsCompared | None = None
     """The last comparison of two prompts."""
-    weighed: events.ConversationWeighed | None = None
+    probed: events.ConversationProbed | None = None
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
     """The last checkpoint."""

@@ -22,10 +22,9 @@ from llamagym_tui.returns import (
     ReturnSeries,
     smoothing_window,
 )
-from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
-SUMMARY_FILE = "summary.json"
 VERSION = 5
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 

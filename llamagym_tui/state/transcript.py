@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     ConversationEvent,
     EpisodeDropped,
     EpisodeFinished,
@@ -50,7 +50,7 @@ class Notice(Struct, frozen=True, gc=False):
 
 
 Fact = (
-    ActionsWeighed
+    ActionsProbed
     | EpisodeStarted
     | ObservationShown
     | ReplySoFar
@@ -97,7 +97,7 @@ class Transcript:
                 return self._appended(replace(event, text=clipped(event.text), actions=None))
             case EpisodeStarted():
                 return self._appended(replace(event, system_prompt=clipped(event.system_prompt)))
-            case EpisodeFinished() | ActionsWeighed():
+            case EpisodeFinished() | ActionsProbed():
                 return self._appended(event)
             case EpisodeDropped():
                 settled = self

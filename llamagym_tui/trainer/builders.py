@@ -30,7 +30,9 @@ from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.preflight import preflight
+from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -59,13 +61,11 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        if (
-            not config.shard
-        ):  # a layer's gathered weights come and go, and would pile up in holes of the heap
+        # A layer's gathered weights come and go, and would pile up in holes of the heap.
+        if not config.shard:
             keep_freed_memory()
-        torch.set_num_threads(
-            1
-        )  # until `threads` has measured: on a busy machine more can be far slower
+        # Until `threads` has measured: on a busy machine more than one can be far slower.
+        torch.set_num_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(
             config.model,
@@ -112,10 +112,11 @@ class Builders:
 
     def rollout(
         self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]
-    ) -> Rollout:
+    ) -> AnyRollout:
         """The environments of this rank, not reset yet."""
         config = self.config
-        return (Rollout if self.ranks.size == 1 else LedRollout)(
+        kind = Rollout if self.ranks.size == 1 else LedRollout
+        return kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -132,7 +133,8 @@ class Builders:
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Compute on those requested or measured before, or on the fastest number of threads; that number."""
-        count, measured = self.config.threads, self.config.measured_threads
+        count = self.config.threads
+        measured = self.config.measured_threads
         if count is None and loaded.device != "cpu":
             count = 1  # the work is the accelerator's
         elif count is None and self.ranks.size > 1:
@@ -147,20 +149,36 @@ class Builders:
         policy: Policy,
         *,
         episodes: int,
+        greedy: bool,
         seed: int | None = None,
-        **more: Any,
+        system_prompt: str | None = None,
+        limit_s: float | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        warn: Callable[[str], None] = lambda sentence: None,
+        progress: Callable[[int], None] = lambda done: None,
+        ended: list[EpisodeCounts] | None = None,
     ) -> EvaluationFinished | None:
-        """Episodes in environments of their own, on seeds that training does not see; `more` is of `evaluate`."""
+        """Episodes in environments of their own, on seeds that training does not see; the rest is as of `evaluate`.
+
+        Args:
+            seed: None: the same distance from the run's for each evaluation of the run.
+        """
         return evaluate(
             agent,
             policy,
             episodes=episodes,
+            greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
+            system_prompt=system_prompt,
+            limit_s=limit_s,
+            should_stop=should_stop,
+            warn=warn,
+            progress=progress,
+            ended=ended,
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
             make_env=self.make_env(agent),
-            **more,
         )
 
     def warm_start(

@@ -68,10 +68,14 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoints:
     def __init__(self, builders: Builders, run_dir: Path) -> None:
         self._files = builders.checkpoint_files
-        self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s
+        self._run_dir = run_dir
+        self._every_s = builders.config.checkpoint_every_s
         self._most = builders.config.keep_checkpoints
+        """Checkpoints that are kept to branch off from, at most."""
         self._last = Counters(seed=builders.config.seed)
+        """The counters of the last checkpoint."""
         self._tried_s: float | None = None
+        """`elapsed_s` of the last attempt. None: there was none."""
         self.is_failing = False
         """Whether the last attempt to write one failed."""
         self._awaits_judgement = False
@@ -85,24 +89,27 @@ class Checkpoints:
         Raises:
             RunStoreError: the folder has none.
         """
-        self._last, self.note = self._files().load_checkpoint(self._run_dir, policy, ppo, Counters)
-        self._tried_s, self._awaits_judgement = self._last.elapsed_s, not self.note
+        loaded = self._files().load_checkpoint(self._run_dir, policy, ppo, Counters)
+        self._last = loaded.counters
+        self.note = loaded.note
+        self._tried_s = self._last.elapsed_s
+        self._awaits_judgement = not self.note
         return self._last
 
     def save(self, policy: Any, ppo: Any, counters: Counters) -> None:
         """Write a checkpoint. Raises RunStoreError: it cannot be written; the one before still stands."""
-        self._tried_s, self.is_failing = counters.elapsed_s, True
+        self._tried_s = counters.elapsed_s
+        self.is_failing = True
         self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
-        self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True
+        self._last = msgspec.structs.replace(counters, rollout=None)
+        self._awaits_judgement = True
         self.is_failing = False
-        with contextlib.suppress(
-            RunStoreError
-        ):  # read on from the last one, so that the list of runs never has to
+        # The summary is read on from the last one here, so that the list of runs never has to.
+        with contextlib.suppress(RunStoreError):
             summary_of(self._run_dir)
         if self._most:
-            with contextlib.suppress(
-                RunStoreError, OSError
-            ):  # the run goes on without a place to branch off from
+            # Without room for it, the run goes on without a place to branch off from.
+            with contextlib.suppress(RunStoreError, OSError):
                 self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{ppo.updates}")
                 discard_surplus(self._run_dir, self._most)
 
@@ -135,14 +142,16 @@ class Checkpoints:
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
+        if self._tried_s is None:
+            return True
         every_s = min(RETRY_S, self._every_s) if self.is_failing else self._every_s
-        return self._tried_s is None or elapsed_s - self._tried_s >= every_s
+        return elapsed_s - self._tried_s >= every_s
 
     def has_news(self, counters: Counters) -> bool:
         """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""
-        now, last = counters, self._last
-        return (now.env_steps, now.prompt_version, now.changed) != (
-            last.env_steps,
-            last.prompt_version,
-            last.changed,
+        last = self._last
+        return (
+            counters.env_steps != last.env_steps
+            or counters.prompt_version != last.prompt_version
+            or counters.changed != last.changed
         )

@@ -34,12 +34,16 @@ GOOD = 2.0
 """Standard errors below the best within which a policy still counts as good."""
 SHORT = 3
 """Updates behind a recent share or entropy, and behind its start."""
-PARSE_RISE, PARSE_FLAGRANT = 0.05, 0.3
-"""Parse failure rate above the run's lowest: a sign, and a collapse by itself."""
+PARSE_RISE = 0.05
+"""Parse failure rate above the run's lowest that is a sign."""
+PARSE_FLAGRANT = 0.3
+"""The same that is a collapse by itself."""
 ENTROPY_RISE = 0.5
 """Nats per token above the start, and at least as much as the start itself."""
-REPEAT_RISE, REPEAT_FLAGRANT = 0.2, 0.5
-"""Share of a reply's trigrams that repeat, above its start: a sign, and a collapse by itself."""
+REPEAT_RISE = 0.2
+"""Share of a reply's trigrams that repeat, above its start, that is a sign."""
+REPEAT_FLAGRANT = 0.5
+"""The same that is a collapse by itself."""
 FADED = 0.1
 """Share of its start below which the action entropy, or of its largest the spread of returns, counts as gone."""
 PEAK = 10.0
@@ -103,7 +107,7 @@ class CollapseMonitor(Struct, kw_only=True):
     repeats: list[float] = []
     first_repeats: list[float] = []
     repeat_shares: list[float] = []
-    """Of replies since the last update."""
+    """How much each reply since the last update repeats itself."""
     broken_in_a_row: int = 0
     is_quiet: bool = True
     """Whether nothing was noticed at the last update."""
@@ -135,11 +139,9 @@ class CollapseMonitor(Struct, kw_only=True):
         if broken := _broken(stats):
             self.broken_in_a_row += 1
             again = self.broken_in_a_row > 1
-            words = (
-                f"{broken} in {self.broken_in_a_row} updates in a row"
-                if again
-                else f"{broken} in this update"
-            )
+            words = f"{broken} in this update"
+            if again:
+                words = f"{broken} in {self.broken_in_a_row} updates in a row"
             return _verdict([Sign("broken", words)], is_collapse=again)
         self.broken_in_a_row = 0
         of_steps = list(self._signs_of_steps(stats))  # compared with the updates before
@@ -150,9 +152,8 @@ class CollapseMonitor(Struct, kw_only=True):
             fell = f"the mean return fell from {self.best.mean:.3f} to {self._recent().mean:.3f}"
             company = [*signs, *self._signs_of_sameness()]
             return _verdict([Sign("fall", fell), *company], is_collapse=bool(company))
-        return _verdict(
-            signs, is_collapse=len(of_format) > 1 or any(sign.flagrant for sign in of_format)
-        )
+        is_dissolving = len(of_format) > 1 or any(sign.flagrant for sign in of_format)
+        return _verdict(signs, is_collapse=is_dissolving)
 
     def _remember(self, stats: UpdateStats) -> None:
         self.history.append(stats)
@@ -171,11 +172,8 @@ class CollapseMonitor(Struct, kw_only=True):
                 self.first_repeats.append(self.repeats[-1])
         self.repeat_shares.clear()
         recent = self._recent()
-        if (
-            len(self.history) >= FEWEST
-            and recent.episodes
-            and (self.best is None or recent.mean >= self.best.mean)
-        ):
+        is_known = len(self.history) >= FEWEST and recent.episodes > 0
+        if is_known and (self.best is None or recent.mean >= self.best.mean):
             self.best = recent
 
     def _recent(self) -> Window:
@@ -193,7 +191,8 @@ class CollapseMonitor(Struct, kw_only=True):
     def _fall(self) -> float:
         """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
         one failure after many equal returns is no fall."""
-        recent, best = self._recent(), self.best
+        recent = self._recent()
+        best = self.best
         if best is None or not recent.episodes or recent.mean >= best.mean:
             return 0.0
         noise = self.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
@@ -204,13 +203,14 @@ class CollapseMonitor(Struct, kw_only=True):
         if (rise := rate - self.lowest_failures) > PARSE_RISE:
             words = f"{rate:.0%} of replies name no action, {self.lowest_failures:.0%} before"
             yield Sign("parse failures", words, rise > PARSE_FLAGRANT)
-        start, now = self._at_start("entropy"), self._now("entropy")
+        start = self._at_start("entropy")
+        now = self._now("entropy")
         explored = self._now("action_entropy") - self._at_start("action_entropy")
         if now - start - max(0.0, explored) > max(ENTROPY_RISE, start):
-            yield Sign(
-                "entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token"
-            )
-        start, now = _mean(self.first_repeats), _mean(self.repeats)
+            words = f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token"
+            yield Sign("entropy", words)
+        start = _mean(self.first_repeats)
+        now = _mean(self.repeats)
         if self.repeats and now - start > REPEAT_RISE:
             words = (
                 f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
@@ -220,28 +220,23 @@ class CollapseMonitor(Struct, kw_only=True):
     def _signs_of_steps(self, stats: UpdateStats) -> Iterator[Sign]:
         largest = self.largest_gradient
         if self.gradients >= FEWEST and stats.grad_norm > PEAK * largest:
-            yield Sign(
-                "gradient",
-                f"the gradient's norm is {stats.grad_norm:.3g}, at most {largest:.3g} before",
-            )
+            words = f"the gradient's norm is {stats.grad_norm:.3g}, at most {largest:.3g} before"
+            yield Sign("gradient", words)
         if stats.skipped_steps:
-            yield Sign(
-                "skipped steps",
-                f"{stats.skipped_steps} optimizer steps were not finite and were left out",
-            )
+            words = f"{stats.skipped_steps} optimizer steps were not finite and were left out"
+            yield Sign("skipped steps", words)
 
     def _signs_of_sameness(self) -> Iterator[Sign]:
-        start, now = self._at_start("action_entropy"), self.history[-1].action_entropy
+        start = self._at_start("action_entropy")
+        now = self.history[-1].action_entropy
         if now < FADED * start:
-            yield Sign(
-                "exploration",
-                f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)",
-            )
-        largest, now = self.largest_spread, self.history[-1].return_std
+            words = f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)"
+            yield Sign("exploration", words)
+        largest = self.largest_spread
+        now = self.history[-1].return_std
         if now < FADED * largest:
-            yield Sign(
-                "spread", f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)"
-            )
+            words = f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)"
+            yield Sign("spread", words)
 
 
 def _broken(stats: UpdateStats) -> str:
@@ -249,7 +244,9 @@ def _broken(stats: UpdateStats) -> str:
     figures = (stats.policy_loss, stats.value_loss, stats.approx_kl, stats.entropy, stats.grad_norm)
     if not all(map(math.isfinite, figures)):
         return "losses are not finite"
-    return "no gradient was finite" if stats.skipped_steps and not stats.grad_norm else ""
+    if stats.skipped_steps and not stats.grad_norm:
+        return "no gradient was finite"
+    return ""
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -10,7 +10,12 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from llamagym_tui.user_files import growing_file
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN = 0
+"""The descriptor of standard input."""
+STDOUT = 1
+"""The descriptor of standard output."""
+STDERR = 2
+"""The descriptor of standard error."""
 
 
 class Wire(NamedTuple):
@@ -27,14 +32,15 @@ def take_over_wire(log_path: Path) -> Wire:
     os.dup2(nothing, STDIN)
     try:
         with growing_file(log_path) as log:
-            to = os.dup(log.fileno())
+            printed = os.dup(log.fileno())
     except OSError:  # whoever writes into the run folder next reports it
-        to = os.dup(nothing)
-    for descriptor in (STDOUT, STDERR):
-        os.dup2(to, descriptor)
+        printed = os.dup(nothing)
+    os.dup2(printed, STDOUT)
+    os.dup2(printed, STDERR)
     os.close(nothing)
-    os.close(to)
-    sys.stdout, sys.stderr = prints_to(STDOUT), prints_to(STDERR)
+    os.close(printed)
+    sys.stdout = prints_to(STDOUT)
+    sys.stderr = prints_to(STDERR)
     return wire
 
 

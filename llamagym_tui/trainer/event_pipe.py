@@ -32,11 +32,15 @@ log = logging.getLogger(__name__)
 class EventPipe:
     def __init__(self, stream: BinaryIO, *, on_gone: Callable[[], None]) -> None:
         """A pipe to an unbuffered stream; `on_gone` is called once, from the thread, when nobody can read any more."""
-        self._stream, self._on_gone = stream, on_gone
+        self._stream = stream
+        self._on_gone = on_gone
         self._blocks: deque[bytes] = deque()
         self._tail = bytearray()
         """What comes after the compressed blocks."""
-        self._waiting = self._taken = 0
+        self._waiting = 0
+        """Bytes that were not taken to be written."""
+        self._taken = 0
+        """Bytes that were written."""
         self._changed = threading.Condition()
         self._fault: OSError | None = None
         self._closed = False
@@ -88,7 +92,8 @@ class EventPipe:
             if self._blocks:
                 found: bytes | bytearray = zlib.decompress(self._blocks.popleft())
             else:
-                found, self._tail = self._tail, bytearray()
+                found = self._tail
+                self._tail = bytearray()
             self._waiting -= len(found)
             return memoryview(found)
 
@@ -108,21 +113,27 @@ class Gap:
             yield event
             return
         self._is_open = waiting > MOST_WAITING or (self._is_open and waiting > 0)
-        if self._is_open or (
-            self._count and not isinstance(event, EpisodeStarted | ObservationShown)
-        ):
+        may_end = isinstance(event, EpisodeStarted | ObservationShown)
+        if self._is_open or (self._count and not may_end):
             self._count += 1
-            self._started = event if isinstance(event, EpisodeStarted) else self._started
+            if isinstance(event, EpisodeStarted):
+                self._started = event
             return
         if self._count:
-            begun = self._started
-            late = (
-                [begun]
-                if begun is not None and begun.episode == event.episode and event != begun
-                else []
-            )
-            count, self._count, self._started = self._count - len(late), 0, None
-            if count:
-                yield EventsLeftOut(at_s=event.at_s, count=count, reason="slow_screen")
-            yield from late
+            yield from self._ended(event)
         yield event
+
+    def _ended(self, event: WatchedEvent) -> Iterator[Event]:
+        """What is sent before the first event after a gap: its mark, and how the episode began that goes on."""
+        count = self._count
+        begun = self._started
+        self._count = 0
+        self._started = None
+        if begun is not None and (begun.episode != event.episode or begun == event):
+            begun = None
+        if begun is not None:
+            count -= 1
+        if count:
+            yield EventsLeftOut(at_s=event.at_s, count=count, reason="slow_screen")
+        if begun is not None:
+            yield begun

@@ -2,27 +2,31 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What plays and what learns; model, policy, PPO and rollout have the interface of the engine's."""
+    """What plays and what learns."""
 
     agent: AgentBase
-    loaded: Any
-    policy: Any
-    ppo: Any
-    rollout: Any
+    loaded: LoadedModel
+    policy: Policy
+    ppo: PPO
+    rollout: AnyRollout
     threads: int
+    """How many threads compute."""
     start: Counters
     """Where the run stood when this session began."""
 
@@ -41,11 +45,10 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     if config.resume:
         builders.checkpoint_files().load_start(Path(config.run_dir), policy)
     ppo = builders.ppo(policy)
-    start = (
-        checkpoints.restore(policy, ppo)
-        if config.resume
-        else Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
-    )
+    if config.resume:
+        start = checkpoints.restore(policy, ppo)
+    else:
+        start = Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)
@@ -58,4 +61,12 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     rollout.mode = config.mode
     rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps, dropped=start.dropped)
     rollout.set_system_prompt(start.system_prompt, start.prompt_version)
-    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), start)
+    return Parts(
+        agent=agent,
+        loaded=loaded,
+        policy=policy,
+        ppo=ppo,
+        rollout=rollout,
+        threads=builders.threads(policy, loaded),
+        start=start,
+    )

@@ -8,12 +8,10 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 from transformers import AutoTokenizer
 
-from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.engine.memory import (
     MemoryEstimate,
@@ -24,18 +22,16 @@ from llamagym_tui.engine.memory import (
     workload_of,
 )
 from llamagym_tui.engine.model.loading import (
-    is_fully_trained,
+    held_as,
     local_path,
     resolve_device,
-    weights_type,
 )
-from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
+from llamagym_tui.engine.model.shape import context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
-from llamagym_tui.model_registry import ModelEntry
 from llamagym_tui.trainer.rollout.failures import RAISED
 
 LATER = 50 * 2**20
@@ -43,9 +39,11 @@ LATER = 50 * 2**20
 WARN_FROM = 0.8
 """Share of the free memory from which on a run that fits is warned of."""
 SECONDS = 0.5
-"""Of random play at most; it ends with as many turns as a minibatch has."""
-FEW_ENVS, SHORT_REPLY = 16, 16
-"""What is proposed to those who have more."""
+"""Seconds of random play, at most; it ends with as many turns as a minibatch has."""
+FEW_ENVS = 16
+"""Environments that are proposed to those who have more."""
+SHORT_REPLY = 16
+"""Tokens of a reply that are proposed to those who have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Preflight:
     """What a run needs, and what there is."""
 
     parameters: int
-    """Of the causal LM."""
+    """The number of parameters of the causal LM."""
     estimate: MemoryEstimate
     there: int
     """Bytes that the process may hold in all."""
@@ -83,68 +81,72 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         ModelLoadError: the device or the model's folder is not there.
         EnvError: the environment cannot be made.
     """
-    device, path = resolve_device(config.device), local_path(config.model)
+    device = resolve_device(config.device)
+    path = local_path(config.model)
     there = free_memory(device)
     try:
         source = str(path or config.model)
         read, is_adapted = read_config(source, local=path is not None)
         shape = counted_shape(read)
-        chat = ChatTokenizer(
-            AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
-        )
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
+        chat = ChatTokenizer(tokenizer)
     except Exception:
         return None
     play = _random_play(agent, config)
-    prefix, episodes = conversations(
-        agent, config, chat, [[shown.text for shown in episode] for episode in play]
-    )
-    shortest, context = prefix + min(prompts[0] for prompts in episodes), context_of(read)
+    texts = [[shown.text for shown in episode] for episode in play]
+    prefix, episodes = conversations(agent, config, chat, texts)
+    shortest = prefix + min(prompts[0] for prompts in episodes)
+    context = context_of(read)
     if context is not None and shortest > context:
         raise PromptTooLongError(
             f"The system prompt and one observation of {agent.env_id} are {shortest:,} tokens, more than the "
             f"{context:,} that the model reads; shorten them, or take a model with a longer context."
         )
-    names = {
-        tuple(agent.action_names),
-        *(shown.actions for episode in play for shown in episode if shown.actions),
-    }
-    replies = [[len(chat.reply_ids(reply_of(agent, name))) for name in each] for each in names]
-    choices = max(replies, key=sum) if config.generation.policy == "score" else []
+    choices: list[int] = []
+    if config.generation.policy == "score":
+        choices = _longest_choices(agent, chat, play)
     base = held_memory(device)
+    on_host = device == "cpu"
 
     def of(settings: RunConfig) -> Preflight:
         full, dtype_bytes = held_as(settings, shape, is_adapted=is_adapted)
-        workload, on_host = (
+        estimate = estimate_memory(
+            shape,
+            settings,
             workload_of(prefix, episodes, settings.generation.max_new_tokens, choices),
-            device == "cpu",
+            full=full,
+            dtype_bytes=dtype_bytes,
+            base=base + LATER if on_host else base,
+            learns=learns,
+            on_host=on_host,
         )
         # The host's free memory leaves out what this process holds, the estimate has it in.
-        estimate = estimate_memory(
-            shape, settings, workload, full=full, dtype_bytes=dtype_bytes, base=base + (LATER if on_host else 0),
-            learns=learns, on_host=on_host,
-        )  # fmt: skip
         return Preflight(shape.parameters, estimate, there + base, device)
 
     found = of(config)
     if not found.fits:
         fitting = ", or ".join(would_fit(config, lambda settings: of(settings).fits, learns=learns))
-        several = "no single setting makes it fit: take a smaller model, or change several"
+        advice = "no single setting makes it fit: take a smaller model, or change several"
+        if fitting:
+            advice = f"what would fit: {fitting}"
         raise UsageError(
             f"Model {config.model!r} would take about {as_gib(found.estimate.total)}, and {as_gib(there + base)} are "
-            f"there on {device}; {f'what would fit: {fitting}' if fitting else several}."
+            f"there on {device}; {advice}."
         )
     return found
 
 
-def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights are trained, and the bytes of an element, as loading decides it or refuses it."""
-    entry, full = (
-        model_registry.find(config.model) or ModelEntry(config.model, 0, ""),
-        config.full_finetuning,
-    )
-    held = weights_type(entry, config.dtype, full)
-    is_full = is_fully_trained(entry, full, held, shape.parameters)
-    return is_full and not is_adapted, held.itemsize
+def _longest_choices(
+    agent: AgentBase, chat: ChatTokenizer, play: Sequence[Sequence[Observed]]
+) -> list[int]:
+    """Tokens of the replies that are scored in a turn, where they are longest together."""
+    names = {tuple(agent.action_names)}
+    for episode in play:
+        for shown in episode:
+            if shown.actions:
+                names.add(shown.actions)
+    lengths = [[len(chat.reply_ids(reply_of(agent, name))) for name in each] for each in names]
+    return max(lengths, key=sum)
 
 
 def conversations(
@@ -155,33 +157,32 @@ def conversations(
     Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-    history, reply, prefix = (
-        turns_kept(config.history, agent.history),
-        config.generation.max_new_tokens,
-        0,
-    )
+    history = turns_kept(config.history, agent.history)
+    reply = config.generation.max_new_tokens
+    prefix = 0
     episodes: list[list[int]] = []
     for observations in play:
-        openings = [
-            chat.opening(system, text)
-            for text in (observations[:1] if history is None else observations)
-        ]
-        first, prefix = [len(opening.rest) for opening in openings], len(openings[0].prefix)
+        # Where prompts have all earlier turns, only the first one opens a conversation.
+        opening_texts = observations[:1] if history is None else observations
+        openings = [chat.opening(system, text) for text in opening_texts]
+        prefix = len(openings[0].prefix)
+        first = [len(opening.rest) for opening in openings]
         later = [len(chat.continuation(text, ended=False)) for text in observations]
         if history is None:
             episodes.append([first[0], *later[1:]])
             continue
         for at in range(len(observations)):
             begin = max(0, at - history)
-            episodes.append(
-                [first[begin] + sum(reply + prompt for prompt in later[begin + 1 : at + 1])]
-            )
+            between = sum(reply + prompt for prompt in later[begin + 1 : at + 1])
+            episodes.append([first[begin] + between])
     return prefix, episodes or [[1]]
 
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
     """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it."""
-    env, until, rng = agent_env(agent), time.monotonic() + SECONDS, random.Random(config.seed)
+    env = agent_env(agent)
+    until = time.monotonic() + SECONDS
+    rng = random.Random(config.seed)
     episodes: list[list[Observed]] = []
     with contextlib.suppress(*RAISED), contextlib.closing(env):
         env.action_space.seed(config.seed)
@@ -203,25 +204,28 @@ def would_fit(
     config: RunConfig, fits: Callable[[RunConfig], bool], *, learns: bool = True
 ) -> list[str]:
     """Changes of a run that does not fit, each of which is enough alone; one that changes nothing is not."""
-    short = replace(
-        config.generation, max_new_tokens=min(SHORT_REPLY, config.generation.max_new_tokens)
-    )
-    changes: dict[str, dict[str, Any]] = {
-        f"{FEW_ENVS} environments (--envs {FEW_ENVS})": {"n_envs": min(FEW_ENVS, config.n_envs)},
-        f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})": {
-            "generation": short
-        },
-    }
+    adapter = replace(config, full_finetuning=False)
+    coarse = replace(config, dtype="bfloat16", full_finetuning=False)
+    few = replace(config, n_envs=min(FEW_ENVS, config.n_envs))
+    reply = min(SHORT_REPLY, config.generation.max_new_tokens)
+    short = replace(config, generation=replace(config.generation, max_new_tokens=reply))
+    changes = []
     if learns:
-        adapter, coarse = (
-            {"full_finetuning": False},
-            {"dtype": "bfloat16", "full_finetuning": False},
+        changes.append(
+            ("a LoRA adapter instead of all weights (--set full_finetuning=false)", adapter)
         )
-        changes = {
-            "a LoRA adapter instead of all weights (--set full_finetuning=false)": adapter,
-            **changes,
-        }
-        changes[
-            "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)"
-        ] = coarse
-    return [text for text, changed in changes.items() if fits(replace(config, **changed))]
+    changes.append((f"{FEW_ENVS} environments (--envs {FEW_ENVS})", few))
+    changes.append(
+        (
+            f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})",
+            short,
+        )
+    )
+    if learns:
+        changes.append(
+            (
+                "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)",
+                coarse,
+            )
+        )
+    return [text for text, changed in changes if fits(changed)]

@@ -108,7 +108,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         ended.callback(rollout.close)
         while True:
             updates, plan = ranks.first(patient=True)
-            rollout.follow(**plan)
+            rollout.follow(plan)
             if updates:
                 ppo.update(rollout.take_batch())
                 rollout.forget_caches()

@@ -7,9 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
-
-import msgspec
 
 from llamagym_tui.config import (
     Mode,
@@ -24,6 +21,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.measured_settings import measured_settings
+from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
@@ -36,7 +34,7 @@ from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
 
 LARGEST_FIRST_RATIO = 0.05
@@ -62,13 +60,14 @@ class Run:
         `config` has the settings as they were given; live changes of an earlier session are made again.
         """
         start = parts.start
-        self.config = self.given = config
-        self.agent, self.policy, self.ppo, self.rollout = (
-            parts.agent,
-            parts.policy,
-            parts.ppo,
-            parts.rollout,
-        )
+        self.config = config
+        """The settings that hold now."""
+        self.given = config
+        """The settings without what was changed live."""
+        self.agent = parts.agent
+        self.policy = parts.policy
+        self.ppo = parts.ppo
+        self.rollout = parts.rollout
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
@@ -76,7 +75,9 @@ class Run:
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._episode_counter.begin_again(parts.rollout.mode, parts.rollout.prompt_version)
-        self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
+        self._checkpoints = checkpoints
+        self._emitter = emitter
+        self._emit = emitter.emit
         self._monitor = CollapseMonitor()
         self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
@@ -107,10 +108,11 @@ class Run:
 
     @property
     def is_limit_reached(self) -> bool:
-        episodes, minutes = self.config.episodes, self.config.minutes
-        return (episodes is not None and self.rollout.episodes >= episodes) or (
-            minutes is not None and self.stopwatch.elapsed_s >= minutes * 60
-        )
+        episodes = self.config.episodes
+        minutes = self.config.minutes
+        if episodes is not None and self.rollout.episodes >= episodes:
+            return True
+        return minutes is not None and self.stopwatch.elapsed_s >= minutes * 60
 
     def step(self) -> bool:
         """One turn in every environment; whether the watched one made any."""
@@ -121,7 +123,7 @@ class Run:
             self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
-        return bool(rollout.spectator.turns > turns)
+        return rollout.spectator.turns > turns
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -141,7 +143,11 @@ class Run:
         emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
         if self._is_first_batch and (found := self.ppo.distinguished(batch)) is not None:
-            self._emit(events.ObservationsDistinguished(**found._asdict()))
+            self._emit(
+                events.ObservationsDistinguished(
+                    observations=found.observations, distinguished=found.distinguished
+                )
+            )
         self._is_first_batch = False  # not after a roll back to the beginning either
         self._measure(batch)
         figures = self.ppo.update(
@@ -155,13 +161,15 @@ class Run:
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
-        done = {
-            "update": self.ppo.updates,
-            "episodes": self.rollout.episodes,
-            "stats": stats,
-            "moved": self.ppo.moved,
-        }
-        self._emit(msgspec.convert(done, events.UpdateFinished))
+        moved = self.ppo.moved
+        self._emit(
+            events.UpdateFinished(
+                update=self.ppo.updates,
+                episodes=self.rollout.episodes,
+                stats=stats,
+                moved=None if moved is None else events.MovedEpisode(**moved),
+            )
+        )
         if stats.first_ratio > LARGEST_FIRST_RATIO:
             self._emitter.warn(
                 f"The first ratio of this update is {stats.first_ratio:.2g} away from 1: the model scores a reply "
@@ -169,7 +177,7 @@ class Run:
             )
         return self._monitor.judge(stats)
 
-    def _measure(self, batch: Sequence[Any]) -> None:
+    def _measure(self, batch: Sequence[Trajectory]) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
         if not batch or all(self.config.measured.values()):
             return
@@ -192,21 +200,27 @@ class Run:
             self._roll_backs += 1
             if self.roll_back(event_builders.verdict_text(verdict)):
                 return
-        now, finding = self.ppo.updates, (verdict.level, verdict.signs)
-        if (
-            verdict.level != "quiet"
-            and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER
-        ):
-            self._warned_at[finding] = now
-            collapsed, text = verdict.level == "collapsed", event_builders.verdict_text(verdict)
-            advice = f" {event_builders.COLLAPSE_ADVICE}" if collapsed else ""
-            self._emit(events.WarningRaised(message=text + advice, collapsed=collapsed))
+        if verdict.level != "quiet":
+            self._warn_of(verdict)
         try:
             self._checkpoints.judged(good=self._monitor.is_good)
         except RunStoreError as error:
             self._emitter.warn(f"{error} The last good one is older; the run goes on.")
         if self._checkpoints.is_due(self.stopwatch.elapsed_s):
             self.save_or_warn(requested=False)
+
+    def _warn_of(self, verdict: Verdict) -> None:
+        """Warn of a finding, unless that was done not long ago."""
+        now = self.ppo.updates
+        finding = (verdict.level, verdict.signs)
+        if now - self._warned_at.get(finding, -REMIND_AFTER) < REMIND_AFTER:
+            return
+        self._warned_at[finding] = now
+        message = event_builders.verdict_text(verdict)
+        collapsed = verdict.level == "collapsed"
+        if collapsed:
+            message = f"{message} {event_builders.COLLAPSE_ADVICE}"
+        self._emit(events.WarningRaised(message=message, collapsed=collapsed))
 
     def set_mode(self, mode: Mode) -> None:
         if mode == "train" and self.rollout.mode != "train":
@@ -239,12 +253,10 @@ class Run:
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
-        if restored := changes_since(self.given, self.config):
-            self._emit_mark(
-                events.SettingsChanged(
-                    changes={name: change.after for name, change in restored.items()}
-                )
-            )
+        restored = changes_since(self.given, self.config)
+        if restored:
+            changes = {name: change.after for name, change in restored.items()}
+            self._emit_mark(events.SettingsChanged(changes=changes))
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
@@ -256,11 +268,10 @@ class Run:
         return config
 
     def _apply(self, config: RunConfig) -> None:
-        before, self.config = self.config, config
-        if (before.generation, before.n_envs) != (
-            config.generation,
-            config.n_envs,
-        ):  # a batch is of one of both
+        before = self.config
+        self.config = config
+        if before.generation != config.generation or before.n_envs != config.n_envs:
+            # All episodes of a batch are played by the same sampling, in as many environments.
             self.rollout.restart()
             self._begin_batch()
         if before.generation != config.generation:
@@ -271,10 +282,8 @@ class Run:
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
-        self.rollout.batch_turns, self.rollout.cuts_episodes = (
-            config.ppo.batch_size,
-            config.cuts_episodes,
-        )
+        self.rollout.batch_turns = config.ppo.batch_size
+        self.rollout.cuts_episodes = config.cuts_episodes
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""

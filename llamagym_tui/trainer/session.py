@@ -9,10 +9,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Literal, assert_never
+from typing import Literal, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
@@ -27,27 +26,21 @@ from llamagym_tui.errors import (
 )
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.returns import counted
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer import event_builders
-from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
+from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
+from llamagym_tui.trainer.evaluations import Evaluations
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
 from llamagym_tui.trainer.ranks import started
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
-from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 from llamagym_tui.trainer.run import Run
 
 ATTEMPTS = 120
-"""To write a run's last checkpoint, `RETRY_S` apart."""
+"""How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
 Unit = Literal["turn", "update"]
-PATIENCE = 3
-"""Times its limit that an evaluation may take until its last episodes have ended."""
-WARM_START_S = 10.0
-"""Seconds after which the evaluations before and after a warm start begin no more episodes."""
 log = logging.getLogger(__name__)
 
 
@@ -76,15 +69,18 @@ class Session:
         self.inbox = Inbox(command_queue)
         self.active_run: Run | None = None
         """None: still loading."""
-        self._config, self._store, self._clock = config, store, clock
-        self._builders, self._ranks = builders or Builders(config), ALONE
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._builders = builders or Builders(config)
+        self._ranks = ALONE
         self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._turn_s = 0.0
         """Seconds between two turns of the watched environment; 0: full speed."""
         self._turn_began_at = -math.inf
-        """Of the watched environment's last turn, by the clock."""
+        """When the watched environment's last turn began, by the clock."""
         self._step_unit: Unit | None = None
         """What ends the `Step` under way; None: there is none."""
         self._exits = contextlib.ExitStack()
@@ -111,15 +107,17 @@ class Session:
         return self.phase
 
     def _load(self) -> Run:
-        ranks = self._ranks = self._exits.enter_context(started(self._config))
+        ranks = self._exits.enter_context(started(self._config))
+        self._ranks = ranks
         if ranks.size > 1:
-            self._config = msgspec.structs.replace(self._config, ranks=ranks.size)
+            self._config = replace(self._config, ranks=ranks.size)
             self._builders = Builders(self._config, ranks)
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
         self._keep_found(parts)
-        run = self.active_run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
+        run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
+        self.active_run = run
         self._emit(event_builders.run_started(run.config, parts))
         run.policy_map.lay_out()
         run.emit_restored_changes()
@@ -131,17 +129,20 @@ class Session:
 
     def _keep_found(self, parts: Parts) -> None:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
+        config = self._config
         history = parts.policy.history
-        own, prompt = parts.agent.get_system_prompt(), parts.rollout.system_prompt
-        found: dict[str, Any] = {"history": "all" if history is None else history}
-        found["system_prompt"] = None if prompt == own else prompt
-        if (
-            self._config.threads is None
-            and self._config.ranks == 1
-            and parts.loaded.device == "cpu"
-        ):
-            found["measured_threads"] = parts.threads
-        self._keep(msgspec.structs.replace(self._config, **found))
+        prompt = parts.rollout.system_prompt
+        threads = config.measured_threads
+        if config.threads is None and config.ranks == 1 and parts.loaded.device == "cpu":
+            threads = parts.threads
+        self._keep(
+            replace(
+                config,
+                history="all" if history is None else history,
+                system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
+                measured_threads=threads,
+            )
+        )
 
     def _keep(self, config: RunConfig) -> None:
         self._config = config
@@ -213,15 +214,15 @@ class Session:
 
         Commands that change nothing of the run are handled meanwhile.
         """
-        harmless = (
+        while command := self.inbox.take(
             commands.Watch,
             commands.WatchNext,
             commands.SetPace,
             commands.DrawStates,
             commands.WatchPolicyMap,
-        )
-        while command := self.inbox.take(
-            *harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo
+            commands.ProbeActions,
+            commands.TakeWheel,
+            commands.LetGo,
         ):
             self._handle(command, run)
         return self._is_stop_requested()
@@ -233,7 +234,8 @@ class Session:
                 return  # or a second one would be swallowed
 
     def _handle(self, command: AnyCommand, run: Run) -> None:
-        rollout, refusing = run.rollout, self._emitter.refusing
+        rollout = run.rollout
+        refusing = self._emitter.refusing
         match command:
             case commands.Pause():
                 self._pause(run)
@@ -276,22 +278,13 @@ class Session:
             case commands.ChangeSettings(changes=changes):
                 run.change(changes)
             case commands.Evaluate():
-                self._evaluate(command, run)
+                self._evaluations(run).evaluate(command)
             case commands.ComparePrompts():
-                self._compare(command, run)
-            case commands.WeighActions():
+                self._evaluations(run).compare(command)
+            case commands.ProbeActions():
                 self._emit(run.action_probes.probe_conversation(command))
-            case commands.WarmStart(sft_data=sft_data):
-                try:
-                    if self._config.shard:
-                        raise UsageError(
-                            "it needs whole weights; make it first, with `llamagym-tui sft`."
-                        )
-                    data = training_data(run.agent, sft_data, command.method)
-                except (UsageError, DemoFileError) as error:
-                    self._emitter.warn(f"No warm start: {error}", refused="warm_start")
-                else:
-                    self._warm_start(run, data, command.episodes)
+            case commands.WarmStart():
+                self._requested_warm_start(command, run)
             case commands.CancelEvaluation() | commands.CancelWarmStart() | commands.StartRun():
                 pass  # none is under way any more, or one is already
             case commands.SaveCheckpoint():
@@ -335,109 +328,35 @@ class Session:
     def _map_policy(
         self, run: Run, *, at_once: bool = False, should_stop: Callable[[], bool] | None = None
     ) -> None:
-        prompt, version = run.rollout.system_prompt, run.rollout.prompt_version
-        should_stop = should_stop or self._is_stop_requested
         run.policy_map.map(
-            prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once
+            run.rollout.system_prompt,
+            run.rollout.prompt_version,
+            run.ppo.updates,
+            should_stop=should_stop or self._is_stop_requested,
+            at_once=at_once,
         )
 
-    def _evaluate(self, command: commands.Evaluate, run: Run, limit_s: float | None = None) -> None:
-        if found := self._evaluation(command, run, limit_s):
-            self._emit(found)
-
-    def _compare(self, command: commands.ComparePrompts, run: Run) -> None:
-        """Evaluate two prompts on the same seeds until the interval of their difference is narrow enough."""
-        enough, began_at = command.half_width or enough_for(run.agent.baselines), self._clock()
-        prompts = list(zip(command.system_prompts, command.versions, strict=True))
-
-        def play(side: int, episodes: int, seed: int, ended: list[EndedEpisode]) -> bool:
-            seed += EVALUATION_SEED + self._config.seed
-            evaluate = commands.Evaluate(episodes=episodes, seed=seed)
-            return self._evaluation(evaluate, run, prompt=prompts[side], ended=ended) is not None
-
-        if (pairs := played(play, enough)) is None:
-            return
-        update = run.ppo.updates
-        by = [
-            {"update": update, "prompt_version": version, "system_prompt": text}
-            for text, version in prompts
-        ]
-        maps = [each for prompt in prompts for each in run.policy_map.under(*prompt, update)]
-        self._emit(
-            compared(
-                pairs, by, elapsed_s=self._clock() - began_at, greedy=True, enough=enough, maps=maps
-            )
+    def _evaluations(self, run: Run) -> Evaluations:
+        return Evaluations(
+            run=run,
+            builders=self._builders,
+            emitter=self._emitter,
+            inbox=self.inbox,
+            clock=self._clock,
+            log_path=self._store.log_path,
+            enter=self._enter,
+            should_stop=lambda: self._should_end_evaluation(run),
         )
 
-    def _evaluation(
-        self,
-        command: commands.Evaluate,
-        run: Run,
-        limit_s: float | None = None,
-        *,
-        prompt: tuple[str, int] | None = None,
-        ended: list[EndedEpisode] | None = None,
-    ) -> events.EvaluationFinished | None:
-        """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
-
-        With a limit no episode begins after it, and those under way have `PATIENCE` times as long in all: of an
-        evaluation without its longest episodes the mean would be another one. `prompt` is one with its version, other
-        than the present one; `ended` receives the episodes.
-        """
-        ended = [] if ended is None else ended
-        run.report_episodes()
-        text, version = prompt or (run.rollout.system_prompt, run.rollout.prompt_version)
-        emit, of, before = (
-            self._emitter.throttled(),
-            f"of {counted(command.episodes, 'episode')}",
-            self.phase,
-        )
-        until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
-        self._enter("evaluating", f"0 {of}")
-        result, played, why = None, 0, ""
+    def _requested_warm_start(self, command: commands.WarmStart, run: Run) -> None:
         try:
-            found = self._builders.evaluate(
-                run.agent,
-                run.policy,
-                episodes=command.episodes,
-                greedy=command.greedy,
-                system_prompt=text,
-                should_stop=lambda: self._should_end_evaluation(run) or self._clock() >= until,
-                progress=lambda done: (emit if done < command.episodes else self._emit)(
-                    events.PhaseChanged(phase="evaluating", detail=f"{done:,} {of}")
-                ),
-                warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
-                limit_s=limit_s,
-                seed=command.seed,
-                ended=ended,
-            )
-        except (
-            Exception
-        ) as error:  # its environments are not the run's, and memory may be short for it alone
-            log.error("the evaluation failed", exc_info=error)
-            why = f"No evaluation: {event_builders.session_failed(error, self._store.log_path).message}"
+            if self._config.shard:
+                raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
+            data = training_data(run.agent, command.sft_data, command.method)
+        except (UsageError, DemoFileError) as error:
+            self._emitter.warn(f"No warm start: {error}", refused="warm_start")
         else:
-            played, is_ended = len(ended), self._should_end_evaluation(run)
-            returns = {episode.number: episode.episode_return for episode in ended}
-            numbers = range(command.episodes if command.seed is not None else 0)
-            if found and (played == command.episodes or (played and not is_ended)):
-                result = msgspec.structs.replace(
-                    found,
-                    update=run.ppo.updates,
-                    prompt_version=version,
-                    system_prompt=text,
-                    seed=command.seed,
-                    returns=[returns.get(number) for number in numbers],
-                )
-            elif not is_ended:
-                why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
-        self.inbox.take(commands.CancelEvaluation)
-        if result is None:
-            self._emit(
-                events.EvaluationCancelled(played=played, episodes=command.episodes, why=why)
-            )
-        self._enter(before)
-        return result
+            self._warm_start(run, data, command.episodes)
 
     def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
         """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
@@ -445,23 +364,24 @@ class Session:
         self._emit(facts)
         for doubt in doubts(facts, data.method):
             self._emitter.warn(doubt)
-        evaluate = commands.Evaluate(episodes=episodes, greedy=False)
-        measured = partial(self._evaluation, evaluate, run, WARM_START_S)
-        played_before = measured() if episodes else None
+        evaluations = self._evaluations(run)
+        played_before = evaluations.around_warm_start(episodes) if episodes else None
         if self._is_warm_start_cancelled():
             self._emitter.warn(
                 "The warm start was cancelled; nothing was trained.", refused="warm_start"
             )
             return
         run.report_episodes()
-        before = self.phase
-        self._enter("warm_starting", "loading TRL, which takes some seconds")
+        before = self._enter("warm_starting", "loading TRL, which takes some seconds")
         try:
             run.warm_start(data, self._builders, self._is_warm_start_cancelled)
             self._map_policy(run)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)
-        if played_before and not self._is_warm_start_cancelled() and (played_after := measured()):
+        if played_before is None or self._is_warm_start_cancelled():
+            return
+        played_after = evaluations.around_warm_start(episodes)
+        if played_after is not None:
             self._emit(events.WarmStartEvaluated(before=played_before, after=played_after))
 
     def _is_warm_start_cancelled(self) -> bool:
@@ -471,9 +391,8 @@ class Session:
         return self.inbox.holds(commands.Stop)
 
     def _should_end_evaluation(self, run: Run) -> bool:
-        while command := self.inbox.take(
-            commands.WeighActions
-        ):  # a person at the table waits for the answer
+        # A person at the table waits for the answer.
+        while command := self.inbox.take(commands.ProbeActions):
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
@@ -484,7 +403,7 @@ class Session:
         finished = self._finished(run)
         if evaluates:  # the policy that the run ends with
             final = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)
-            self._evaluate(final, run, self._config.final_s)
+            self._evaluations(run).evaluate(final, self._config.final_s)
         self._enter("stopped")
         self._emit(finished)
 
@@ -494,18 +413,20 @@ class Session:
         Raises:
             RunStoreError: `ATTEMPTS` were in vain, or a stop was requested meanwhile.
         """
-        for left in range(ATTEMPTS - 1, -1, -1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 return run.finish()
             except RunStoreError as error:
                 log.exception("no checkpoint")
-                limit = f"{left * RETRY_S:.0f} s at most"
+                limit = f"{(ATTEMPTS - attempt) * RETRY_S:.0f} s at most"
                 waited = f"Waiting for space for the last checkpoint, {limit}; stop again to end without it"
-                if left == ATTEMPTS - 1:
+                if attempt == 1:
                     self._emitter.warn(f"{error} {waited}.", refused="checkpoint")
+                is_last = attempt == ATTEMPTS
                 while (command := self.inbox.take()) is not None:
-                    left *= not isinstance(command, commands.Stop)
-                if not left:
+                    if isinstance(command, commands.Stop):
+                        is_last = True
+                if is_last:
                     raise RunStoreError(
                         f"{error} What was learnt since the checkpoint before it is lost."
                     ) from error
@@ -516,13 +437,13 @@ class Session:
     def _fail(self, error: Exception) -> None:
         log.error("the session failed", exc_info=error)
         self.error = error
-        if self.active_run is not None:
-            # Of shards nothing can be gathered when another rank may still be at what this one was.
-            may_rescue = not self._config.shard or isinstance(error, LlamaGymError)
-            for save in (
-                self.active_run.rollout.emit_corrections,
-                *[self.active_run.rescue] * may_rescue,
-            ):
+        run = self.active_run
+        if run is not None:
+            saves = [run.rollout.emit_corrections]
+            # Nothing can be gathered from shards when another rank may still be at what this one was.
+            if not self._config.shard or isinstance(error, LlamaGymError):
+                saves.append(run.rescue)
+            for save in saves:
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more
@@ -531,8 +452,11 @@ class Session:
             self._enter("failed")
         self._emit(event_builders.session_failed(error, self._store.log_path))
 
-    def _enter(self, phase: events.Phase, detail: str = "") -> None:
+    def _enter(self, phase: events.Phase, detail: str = "") -> events.Phase:
+        """Enter a phase; returns the one before it."""
+        before = self.phase
         self.phase = entered(self.phase, phase)
         if self.active_run is not None:
             self.active_run.stopwatch.run(phase in ("warm_starting", "rolling_out", "updating"))
         self._emit(events.PhaseChanged(phase=phase, detail=detail))
+        return before

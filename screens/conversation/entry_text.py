@@ -3,7 +3,7 @@
 from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
@@ -64,8 +64,8 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
             text = literal(fact.text) + ("" if fact.done else "▌")
             speaker = "you" if by_person or fact.by_person else "agent"
             return [Paragraph(speaker, "agent-label", (Piece(text, "agent"),))]
-        case ActionsWeighed():
-            return [_weighed(fact)]
+        case ActionsProbed():
+            return [_probed(fact)]
         case TurnFinished():
             return [_action(fact), *_replaced(fact)]
         case EpisodeFinished():
@@ -89,14 +89,14 @@ def _left_out(shown: ObservationShown) -> list[Paragraph]:
     ]
 
 
-def _weighed(weighed: ActionsWeighed) -> Paragraph:
+def _probed(probed: ActionsProbed) -> Paragraph:
     """The most probable actions, as digits and bars; what an update has changed of them."""
     pieces: list[Piece] = []
-    order = sorted(range(len(weighed.names)), key=lambda at: -weighed.shares[at])
+    order = sorted(range(len(probed.names)), key=lambda at: -probed.shares[at])
     for at in order[:MOST_ACTIONS]:
-        probability = weighed.shares[at]
-        was = f"{share(weighed.before[at], 0)} → " if weighed.before else ""
-        name = one_line(weighed.names[at])
+        probability = probed.shares[at]
+        was = f"{share(probed.before[at], 0)} → " if probed.before else ""
+        name = one_line(probed.names[at])
         pieces += [
             Piece(f"{name} {was}{share(probability, 0)} ", "env"),
             Piece(bar(probability), "agent"),
@@ -104,9 +104,9 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
-    if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
+    if (rest := 1 - sum(probed.shares)) >= LEAST_REST:
         pieces.append(Piece(f"other replies {share(rest, 0)}", "aside"))
-    return Paragraph("updated" if weighed.before else "policy", "label", tuple(pieces))
+    return Paragraph("updated" if probed.before else "policy", "label", tuple(pieces))
 
 
 def _action(turn: TurnFinished) -> Paragraph:

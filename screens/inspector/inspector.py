@@ -14,7 +14,7 @@ from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     ObservationShown,
     TurnFinished,
     TurnInspected,
@@ -227,7 +227,7 @@ def open_inspector(view: ConversationView, state: RunState) -> None:
 def place_of(entries: Sequence[Entry], pointed_at: Entry | None) -> TurnPlace | None:
     """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
     fact = pointed_at.fact if pointed_at is not None else None
-    if isinstance(fact, ActionsWeighed | ObservationShown | ReplySoFar | TurnFinished):
+    if isinstance(fact, ActionsProbed | ObservationShown | ReplySoFar | TurnFinished):
         return TurnPlace(fact.episode, fact.turn)
     last = len(entries) - 1 if pointed_at is None else pointed_at.serial - entries[0].serial
     for at in range(last, -1, -1):

@@ -14,8 +14,8 @@ from textual.widgets import Input, Static
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Evaluate, WeighActions
-from llamagym_tui.protocol.events import ConversationWeighed
+from llamagym_tui.protocol.commands import Evaluate, ProbeActions
+from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
@@ -42,7 +42,7 @@ class PolicyHint:
         self._requested: list[tuple[object, object]] = []
         """By ticket, from 1: the turn, and the policy that was to answer."""
 
-    def question(self, game: HumanGame, state: RunState) -> WeighActions | None:
+    def question(self, game: HumanGame, state: RunState) -> ProbeActions | None:
         """The request for this turn; None: nobody can answer, or it was sent already.
 
         Another update or setting makes it another policy, which is requested again.
@@ -51,11 +51,11 @@ class PolicyHint:
         if game.over or not state.live or state.run is None or self._requested[-1:] == [about]:
             return None
         self._requested.append(about)
-        return WeighActions(ticket=len(self._requested), messages=game.messages)
+        return ProbeActions(ticket=len(self._requested), messages=game.messages)
 
-    def answer(self, game: HumanGame, state: RunState) -> ConversationWeighed | None:
+    def answer(self, game: HumanGame, state: RunState) -> ConversationProbed | None:
         """The newest answer for the present turn."""
-        if (found := state.weighed) is None or game.over or found.ticket > len(self._requested):
+        if (found := state.probed) is None or game.over or found.ticket > len(self._requested):
             return None
         return found if self._requested[found.ticket - 1][0] == game.place else None
 
@@ -72,17 +72,17 @@ class PolicyHint:
         )
 
 
-def probabilities_text(weighed: ConversationWeighed) -> str:
+def probabilities_text(probed: ConversationProbed) -> str:
     """The most probable action first."""
-    if weighed.why_not:
-        return weighed.why_not
-    if not weighed.names:
+    if probed.why_not:
+        return probed.why_not
+    if not probed.names:
         return "its actions have no names, so it has no probabilities to show"
-    ranked = sorted(zip(weighed.shares, weighed.names, strict=True), key=lambda pair: -pair[0])
+    ranked = sorted(zip(probed.shares, probed.names, strict=True), key=lambda pair: -pair[0])
     named = [f"{name} {share(probability, 0)}" for probability, name in ranked[:MOST_NAMED]]
     if len(ranked) > MOST_NAMED:
         named.append("…")
-    if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
+    if (rest := 1 - sum(probed.shares)) >= LEAST_REST:
         named.append(f"other replies {share(rest, 0)}")
     return ", ".join(named)
 

@@ -14,7 +14,7 @@ from textual.style import Style
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.protocol.policy_map import MapCell
+from llamagym_tui.protocol.map_layout import MapCell
 
 
 class Spot(NamedTuple):

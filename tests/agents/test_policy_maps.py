@@ -9,7 +9,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import MAPS, FrozenLakeAgent
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.setup.catalog import find_agent
-from llamagym_tui.trainer.probes.policy_map import lay_out
+from llamagym_tui.trainer.probes.map_policy import lay_out
 
 
 def test_blackjacks_map_has_every_hand_that_can_be_met_once() -> None:

@@ -22,6 +22,7 @@ from llamagym_tui.engine.learning import checkpoint_folders
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import PhaseChanged
+from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, START_DIR
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_text, read_row
 from llamagym_tui.screens.widgets.numbers import spark
@@ -258,13 +259,13 @@ def resumed(folder: Path) -> None:
     try:
         checkpoint_folders.clean(folder)
         for name in (
-            checkpoint_folders.LATEST,
-            checkpoint_folders.LATEST,
-            checkpoint_folders.START,
+            MODEL_DIR,
+            MODEL_DIR,
+            START_DIR,
         ):
             with checkpoint_folders.written(folder, name) as draft:
                 (draft / "learner.msgpack").write_bytes(b"ours")
-            checkpoint_folders.keep(folder, checkpoint_folders.GOOD)
+            checkpoint_folders.keep(folder, GOOD_MODEL_DIR)
     except OSError:
         pass
 

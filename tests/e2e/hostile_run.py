@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     AnyEvent,
     CheckpointSaved,
     Event,
@@ -29,7 +29,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.protocol.inspected import ScoredReply
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from tests import fakes
 from tests.screens.inspected import scored, told
 
@@ -142,7 +142,7 @@ def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
             episode, [("o", "r1", "json"), ("o", "r", "failed")], 1.0
         )
         yield from (start, StateDrawn(episode=episode, turn=0, text="drawn"), observation)
-        yield ActionsWeighed(
+        yield ActionsProbed(
             episode=episode, turn=0, names=["a", "b"], shares=[0.5, 0.5], before=[0.4, 0.6]
         )
         yield from rest

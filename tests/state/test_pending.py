@@ -13,16 +13,16 @@ from llamagym_tui.protocol.commands import (
     ComparePrompts,
     Evaluate,
     Pause,
+    ProbeActions,
     RollBack,
     SaveCheckpoint,
     SetMode,
     WarmStart,
-    WeighActions,
 )
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
-    ConversationWeighed,
+    ConversationProbed,
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
@@ -67,8 +67,8 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
         WarningRaised(message="refused", refused="settings"),
     ),
     (
-        WeighActions(ticket=3, messages=[]),
-        ConversationWeighed(ticket=3, names=["stick"], shares=[1.0]),
+        ProbeActions(ticket=3, messages=[]),
+        ConversationProbed(ticket=3, names=["stick"], shares=[1.0]),
     ),
 ]
 
@@ -102,8 +102,8 @@ def test_what_has_a_field_of_its_own_is_not_recorded_twice():
 
 
 def test_an_answer_to_an_older_question_leaves_the_newer_one_pending():
-    pending = Pending().requesting(WeighActions(ticket=4, messages=[]))
-    assert pending.after(ConversationWeighed(ticket=3, names=["stick"], shares=[1.0])) is pending
+    pending = Pending().requesting(ProbeActions(ticket=4, messages=[]))
+    assert pending.after(ConversationProbed(ticket=3, names=["stick"], shares=[1.0])) is pending
 
 
 def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):

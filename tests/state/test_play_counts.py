@@ -151,8 +151,6 @@ def test_another_number_of_actions_begins_the_count_anew(mode):
 def test_the_trainer_tells_how_often_each_action_was_named():
     clock = Clock()
     counter = EpisodeCounter(Stopwatch(clock), clock)
-    counter.add(
-        [Ended(1.0, "train", 0, 0, actions=(2, 1)), Ended(0.0, "train", 0, 0, actions=(0, 4))]
-    )
+    counter.add([Ended(1.0, actions=(2, 1)), Ended(0.0, actions=(0, 4))])
     (event,) = counter.take_events(env_steps=7)
     assert event.actions == [2, 5]

@@ -22,7 +22,8 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.returns import MAX_GROUPS
-from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
+from llamagym_tui.run_folder import SUMMARY_FILE
+from llamagym_tui.state.run_summary import differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     EpisodeDropped,
     ObservationShown,
     TokensStreamed,
@@ -89,10 +89,10 @@ def test_a_tail_has_the_last_entries():
     assert tail.tail(100) is tail
 
 
-def test_weighed_actions_stand_in_the_conversation():
-    weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
-    transcript = Transcript().after(weighed)
-    assert [entry.fact for entry in transcript.entries] == [weighed]
+def test_probed_actions_stand_in_the_conversation():
+    probed = ActionsProbed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
+    transcript = Transcript().after(probed)
+    assert [entry.fact for entry in transcript.entries] == [probed]
 
 
 def test_a_dropped_episode_ends_its_open_reply_and_gives_its_reason() -> None:

@@ -12,13 +12,13 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.memory import workload_of
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.loading import bundled_model_path, held_as
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import EnvError, ModelLoadError, PromptTooLongError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
-from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
+from llamagym_tui.trainer.preflight import preflight, would_fit
 from tests.fake_parts import Loaded, Stage
 from tests.text_env import ROOMS, CommandAgent
 from tests.toy_env import CountAgent, FaultyEnv

@@ -614,7 +614,7 @@ def test_a_failure_of_any_kind_saves_what_was_learnt_unless_it_is_not_finite(
 
     def breaks(rollout: Rollout) -> None:
         if rollout.episodes == 10:
-            stage.policy.is_finite = is_finite
+            stage.policy.has_finite_weights = is_finite
             raise RecursionError("deep")
 
     stage.also_before_step = breaks

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.game.chat import user
-from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate, Pause, Stop, WeighActions
+from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate, Pause, ProbeActions, Stop
 from llamagym_tui.protocol.events import (
-    ConversationWeighed,
+    ConversationProbed,
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
@@ -18,13 +18,13 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from tests.fake_parts import Stage, evaluated
 
-QUESTION = WeighActions(ticket=7, messages=[user("Call.")])
+QUESTION = ProbeActions(ticket=7, messages=[user("Call.")])
 
 
 @pytest.fixture(autouse=True)
-def weighed_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(weighing: ActionProbes, question: WeighActions) -> ConversationWeighed:
-        return ConversationWeighed(ticket=question.ticket, names=["heads"], shares=[1.0])
+def probed_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(probing: ActionProbes, question: ProbeActions) -> ConversationProbed:
+        return ConversationProbed(ticket=question.ticket, names=["heads"], shares=[1.0])
 
     monkeypatch.setattr(ActionProbes, "probe_conversation", answer)
 
@@ -33,7 +33,7 @@ def test_a_question_is_answered_before_the_next_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.script = {1: [QUESTION]}
     stage.session.run()
-    [answer] = stage.of(ConversationWeighed)
+    [answer] = stage.of(ConversationProbed)
     assert (answer.ticket, answer.at_s) == (7, 0.125)
 
 
@@ -44,7 +44,7 @@ def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -
         stage.ppo, "before_minibatch", lambda number: ask_at_second.get(number, lambda: None)()
     )
     stage.session.run()
-    [answer], [update] = stage.of(ConversationWeighed), stage.of(UpdateFinished)
+    [answer], [update] = stage.of(ConversationProbed), stage.of(UpdateFinished)
     assert answer.at_s == 0.5 + 0.25
     assert stage.events.index(answer) < stage.events.index(update)
     assert update.stats.epochs == 1
@@ -54,14 +54,14 @@ def test_a_question_is_answered_while_a_run_is_paused(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {1: [Pause(), QUESTION, Stop()]}
     stage.session.run()
-    assert [event.ticket for event in stage.of(ConversationWeighed)] == [7]
+    assert [event.ticket for event in stage.of(ConversationProbed)] == [7]
 
 
 def test_a_question_is_answered_during_an_evaluation_which_goes_on(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {2: [Evaluate(episodes=40), QUESTION, Stop()]}
     stage.session.run()
-    assert [event.ticket for event in stage.of(ConversationWeighed)] == [7]
+    assert [event.ticket for event in stage.of(ConversationProbed)] == [7]
 
 
 def test_a_cancelled_evaluation_has_no_result_and_the_run_goes_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from llamagym_tui.protocol.commands import (
     WatchNext,
 )
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     EpisodeStarted,
     ModeChanged,
     PaceChanged,
@@ -29,7 +29,7 @@ from llamagym_tui.protocol.events import (
 )
 from tests.fake_parts import STEP_S, Rollout, Stage
 
-AGAIN = ActionsWeighed(episode=0, turn=0, names=["heads"], shares=[1.0], before=[0.5])
+AGAIN = ActionsProbed(episode=0, turn=0, names=["heads"], shares=[1.0], before=[0.5])
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_
     def listen(rollout: object) -> None:
         probes = stage.session.active_run.action_probes
         stage.rollout.pending_prompt = lambda: "where the watched episode waits"
-        probes.probe = lambda where: probed.append(("weigh", stage.steps))
+        probes.probe = lambda where: probed.append(("probe", stage.steps))
         probes.probe_again = lambda: probed.append(("again", stage.steps)) or AGAIN
 
     stage.also_before_step = listen
@@ -160,13 +160,13 @@ def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
     assert list(dict.fromkeys(probed)) == [
-        ("weigh", 6),
-        ("weigh", 7),
+        ("probe", 6),
+        ("probe", 7),
         ("again", 8),
-        ("weigh", 8),
-        ("weigh", 11),
+        ("probe", 8),
+        ("probe", 11),
     ]
-    assert [weighed.before for weighed in stage.of(ActionsWeighed)] == [AGAIN.before]
+    assert [probed.before for probed in stage.of(ActionsProbed)] == [AGAIN.before]
 
 
 def test_the_first_episode_begins_before_its_actions_are_probed(

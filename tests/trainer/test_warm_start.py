@@ -40,8 +40,8 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
-from llamagym_tui.trainer.session import WARM_START_S
+from llamagym_tui.trainer.evaluations import WARM_START_S
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from tests.fake_parts import CoinAgent, Stage
 
 

@@ -24,6 +24,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
 from llamagym_tui.user_files import file_content, link_folder, require_regular
 
 TENSORS, STATE = "learner.safetensors", "learner.msgpack"
@@ -31,9 +32,9 @@ MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
 WORDS = {
-    folders.LATEST: "latest checkpoint",
-    folders.PREVIOUS: "one before it",
-    folders.GOOD: "last good one",
+    MODEL_DIR: "latest checkpoint",
+    OLD_MODEL_DIR: "one before it",
+    GOOD_MODEL_DIR: "last good one",
 }
 
 C = TypeVar("C")
@@ -78,7 +79,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
         for name, value in each.items()
     )
     tensors = {name: value.contiguous() for name, value in named}
-    with _reported(run_dir), folders.written(run_dir, folders.LATEST) as draft:
+    with _reported(run_dir), folders.written(run_dir, MODEL_DIR) as draft:
         policy.model.save_pretrained(draft, weights)
         policy.chat.tokenizer.save_pretrained(draft)
         save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
@@ -87,10 +88,10 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     if ppo.shards:
         del weights, moments, tensors, named  # whole copies
         return_freed_memory()
-    return run_dir / folders.LATEST
+    return run_dir / MODEL_DIR
 
 
-def keep_checkpoint(run_dir: Path, name: str = folders.GOOD) -> Path:
+def keep_checkpoint(run_dir: Path, name: str = GOOD_MODEL_DIR) -> Path:
     """Keep the latest checkpoint under a name, to be restored by `roll_back`; its folder.
 
     Raises:
@@ -114,7 +115,7 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
     for name in WORDS:
         place = run_dir / name
         if not place.is_dir():
-            if name == folders.LATEST:
+            if name == MODEL_DIR:
                 faults.append(f"the {WORDS[name]} is missing")
             continue
         try:
@@ -125,9 +126,9 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
         _put(saved, policy, ppo)
         policy.version = saved.version
         _set_generator(policy, saved.generator)
-        if faults and (run_dir / folders.LATEST).is_dir():
+        if faults and (run_dir / MODEL_DIR).is_dir():
             with contextlib.suppress(OSError):
-                folders.set_aside(run_dir / folders.LATEST)
+                folders.set_aside(run_dir / MODEL_DIR)
         note = (
             f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
         )
@@ -150,7 +151,7 @@ def keep_with_reference(run_dir: Path, policy: Policy, ppo: PPO) -> None:
     Raises:
         RunStoreError: they cannot be written.
     """
-    if ppo.reference is not None and not (run_dir / folders.START).is_dir():
+    if ppo.reference is not None and not (run_dir / START_DIR).is_dir():
         with ppo.reference.in_place():
             save_start(run_dir, policy)
     keep_checkpoint(run_dir)
@@ -165,7 +166,7 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     Raises:
         RunStoreError: there is none, or it cannot be used; policy and learner are as they were.
     """
-    place = run_dir / folders.GOOD
+    place = run_dir / GOOD_MODEL_DIR
     if not place.is_dir():
         raise RunStoreError(
             "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
@@ -177,14 +178,14 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
         raise RunStoreError(
             f"The checkpoint in {str(place)!r} cannot be used ({error}); train on."
         ) from error
-    if ppo.reference is not None and (place / folders.START).is_dir():
+    if ppo.reference is not None and (place / START_DIR).is_dir():
         if ppo.shards:
             raise RunStoreError(
                 "A roll back to before a warm start needs whole weights: resume with shard=false."
             )
-        start = _read_start(place / folders.START, policy)
-        with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
-            link_folder(place / folders.START, draft)
+        start = _read_start(place / START_DIR, policy)
+        with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
+            link_folder(place / START_DIR, draft)
         _put_weights(*start, policy)
         ppo.reference = Reference(policy)
     _put(saved._replace(ppo=replace(saved.ppo, random=ppo.state.random)), policy, ppo)
@@ -198,9 +199,9 @@ def save_start(run_dir: Path, policy: Policy) -> Path:
     Raises:
         RunStoreError: it cannot be written; the one before still stands.
     """
-    with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
+    with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
         policy.model.save_pretrained(draft)
-    return run_dir / folders.START
+    return run_dir / START_DIR
 
 
 def load_start(run_dir: Path, policy: Policy) -> None:
@@ -211,8 +212,8 @@ def load_start(run_dir: Path, policy: Policy) -> None:
     """
     with _reported(run_dir):
         folders.clean(run_dir)
-    if (run_dir / folders.START).is_dir():
-        _put_weights(*_read_start(run_dir / folders.START, policy), policy)
+    if (run_dir / START_DIR).is_dir():
+        _put_weights(*_read_start(run_dir / START_DIR, policy), policy)
 
 
 def _read_start(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD, START_DIR, UPDATE_DIR
 from llamagym_tui.user_files import (
     discard,
     discard_drafts,
@@ -20,9 +21,6 @@ from llamagym_tui.user_files import (
     sync_folder,
 )
 
-LATEST, PREVIOUS = "model", "model.old"
-GOOD, START = "good", "start"
-
 
 @contextmanager
 def written(run_dir: Path, name: str) -> Iterator[Path]:
@@ -31,7 +29,9 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
-    draft, place, old = draft_folder(run_dir), run_dir / name, run_dir / f"{name}.old"
+    draft = draft_folder(run_dir)
+    place = run_dir / name
+    old = run_dir / f"{name}{OLD}"
     try:
         yield draft
         for folder, _, files in os.walk(draft):
@@ -46,7 +46,7 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
     except Exception:
         discard(draft)
         raise
-    if name != LATEST:
+    if name != MODEL_DIR:
         discard(old)
 
 
@@ -57,9 +57,9 @@ def keep(run_dir: Path, name: str) -> Path:
         OSError: it cannot be written; what was kept under that name still stands.
     """
     with written(run_dir, name) as draft:
-        link_folder(run_dir / LATEST, draft)
-        if (run_dir / START).is_dir():
-            link_folder(run_dir / START, draft / START)
+        link_folder(run_dir / MODEL_DIR, draft)
+        if (run_dir / START_DIR).is_dir():
+            link_folder(run_dir / START_DIR, draft / START_DIR)
     return run_dir / name
 
 
@@ -70,8 +70,11 @@ def clean(run_dir: Path) -> None:
         OSError: the folder cannot be changed.
     """
     discard_drafts(run_dir)
-    for name in (GOOD, START, *(path.stem for path in run_dir.glob("update-*.old"))):
-        place, old = run_dir / name, run_dir / f"{name}.old"
+    names = [GOOD_MODEL_DIR, START_DIR]
+    names += [path.stem for path in run_dir.glob(f"{UPDATE_DIR}*{OLD}")]
+    for name in names:
+        place = run_dir / name
+        old = run_dir / f"{name}{OLD}"
         if os.path.lexists(place):
             discard(old)
         elif os.path.lexists(old):

@@ -14,9 +14,9 @@ import torch
 from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig, Precision
+from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, RunConfig
 from llamagym_tui.engine.model import load_faults
-from llamagym_tui.engine.model.shape import base_of, read_config
+from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
@@ -167,6 +167,18 @@ def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> t
         )
     chosen = dtype or ("float32" if full else entry.dtype)
     return torch.bfloat16 if chosen == "bfloat16" else torch.float32
+
+
+def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
+    """Whether all weights of a run's model are trained, and the bytes of a weight.
+
+    Raises:
+        ModelLoadError: weights of that type cannot be trained that way.
+    """
+    entry = model_registry.find(config.model) or ModelEntry(config.model, 0, "")
+    held = weights_type(entry, config.dtype, config.full_finetuning)
+    is_full = is_fully_trained(entry, config.full_finetuning, held, shape.parameters)
+    return is_full and not is_adapted, held.itemsize
 
 
 def _require_loadable(name: str, path: Path | None) -> None:

@@ -10,8 +10,8 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.commands import WeighActions
-from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
+from llamagym_tui.protocol.commands import ProbeActions
+from llamagym_tui.protocol.events import ActionsProbed, ConversationProbed
 from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class ActionProbes:
         self._agent_names = list(agent.action_names) if policy.trie else []
         self._last: tuple[PendingPrompt, int, list[float]] | None = None
 
-    def probe(self, where: PendingPrompt) -> ActionsWeighed | None:
+    def probe(self, where: PendingPrompt) -> ActionsProbed | None:
         """None if that was done already, or there are no actions to name."""
         version = self._policy.version
         names = self._names(where.actions)
@@ -37,9 +37,9 @@ class ActionProbes:
             log.exception("no action probabilities")
             return None
         self._last = (where, version, shares)
-        return ActionsWeighed(episode=where.episode, turn=where.turn, names=names, shares=shares)
+        return ActionsProbed(episode=where.episode, turn=where.turn, names=names, shares=shares)
 
-    def probe_again(self) -> ActionsWeighed | None:
+    def probe_again(self) -> ActionsProbed | None:
         """The last prompt again, under other weights; None if there was none, or the weights are the same."""
         if self._last is None or self._last[1] == self._policy.version:
             return None
@@ -47,7 +47,7 @@ class ActionProbes:
         probed = self.probe(where)
         return None if probed is None else replace(probed, before=before)
 
-    def probe_conversation(self, question: WeighActions) -> ConversationWeighed:
+    def probe_conversation(self, question: ProbeActions) -> ConversationProbed:
         """The actions after a conversation that a person plays, or why they are not known."""
         actions = tuple(question.messages[-1].get("actions", ())) or None
         names, why_not = self._names(actions), ""
@@ -64,7 +64,7 @@ class ActionProbes:
         ) as error:  # a person may play on for longer than the model can read; the run does not
             log.exception("no action probabilities for a conversation")
             names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
-        return ConversationWeighed(
+        return ConversationProbed(
             ticket=question.ticket, names=names, shares=shares, why_not=why_not
         )
 

@@ -5,7 +5,8 @@ It scores a reply under the policy as it is now and adds what was kept; it chang
 
 import logging
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,35 +27,50 @@ from llamagym_tui.protocol.inspected import (
     InspectedToken,
     ScoredReply,
 )
-from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 
 MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""
 MOST_REPLIES = 64
 """Scored replies that are reported."""
-BEFORE, AFTER = 64, 24
-"""Tokens reported before and after a reply."""
+BEFORE = 64
+"""Tokens reported before a reply."""
+AFTER = 24
+"""Tokens reported after it."""
 PLACES_AT_ONCE = 32
 """Tokens whose logits over the vocabulary are held at once."""
 log = logging.getLogger(__name__)
 
 
 class _Place(NamedTuple):
+    """Where a turn stands."""
+
     trajectory: Trajectory
     number: int
+    """Index of the turn in its episode."""
     segment: Segment
     turn: Turn
 
 
+class _Chosen(NamedTuple):
+    """What is reported of a reply that was chosen whole."""
+
+    decision: Decision
+    replies: list[ScoredReply]
+
+
 class ReplyInspector:
-    def __init__(self, policy: Policy, ppo: PPO, rollout: Rollout) -> None:
-        self._policy, self._ppo, self._rollout = policy, ppo, rollout
+    def __init__(self, policy: Policy, ppo: PPO, rollout: AnyRollout) -> None:
+        self._policy = policy
+        self._ppo = ppo
+        self._rollout = rollout
 
     def inspect(self, episode: int, turn: int) -> TurnInspected:
         """What is known of a reply, or why nothing is; both are counted from 0."""
         stage: Stage = "trained"
+        batch: UsedBatch | None = None
         if used := self._used(episode, turn):
-            trajectory = used[1]
+            batch, trajectory = used
         elif recalled := self._rollout.recall(episode):
             trajectory, stage = recalled
         else:
@@ -65,7 +81,7 @@ class ReplyInspector:
             why_not = _not_kept(episode) if is_earlier else f"Reply {turn + 1} has not come yet."
             return TurnInspected(episode=episode, turn=turn, why_not=why_not)
         try:
-            return self._inspected(episode, place, stage, used[0] if used else None)
+            return self._inspected(episode, place, stage, batch)
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
             return TurnInspected(
@@ -73,45 +89,47 @@ class ReplyInspector:
             )
 
     def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
-        pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
-        return next(
-            (pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None
-        )
+        """A turn's episode and the batch of it that an update used, the last one first; None: none did."""
+        for batch in reversed(self._ppo.used):
+            for trajectory in batch.trajectories:
+                if trajectory.episode == episode and _has(trajectory, turn):
+                    return batch, trajectory
+        return None
 
     @torch.no_grad()
     def _inspected(
         self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None
     ) -> TurnInspected:
         trajectory, number, segment, turn = place
-        temperature = used.temperature if used else self._policy.generation.temperature
-        clip_range = used.clip_range if used else self._ppo.config.clip_range
-        earned = (
-            used.earned(trajectory, number - len(trajectory.earlier))
-            if used and turn.is_trained
-            else []
-        )
-        credit = used.credit if used else self._ppo.config.credit
+        if used:
+            temperature = used.temperature
+            clip_range = used.clip_range
+            credit = used.credit
+        else:
+            temperature = self._policy.generation.temperature
+            clip_range = self._ppo.config.clip_range
+            credit = self._ppo.config.credit
+        earned: list[Earned] = []
+        if used and turn.is_trained:
+            earned = used.earned(trajectory, number - len(trajectory.earlier))
         model = self._policy.model
         encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
-        values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
+        values: list[float] = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
         if credit == "turn":
-            values = values[:1] * len(values)  # the one before its first token
-        choice, replies, divisor, of_tokens = (
-            None,
-            list[ScoredReply](),
-            temperature,
-            list[float | None](values),
-        )
-        if turn.choice is not None:  # the reply was chosen whole: its tokens are no decisions
-            prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
-            sums = reply_logprobs(self._policy, [prompt], turn.choice.replies, temperature=1.0)[0]
-            divisors = torch.tensor(turn.choice.divisors, device=sums.device)  # those of then
-            logprobs = score_logprobs(sums, divisors, temperature).tolist()
-            replies = self._replies(turn.choice, (sums / divisors).tolist(), logprobs)
-            new, used_for = logprobs[turn.choice.chosen], earned[0] if earned else None
-            choice = _decision(turn.choice.logprob, new, values[0], used_for, clip_range)
-            earned, divisor, of_tokens = [], 1.0, [None] * len(values)
-        is_used = stage != "inference"
+            values = values[:1] * len(values)  # the value before the first token is that of all
+        if turn.choice is None:
+            chosen = None
+            tokens = self._tokens(place, encoded, temperature, values, earned, clip_range)
+        else:
+            used_for = earned[0] if earned else None
+            chosen = self._chosen(place, turn.choice, temperature, values[0], used_for, clip_range)
+            # The reply was chosen whole: its tokens are no decisions.
+            tokens = self._tokens(place, encoded, 1.0, [None] * len(values), [], clip_range)
+        with_loss = 0
+        sampled = 0
+        if stage != "inference":
+            with_loss = sum(segment.mask)
+            sampled = sum(len(each.logprobs) for each in segment.turns if each.is_trained)
         return TurnInspected(
             episode=episode,
             turn=number,
@@ -124,41 +142,71 @@ class ReplyInspector:
             credit=credit,
             temperature=temperature,
             before=self._before(segment, turn),
-            tokens=self._tokens(place, encoded, divisor, of_tokens, earned, clip_range),
+            tokens=tokens,
             after=self._after(segment, turn),
             conversation=len(segment.prefix) + len(segment.ids),
-            with_loss=sum(segment.mask) * is_used,
-            sampled=sum(len(each.logprobs) for each in segment.turns if each.is_trained) * is_used,
-            choice=choice,
-            replies=replies,
+            with_loss=with_loss,
+            sampled=sampled,
+            choice=chosen.decision if chosen else None,
+            replies=chosen.replies if chosen else [],
         )
+
+    def _chosen(
+        self,
+        place: _Place,
+        choice: Choice,
+        temperature: float,
+        value: float,
+        earned: Earned | None,
+        clip_range: float,
+    ) -> _Chosen:
+        """A reply that was chosen by its score, among those that it was chosen from."""
+        segment = place.segment
+        prompt = Opening(segment.prefix, tuple(segment.ids[: place.turn.start]))
+        sums = reply_logprobs(self._policy, [prompt], choice.replies, temperature=1.0)[0]
+        divisors = torch.tensor(choice.divisors, device=sums.device)  # those of then
+        scores = (sums / divisors).tolist()
+        logprobs = score_logprobs(sums, divisors, temperature).tolist()
+        new = logprobs[choice.chosen]
+        decision = _decision(choice.logprob, new, value, earned, clip_range)
+        return _Chosen(decision, self._replies(choice, scores, logprobs))
 
     def _tokens(
         self,
         place: _Place,
         encoded: Encoded,
         temperature: float,
-        values: list[float | None],
+        values: Sequence[float | None],
         earned: list[Earned],
         clip_range: float,
     ) -> list[InspectedToken]:
         """Each token of a reply, of which all that stands before it is encoded."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
-        admissible = [*self._policy.trie_of(turn.actions).continuations(ids), *[()] * len(ids)]
+        continuations = self._policy.trie_of(turn.actions).continuations(ids)
         places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
         found: list[InspectedToken] = []
         for part in places.split(PLACES_AT_ONCE):
             logits = encoded.logits_at(torch.zeros_like(part), part)
             for logprobs in (logits / temperature).log_softmax(-1):
                 at = len(found)
-                token, old = ids[at], turn.logprobs[at] if turn.is_trained else None
-                new, used = float(logprobs[token]), earned[at] if earned else None
-                decision = _decision(old, new, values[at], used, clip_range)
-                others = self._alternatives(logprobs, token, admissible[at])
-                text = self._text(token)
+                token = ids[at]
+                decision = _decision(
+                    old=turn.logprobs[at] if turn.is_trained else None,
+                    new=float(logprobs[token]),
+                    value_now=values[at],
+                    earned=earned[at] if earned else None,
+                    clip_range=clip_range,
+                )
+                # Past the place where a reply leaves the admissible ones nothing continues it.
+                admissible = continuations[at] if at < len(continuations) else ()
                 found.append(
-                    InspectedToken(token=token, text=text, decision=decision, alternatives=others)
+                    InspectedToken(
+                        token=token,
+                        text=self._text(token),
+                        decision=decision,
+                        alternatives=self._alternatives(logprobs, token, admissible),
+                    )
                 )
         return found
 
@@ -194,14 +242,15 @@ class ReplyInspector:
         ]
 
     def _before(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        ids = [*segment.prefix, *segment.ids[: turn.start]]
-        trained = [*[False] * len(segment.prefix), *segment.mask[: turn.start]]
+        ids = list(segment.prefix) + segment.ids[: turn.start]
+        trained = [False] * len(segment.prefix) + segment.mask[: turn.start]
         return self._context(ids[-BEFORE:], trained[-BEFORE:])
 
     def _after(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        end = min(
-            [turn.end + AFTER, *[other.start for other in segment.turns if other.start >= turn.end]]
-        )
+        end = turn.end + AFTER
+        for other in segment.turns:
+            if other.start >= turn.end:
+                end = min(end, other.start)
         return self._context(segment.ids[turn.end : end], segment.mask[turn.end : end])
 
     def _context(self, ids: list[int], trained: list[bool]) -> list[ContextToken]:
@@ -222,7 +271,9 @@ class ReplyInspector:
 def _has(trajectory: Trajectory, turn: int) -> bool:
     """Whether a turn is of this part of its episode, or comes after an episode's end."""
     first = len(trajectory.earlier)
-    return first <= turn and (not trajectory.goes_on or turn < first + len(trajectory.turns))
+    if turn < first:
+        return False
+    return not trajectory.goes_on or turn < first + len(trajectory.turns)
 
 
 def _place(trajectory: Trajectory, number: int) -> _Place | None:
@@ -239,12 +290,22 @@ def _decision(
     old: float | None, new: float, value_now: float | None, earned: Earned | None, clip_range: float
 ) -> Decision:
     """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
-    ratio = None if old is None or value_now is None else _ratio(new - old)
-    clipped = (
-        None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
+    ratio = None
+    if old is not None and value_now is not None:
+        ratio = _ratio(new - old)
+    clipped = None
+    if ratio is not None and earned is not None:
+        clipped = is_clipped(ratio, earned.advantage, clip_range)
+    return Decision(
+        old=old,
+        new=new,
+        ratio=ratio,
+        clipped=clipped,
+        value=earned.value if earned else None,
+        value_now=value_now,
+        target=earned.target if earned else None,
+        advantage=earned.advantage if earned else None,
     )
-    figures: Any = earned._asdict() if earned else dict.fromkeys(Earned._fields)
-    return Decision(old=old, new=new, ratio=ratio, clipped=clipped, value_now=value_now, **figures)
 
 
 def _ratio(log_ratio: float) -> float:
@@ -254,6 +315,6 @@ def _ratio(log_ratio: float) -> float:
 
 def _not_kept(episode: int) -> str:
     return (
-        f"Episode {episode:,} is of another time: only tokens of the last two batches, of the one under way and of "
-        "some watched in inference mode are kept."
+        f"The tokens of episode {episode:,} are not kept: those of the last two batches are, those of the batch under "
+        "way, and those of some episodes that were watched in inference mode."
     )

@@ -30,10 +30,14 @@ from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
 
 SLOW_S = 0.005
 """Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""
-STEPS, LONG_S = 3, 1.0
-"""Of a measurement, at most: a first step may be slow alone."""
-END_S, FILES = 2.0, 10_240
-"""Seconds that an environment has to close; open files that are enough: a process takes 3 (macOS allows 256 in all)."""
+STEPS = 3
+"""Steps that are measured, at most: a first one may be slow alone."""
+LONG_S = 1.0
+"""Seconds after which no further step is measured."""
+END_S = 2.0
+"""Seconds that an environment has to close."""
+FILES = 10_240
+"""Open files that are enough: a process takes 3 (macOS allows 256 in all)."""
 OFF = "--parallel-envs off steps it in the trainer's own process"
 
 
@@ -55,23 +59,21 @@ class EnvProcess:
         Raises:
             EnvError: the system allows no more processes.
         """
-        self.action_space, self.spec, self.render_mode = (
-            like.action_space,
-            like.spec,
-            like.render_mode,
-        )
+        self.action_space = like.action_space
+        self.spec = like.spec
+        self.render_mode = like.render_mode
         self.unwrapped = like.unwrapped  # closed, and as it was made
         self._is_sent = False
         """Whether a result is on its way."""
         self._unsent: EpisodeFault | None = None
         """Why a call could not be sent."""
+        # A fork of the trainer would have its locks, not its threads.
         kind = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        context: Any = multiprocessing.get_context(
-            kind
-        )  # a fork of the trainer would have its locks, not its threads
+        context: Any = multiprocessing.get_context(kind)
         context.set_forkserver_preload(["gymnasium", __name__])
         try:
-            self._connection, theirs = context.Pipe()
+            ours, theirs = context.Pipe()
+            self._connection = ours
             # A daemon could start no process of its own.
             self._process = context.Process(target=_serve, args=(theirs, make), daemon=False)
             self._process.start()
@@ -102,7 +104,9 @@ class EnvProcess:
         """
         if not self._is_sent:
             self.send(function, *args)
-        self._is_sent, unsent, self._unsent = False, self._unsent, None
+        unsent = self._unsent
+        self._is_sent = False
+        self._unsent = None
         if unsent is not None:
             raise unsent
         try:
@@ -130,20 +134,15 @@ class EnvProcess:
     def _death(self) -> EpisodeFault:
         self._process.join(END_S)
         code = self._process.exitcode or 0
-        how = (
-            f"was ended by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit code {code}"
-        )
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
         return EpisodeFault(f"the process of the environment {how}")
 
 
 def _serve(connection: Connection, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
-    for name in (
-        "SIGINT",
-        "SIGTERM",
-        "SIGHUP",
-    ):  # the trainer's matter; what this process starts does not inherit it
+    # These signals are the trainer's matter; what this process starts does not inherit that.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name, signal.SIGINT), lambda number, frame: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     env = _result(make)
@@ -185,7 +184,9 @@ class ParallelMaker:
         self, here: EnvMaker, there: Callable[..., gymnasium.Env[Any, Any]], when: ParallelEnvs
     ) -> None:
         """`there` can be pickled, and makes an environment with more keyword arguments, in a mapping."""
-        self._here, self._there, self._when = here, there, when
+        self._here = here
+        self._there = there
+        self._when = when
         self._like: gymnasium.Env[Any, Any] | None = None
         """What environments in processes are like. None: they are in this one."""
         self.slow_s: float | None = None
@@ -193,10 +194,17 @@ class ParallelMaker:
 
     def __call__(self) -> gymnasium.Env[Any, Any] | EnvProcess:
         if self._like is None:
-            env, when, self._when = self._here(), self._when, "off"
-            if when == "off" or (when == "auto" and (step_s := _measured_step(env)) <= SLOW_S):
+            env = self._here()
+            when = self._when
+            self._when = "off"  # whatever this one shows holds for all
+            if when == "off":
                 return env
-            self._like, self.slow_s = env, step_s if when == "auto" else None
+            if when == "auto":
+                step_s = _measured_step(env)
+                if step_s <= SLOW_S:
+                    return env
+                self.slow_s = step_s
+            self._like = env
             _allow_files()
             close(env, 0)
         return EnvProcess(partial(self._there, self._here.more or {}), self._like)
@@ -209,19 +217,21 @@ def _allow_files() -> None:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if 0 < soft < FILES:  # no limit is -1, or very large
-            resource.setrlimit(
-                resource.RLIMIT_NOFILE, (min(FILES, hard) if hard > 0 else FILES, hard)
-            )
+            wanted = min(FILES, hard) if hard > 0 else FILES
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _measured_step(env: gymnasium.Env[Any, Any]) -> float:
     """Seconds of a step, the least of some, on random actions; 0: it fails, or shows what cannot be sent."""
-    least, began, generators = float("inf"), time.perf_counter(), Generators.now()
+    least = float("inf")
+    began = time.perf_counter()
+    generators = Generators.now()
     try:
         env.action_space.seed(0)
         env.reset(seed=0)
         for _ in range(STEPS):
-            action, at = env.action_space.sample(), time.perf_counter()
+            action = env.action_space.sample()
+            at = time.perf_counter()
             observation, _, terminated, truncated, info = env.step(action)
             least = min(least, time.perf_counter() - at)
             if least <= SLOW_S or time.perf_counter() - began > LONG_S:

@@ -1,7 +1,7 @@
 """One environment and the episode that is played in it; faults of other people's code leave as `EpisodeFault`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -27,7 +27,7 @@ from llamagym_tui.trainer.rollout.environments import (
     stepped,
     was_reset,
 )
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
@@ -41,7 +41,7 @@ class Ended(NamedTuple):
     """An episode after its last turn."""
 
     trajectory: Trajectory
-    counted: EndedEpisode
+    counts: EpisodeCounts
     correction: events.EpisodeCorrected | None
     """The whole episode, if a person has acted in it."""
     was_watched: bool
@@ -72,6 +72,8 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Shared:
+    """What all environments of a rollout have in common."""
+
     agent: AgentBase
     policy: Policy
     spectator: Spectator
@@ -79,7 +81,7 @@ class Shared:
     make_env: Callable[[], AnyEnv]
     max_turns: int
     seed: int
-    """Of the run, from which each episode's own follows."""
+    """Seed of the run, from which each episode's own follows."""
 
 
 @dataclass(slots=True)
@@ -89,18 +91,13 @@ class EnvSlot:
     env: AnyEnv
     episode: Episode | None = None
     """None: none is under way."""
-    number: int = 0
-    mode: Mode = "train"
-    prompt_version: int = 0
+    counts: EpisodeCounts = field(default_factory=EpisodeCounts)
+    """What is counted of that episode, or of the one before."""
     observation: str = ""
     admissible: tuple[str, ...] | None = None
     """Names of the actions that are admissible now. None: those of every turn."""
-    length: int = 0
-    episode_return: float = 0.0
-    parse_failures: int = 0
     actions: list[int] = field(default_factory=list)
-    is_corrected: bool = False
-    """Whether a person acted in this episode."""
+    """Turns of the episode in which the reply named each action; empty: they are not counted."""
     knows_last: bool = True
     """Whether the sampler has seen the last reply."""
     is_broken: bool = False
@@ -116,19 +113,16 @@ class EnvSlot:
         close(self.env, self.index)
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function of the environment returns, where that is."""
-        return (
-            self.env.call(function, *args)
-            if isinstance(self.env, EnvProcess)
-            else function(self.env, *args)
-        )
+        """What a function of the environment returns, called where that is."""
+        if isinstance(self.env, EnvProcess):
+            return self.env.call(function, *args)
+        return function(self.env, *args)
 
     def prepare(self, number: int) -> None:
         """Let the next `begin` find its environment reset, or on the way to it, if that has a process of its own."""
         if isinstance(self.env, EnvProcess) and not self.is_broken:
-            self.env.send(
-                was_reset, self.shared.agent.env_id, episode_seed(self.shared.seed, number)
-            )
+            seed = episode_seed(self.shared.seed, number)
+            self.env.send(was_reset, self.shared.agent.env_id, seed)
 
     def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
         """Begin an episode.
@@ -137,20 +131,22 @@ class EnvSlot:
             EpisodeFault: it cannot begin.
             PromptTooLongError: the model cannot read its first prompt.
         """
-        agent, policy = self.shared.agent, self.shared.policy
-        self.number, self.mode, self.prompt_version = number, mode, prompt_version
-        self.length, self.episode_return, self.parse_failures = 0, 0.0, 0
-        self.is_corrected, self.knows_last = False, True
+        agent = self.shared.agent
+        policy = self.shared.policy
+        self.counts = EpisodeCounts(mode=mode, prompt_version=prompt_version, number=number)
+        self.knows_last = True
         try:
             if self.is_broken:
                 self.close()
-                self.env, self.is_broken = self.shared.make_env(), False
+                self.env = self.shared.make_env()
+                self.is_broken = False
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        observation, info = self._call(
-            was_reset, agent.env_id, episode_seed(self.shared.seed, number)
-        )
-        self.observation, self.admissible = in_words(agent, policy, observation, info)
+        seed = episode_seed(self.shared.seed, number)
+        observation, info = self._call(was_reset, agent.env_id, seed)
+        words = in_words(agent, policy, observation, info)
+        self.observation = words.text
+        self.admissible = words.actions
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
             episode.require_fit(self.observation, self.admissible)
@@ -160,9 +156,9 @@ class EnvSlot:
                 "take a model with a longer context."
             ) from error
         self.episode = episode
-        self.actions = (
-            [0] * len(agent.action_names) if len(agent.action_names) <= MOST_COUNTED else []
-        )
+        self.actions = []
+        if len(agent.action_names) <= MOST_COUNTED:
+            self.actions = [0] * len(agent.action_names)
         self._show(
             events.EpisodeStarted(
                 episode=number,
@@ -184,7 +180,13 @@ class EnvSlot:
 
     def pending_prompt(self) -> PendingPrompt:
         prompt = self.under_way.prompt_for(self.observation, self.admissible)
-        return PendingPrompt(self.index, self.number, self.length, prompt, self.admissible)
+        return PendingPrompt(
+            env=self.index,
+            episode=self.counts.number,
+            turn=self.counts.length,
+            prompt=prompt,
+            actions=self.admissible,
+        )
 
     def move(self, reply: Reply, text: str | None = None, replaced: str | None = None) -> Move:
         """Read a reply, of which an environment in a process of its own begins the step.
@@ -192,7 +194,8 @@ class EnvSlot:
         With `replaced`, the policy's own, the text is a person's; its value is the reply's.
         """
         agent = self.shared.agent
-        text = self.shared.policy.chat.text(reply.ids) if text is None else text
+        if text is None:
+            text = self.shared.policy.chat.text(reply.ids)
         reading = agent.read(text)
         self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action
@@ -205,7 +208,8 @@ class EnvSlot:
             self.under_way.reply(move.sampled)
         else:
             self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
-            self.is_corrected, self.knows_last = True, False
+            self.counts.is_corrected = True
+            self.knows_last = False
         outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
             self.shared.notices.of_refusal(move.reply)
@@ -214,25 +218,28 @@ class EnvSlot:
     def add(self, move: Move, outcome: Outcome) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
         agent = self.shared.agent
-        observation, reward, terminated, truncated, info, is_refused, steps = outcome
-        names_none = move.reading.failed or is_refused
-        if not abs(self.episode_return + reward) <= LARGEST_RETURN:
+        counts = self.counts
+        reward = outcome.reward
+        names_none = move.reading.failed or outcome.is_refused
+        # Not `>`, so that a return that is no number is refused, too.
+        if not abs(counts.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
-        words = in_words(agent, self.shared.policy, observation, info)
-        self.under_way.reward(reward, parse_failed=names_none, steps=steps)
-        self.episode_return += reward
-        self.parse_failures += names_none
+        words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
+        self.under_way.reward(reward, parse_failed=names_none, steps=outcome.steps)
+        counts.episode_return += reward
+        if names_none:
+            counts.parse_failures += 1
         # Which action the policy's own reply named.
         is_named = move.replaced is None and not names_none and isinstance(move.action, int)
         if is_named and 0 <= move.action < len(self.actions):
             self.actions[move.action] += 1
         self._show(
             events.TurnFinished(
-                episode=self.number,
-                turn=self.length,
+                episode=counts.number,
+                turn=counts.length,
                 reply=move.reply,
                 action=shown_action(move.action),
                 action_name=agent.action_name(move.action),
@@ -240,15 +247,16 @@ class EnvSlot:
                 reward=reward,
                 replaced=move.replaced,
                 replaced_action="" if move.replaced is None else named_action(agent, move.replaced),
-                is_refused=is_refused,
+                is_refused=outcome.is_refused,
             )
         )
-        self.length += 1
-        self.observation, self.admissible = words
-        self._show_state(observation, info)
-        if terminated:
+        counts.length += 1
+        self.observation = words.text
+        self.admissible = words.actions
+        self._show_state(outcome.observation, outcome.info)
+        if outcome.terminated:
             return self._end("terminated")
-        if truncated:
+        if outcome.truncated:
             return self._end("truncated")
         if why := self._cut():
             self.shared.notices.of_cut(why)
@@ -262,7 +270,7 @@ class EnvSlot:
             self.under_way.require_fit(self.observation, self.admissible)
         except PromptTooLongError as error:
             return f"once an observation is too long: {error}"
-        if self.length < self.shared.max_turns:
+        if self.counts.length < self.shared.max_turns:
             return ""
         own = getattr(self.env.spec, "max_episode_steps", None)
         limit = f"; its own limit is {own:,}" if own else ""
@@ -270,52 +278,50 @@ class EnvSlot:
             f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
         )
 
+    def is_at(self, episode: int, turn: int) -> bool:
+        """Whether so many turns of an episode have been played, and no more."""
+        return self.counts.number == episode and self.counts.length == turn
+
     @property
     def can_be_cut(self) -> bool:
         """Whether there are turns to cut off for an update."""
-        return self.episode is not None and self.mode == "train" and self.episode.can_be_cut
+        return self.episode is not None and self.counts.mode == "train" and self.episode.can_be_cut
 
     def cut(self) -> Trajectory:
         """What was played since the last cut, for an update; the episode goes on."""
         part = self.under_way.cut(self.observation)
-        part.episode = self.number
+        part.episode = self.counts.number
         return part
 
     def _end(self, end: End) -> Ended:
         trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)
-        trajectory.episode, self.episode = self.number, None
-        self.shared.notices.of_unread(self.length, self.parse_failures)
+        trajectory.episode = self.counts.number
+        self.episode = None
+        self.shared.notices.of_unread(self.counts.length, self.counts.parse_failures)
         was_watched = self.shared.spectator.env == self.index
         self._show(self._finished(end))
-        counted = EndedEpisode(
-            self.episode_return,
-            self.length,
-            self.parse_failures,
-            self.mode,
-            self.prompt_version,
-            tuple(self.actions),
-            self.is_corrected,
-            is_truncated=end == "truncated",
-            number=self.number,
-        )
-        correction = episode_corrected(self.history) if self.is_corrected else None
-        return Ended(trajectory, counted, correction, was_watched)
+        # A copy: this one is still asked where the environment stands, and may be changed.
+        counts = replace(self.counts, actions=tuple(self.actions), is_truncated=end == "truncated")
+        correction = episode_corrected(self.history) if counts.is_corrected else None
+        return Ended(trajectory, counts, correction, was_watched)
 
     def drop(self, fault: EpisodeFault) -> None:
         """Leave the episode out; its environment is made anew before the next one."""
-        self.episode, self.is_broken = None, True
-        self._show(events.EpisodeDropped(episode=self.number, reason=str(fault)))
+        self.episode = None
+        self.is_broken = True
+        self._show(events.EpisodeDropped(episode=self.counts.number, reason=str(fault)))
 
     def take_correction(self) -> events.EpisodeCorrected | None:
         """The episode under way if a person has acted in it, as cut off where it stands, once; it will not go on."""
-        history = self.history if self.episode is not None and self.is_corrected else []
-        self.is_corrected = False
-        # A turn that its environment has failed in has no event.
-        if any(
-            isinstance(event, events.TurnFinished) and event.replaced is not None
-            for event in history
-        ):
-            return episode_corrected([*history, self._finished("truncated")])
+        was_corrected = self.counts.is_corrected
+        self.counts.is_corrected = False
+        if self.episode is None or not was_corrected:
+            return None
+        history = self.history
+        for event in history:
+            # A turn that its environment has failed in has no event.
+            if isinstance(event, events.TurnFinished) and event.replaced is not None:
+                return episode_corrected([*history, self._finished("truncated")])
         return None
 
     @property
@@ -324,19 +330,22 @@ class EnvSlot:
 
     def _finished(self, end: End) -> events.EpisodeFinished:
         return events.EpisodeFinished(
-            episode=self.number, episode_return=self.episode_return, length=self.length, end=end
+            episode=self.counts.number,
+            episode_return=self.counts.episode_return,
+            length=self.counts.length,
+            end=end,
         )
 
     def _show(self, event: events.Event) -> None:
         self.shared.spectator.observe(self.index, event)
 
     def _show_state(self, observation: Any, info: Info) -> None:
-        self.shared.spectator.observe_state(
-            Undrawn(self.index, self.number, self.length, observation, info)
-        )
+        state = Undrawn(self.index, self.counts.number, self.counts.length, observation, info)
+        self.shared.spectator.observe_state(state)
 
     def _show_observation(self) -> None:
-        policy, agent = self.shared.policy, self.shared.agent
+        policy = self.shared.policy
+        agent = self.shared.agent
         if policy.generation.policy == "score" and not policy.trie_of(self.admissible):
             raise EpisodeFault(
                 f"{type(agent).__name__}.actions names no action, and the score policy chooses among them"
@@ -345,8 +354,8 @@ class EnvSlot:
             self.shared.notices.of_left_out(policy.context)
         self._show(
             events.ObservationShown(
-                episode=self.number,
-                turn=self.length,
+                episode=self.counts.number,
+                turn=self.counts.length,
                 text=self.observation,
                 left_out=left_out,
                 actions=None if self.admissible is None else list(self.admissible),

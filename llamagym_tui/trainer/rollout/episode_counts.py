@@ -6,7 +6,6 @@ Also the stopwatch that counts playing and training, but neither loading nor pau
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
@@ -18,37 +17,42 @@ RATE_WINDOW_S = 10.0
 """Seconds over which the rate of episodes is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedEpisode:
-    """What is counted of an episode, watched or not."""
+@dataclass(slots=True)
+class EpisodeCounts:
+    """What is counted of an episode, watched or not: up to now while it is under way, then to its end."""
 
-    episode_return: float
-    length: int
-    parse_failures: int
-    mode: Mode
-    prompt_version: int
+    episode_return: float = 0.0
+    length: int = 0
+    """Turns."""
+    parse_failures: int = 0
+    """Turns whose reply named no action."""
+    mode: Mode = "train"
+    prompt_version: int = 0
     actions: tuple[int, ...] = ()
-    """Turns in which the reply named each action; empty: they are not counted."""
+    """Turns in which the reply named each action, known at its end; empty: they are not counted."""
     is_corrected: bool = False
+    """Whether a person acted in it."""
     is_truncated: bool = False
     """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
     number: int = 0
-    """Index from 0, from which its environment's seed follows."""
+    """Index from 0 since the run began, from which its environment's seed follows."""
 
 
-def evaluated(ended: Sequence[EndedEpisode], **more: Any) -> EvaluationFinished:
-    """The figures of an evaluation by its episodes; `more` are other fields of the event."""
-    mean, turns = (
-        mean_return([each.episode_return for each in ended]),
-        sum(each.length for each in ended),
-    )
+def evaluated(
+    ended: Sequence[EpisodeCounts], *, greedy: bool, elapsed_s: float, dropped: int = 0
+) -> EvaluationFinished:
+    """The figures of an evaluation by its episodes; of which policy and prompt, the caller adds."""
+    mean = mean_return([each.episode_return for each in ended])
+    turns = sum(each.length for each in ended)
     return EvaluationFinished(
         episodes=len(ended),
         mean_return=mean.mean if mean else 0.0,
         return_stderr=mean.stderr if mean else 0.0,
         parse_failure_rate=sum(each.parse_failures for each in ended) / max(turns, 1),
         truncated=sum(each.is_truncated for each in ended),
-        **more,
+        greedy=greedy,
+        elapsed_s=elapsed_s,
+        dropped=dropped,
     )
 
 
@@ -69,7 +73,8 @@ class Stopwatch:
         return self._before_s + (self._clock() - self._since if self._since is not None else 0.0)
 
     def run(self, runs: bool) -> None:
-        self._before_s, self._since = self.elapsed_s, self._clock() if runs else None
+        self._before_s = self.elapsed_s
+        self._since = self._clock() if runs else None
 
 
 class EpisodeCounter:
@@ -91,19 +96,22 @@ class EpisodeCounter:
         self._stopwatch = stopwatch
         self._clock = clock
         self._reported_at = float("-inf")
-        self._waiting: dict[Kind, list[EndedEpisode]] = {}
+        self._waiting: dict[Kind, list[EpisodeCounts]] = {}
         self._described: deque[float] = deque(maxlen=RECENT)
         self._present: Kind = ("train", 0)
-        """Of the returns that are described."""
-        self._describe, self._words = describe, ""
+        """Mode and prompt of the returns that are described."""
+        self._describe = describe
+        self._words = ""
+        """The last description of them."""
         self._marks = deque([(stopwatch.elapsed_s, episodes)])
 
     def begin_again(self, mode: Mode, prompt_version: int) -> None:
         """Put in words the returns that are reported from now on, under a mode and a version of the prompt."""
-        self._present, self._words = (mode, prompt_version), ""
+        self._present = (mode, prompt_version)
+        self._words = ""
         self._described.clear()
 
-    def add(self, ended: Iterable[EndedEpisode]) -> None:
+    def add(self, ended: Iterable[EpisodeCounts]) -> None:
         for episode in ended:
             kind = (episode.mode, episode.prompt_version)
             self._waiting.setdefault(kind, []).append(episode)
@@ -114,7 +122,8 @@ class EpisodeCounter:
 
     def take_events(self, env_steps: int, dropped: int = 0) -> list[EpisodesCounted]:
         """Everything that was not reported yet, one event a kind, with the run's steps and dropped episodes."""
-        waiting, self._waiting = self._waiting, {}
+        waiting = self._waiting
+        self._waiting = {}
         if not waiting:
             return []
         self._reported_at = self._clock()
@@ -125,7 +134,7 @@ class EpisodeCounter:
         ]
 
     def _event(
-        self, kind: Kind, episodes: list[EndedEpisode], env_steps: int, dropped: int, rate: float
+        self, kind: Kind, episodes: list[EpisodeCounts], env_steps: int, dropped: int, rate: float
     ) -> EpisodesCounted:
         self._reported += len(episodes)
         own = [episode for episode in episodes if not episode.is_corrected]
@@ -151,7 +160,8 @@ class EpisodeCounter:
         if kind != self._present:
             return ""
         self._described += returns
-        mean, before = mean_return(self._described), self._words
+        mean = mean_return(self._described)
+        before = self._words
         self._words = self._describe(mean.mean) if mean else ""
         return self._words if self._words != before else ""
 

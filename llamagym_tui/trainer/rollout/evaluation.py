@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
+from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, evaluated
+from llamagym_tui.trainer.rollout.env_slot import AnyEnv
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
@@ -25,8 +26,10 @@ def evaluate(
     should_stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
-    ended: list[EndedEpisode] | None = None,
-    **more: Any,
+    ended: list[EpisodeCounts] | None = None,
+    max_turns: int | None = None,
+    max_failures: int = MAX_FAILURES,
+    make_env: Callable[[], AnyEnv] | None = None,
 ) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
@@ -39,7 +42,7 @@ def evaluate(
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
         ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
-        more: of `Rollout`.
+        max_turns: as of `Rollout`; so are the two after it.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
@@ -59,18 +62,22 @@ def evaluate(
         emit=emit,
         greedy=greedy,
         episode_limit=episodes,
-        **more,
+        max_turns=max_turns,
+        max_failures=max_failures,
+        make_env=make_env,
     )
     rollout.mode = "inference"
     if system_prompt is not None:
         rollout.set_system_prompt(system_prompt, 0)
-    ended = [] if ended is None else ended
+    if ended is None:
+        ended = []
     with closing(rollout), policy.evaluation_seed(seed):
         while len(ended) < episodes and not should_stop():
             ended += rollout.step()
             progress(len(ended))
             if limit_s is not None and time.perf_counter() - began >= limit_s:
-                episodes = rollout.episode_limit = rollout.episodes + rollout.live
+                episodes = rollout.episodes + rollout.live
+                rollout.episode_limit = episodes
     if rollout.live:
         return None
     return evaluated(

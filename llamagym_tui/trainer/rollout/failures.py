@@ -22,18 +22,20 @@ class EpisodeFault(LlamaGymError):
     def __init__(self, what: str, error: BaseException | None = None) -> None:
         """`what` happened, without an end; and the error that other people's code raised, if that is it."""
         super().__init__(f"{what}: {described(error, or_library=True)}" if error else what)
-        self.kind = (
-            f"{type(error).__name__}{user_place(error, or_library=True)}"
-            if error
-            else type(self).__name__
-        )
+        self.kind = type(self).__name__
         """Two faults of one kind have one cause."""
+        if error:
+            self.kind = f"{type(error).__name__}{user_place(error, or_library=True)}"
 
 
 class Failures:
+    """Counts the episodes that were dropped, and ends a run in which too many were."""
+
     def __init__(self, limit: int, warn: Callable[[str], None]) -> None:
         """None at first; `limit` in a row end the run, and `warn` receives sentences for people."""
-        self.limit, self._warn = limit, warn
+        self.limit = limit
+        """Dropped episodes in a row that end the run."""
+        self._warn = warn
         self.dropped = 0
         """Episodes dropped since the run began."""
         self._numbers: deque[int] = deque(maxlen=MOST_REMEMBERED)
@@ -48,7 +50,8 @@ class Failures:
         self.dropped += 1
         self._numbers.append(number)
         self._kinds[fault.kind] += 1
-        times, sentence = self._kinds[fault.kind], f"{where}: {fault}."
+        times = self._kinds[fault.kind]
+        sentence = f"{where}: {fault}."
         if self._in_a_row(number) >= self.limit:
             raise EnvError(
                 f"{self.limit:,} episodes in a row failed, as many as end a run (--max-failures). {sentence} "
@@ -56,14 +59,16 @@ class Failures:
             ) from fault
         if times == 1:
             self._warn(f"An episode was dropped. {sentence}")
-        elif set(str(times)[1:]) == {"0"} and str(times)[0] == "1":
+        elif str(times) == "1" + "0" * (len(str(times)) - 1):  # 10, 100, 1000, …
             self._warn(
                 f"{times:,} episodes were dropped by the same fault, the last one just now. {sentence}"
             )
 
     def _in_a_row(self, number: int) -> int:
         """Dropped episodes whose numbers follow one another up to this one and on from it."""
-        dropped, first, last = set(self._numbers), number, number
+        dropped = set(self._numbers)
+        first = number
+        last = number
         while first - 1 in dropped:
             first -= 1
         while last + 1 in dropped:
@@ -76,13 +81,20 @@ FEWEST_READ = 50
 
 
 class Notices:
+    """Warns, once each, of what a person should know about the agent and its environment."""
+
     def __init__(self, agent: AgentBase, warn: Callable[[str], None]) -> None:
         """`warn` receives sentences for people."""
-        self._agent, self._warn = agent, warn
+        self._agent = agent
+        self._warn = warn
         self._reported: set[str] = set()
         self._known_fault = agent.reading_fault
-        self._read, self._unread, self._example = 0, 0, ""
-        """Turns of ended episodes, those among them whose reply named no action, and such a reply."""
+        self._read = 0
+        """Turns of ended episodes."""
+        self._unread = 0
+        """Turns among them whose reply named no action."""
+        self._example = ""
+        """Such a reply, the last one."""
         self._refused = False
         """Whether some of them were refused by the environment instead."""
 
@@ -101,7 +113,8 @@ class Notices:
 
     def of_refusal(self, reply: str) -> None:
         """A reply whose action the environment refused."""
-        self._example, self._refused = reply, True
+        self._example = reply
+        self._refused = True
 
     def of_cut(self, why: str) -> None:
         """An episode that cannot go on although its environment could."""
@@ -118,10 +131,12 @@ class Notices:
 
     def of_unread(self, turns: int, unread: int) -> None:
         """An ended episode, after which most replies so far may name no action."""
-        self._read, self._unread = self._read + turns, self._unread + unread
+        self._read += turns
+        self._unread += unread
         if self._read >= FEWEST_READ and 2 * self._unread > self._read:
             fault = "name no action or were refused" if self._refused else "name no action"
-            name, share = type(self._agent).__name__, self._unread / self._read
+            name = type(self._agent).__name__
+            share = self._unread / self._read
             self._warn_once(
                 "unread",
                 f"{share:.0%} of the first {self._read:,} replies {fault}, for example "

@@ -7,14 +7,19 @@ environments can be watched, and only its counts are of all ranks.
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from llamagym_tui.config import GenerationConfig, Mode
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.protocol.events import WarningRaised
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.events import Event, WarningRaised
+from llamagym_tui.trainer.rollout.env_slot import AnyEnv
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 
@@ -22,14 +27,31 @@ SEEDS_APART = 1_000_003
 """Distance between the seeds by which ranks sample."""
 SLOW = 0.5
 """Part of an update, or of a turn, that the other ranks wait for one that is called slow."""
-OF_POLICY = ("generation", "history")
-SETTINGS = ("batch_turns", "cuts_episodes", "mode", "system_prompt", "prompt_version", *OF_POLICY)
+
+
+class Plan(NamedTuple):
+    """What rank 0 has all ranks go by."""
+
+    is_anew: bool
+    """Whether a rank takes the weights of rank 0 and drops what is under way."""
+    started: int
+    """The number of the next episode of rank 0."""
+    room: int | None
+    """Further episodes that all ranks together may begin. None: no limit."""
+    n_envs: int
+    batch_turns: int
+    cuts_episodes: bool
+    mode: Mode
+    system_prompt: str
+    prompt_version: int
+    generation: GenerationConfig
+    history: int | None
 
 
 class Played(NamedTuple):
     """What a rank has played in a step."""
 
-    ended: list[EndedEpisode]
+    ended: list[EpisodeCounts]
     env_steps: int
     dropped: int
     live: int
@@ -40,55 +62,93 @@ class Played(NamedTuple):
 
 
 class LedRollout(Rollout):
-    def __init__(self, *arguments: Any, episode_limit: int | None = None, **more: Any) -> None:
-        """As of `Rollout`; the environments and the limit are of all ranks."""
-        self._limit_of_all, self._live_elsewhere = episode_limit, 0
-        self._is_batch_full, self._is_anew = False, True
+    def __init__(
+        self,
+        agent: AgentBase,
+        policy: Policy,
+        *,
+        n_envs: int,
+        max_turns: int | None,
+        batch_turns: int,
+        cuts_episodes: bool,
+        seed: int,
+        emit: Callable[[Event], None],
+        episode_limit: int | None,
+        max_failures: int,
+        make_env: Callable[[], AnyEnv],
+        ranks: Ranks,
+    ) -> None:
+        """Make this rank's environments; the arguments are as of `Rollout`, and those of all ranks."""
+        self._limit_of_all = episode_limit
+        self._live_elsewhere = 0
+        """Episodes that are under way on other ranks."""
+        self._is_batch_full = False
+        self._is_anew = True
+        """Whether the next plan is; see `Plan`."""
         self._slow: int | None = None
-        self._seconds, self._turns = defaultdict[int, float](float), defaultdict[int, int](int)
-        """By rank: of the steps of this batch in which every rank played a turn."""
-        super().__init__(*arguments, **more)
+        """The rank that was called slow last."""
+        self._seconds = defaultdict[int, float](float)
+        """By rank: how long the steps of this batch took in which every rank played a turn."""
+        self._turns = defaultdict[int, int](int)
+        """By rank: the turns of those steps."""
+        super().__init__(
+            agent,
+            policy,
+            n_envs=n_envs,
+            max_turns=max_turns,
+            batch_turns=batch_turns,
+            cuts_episodes=cuts_episodes,
+            seed=seed,
+            emit=emit,
+            max_failures=max_failures,
+            make_env=make_env,
+            ranks=ranks,
+        )
 
     def resize(self, n_envs: int) -> None:
         super().resize(self.ranks.part(n_envs))
         self.n_envs = n_envs
 
-    def follow(
-        self,
-        *,
-        is_anew: bool,
-        n_envs: int,
-        started: int,
-        room: int | None,
-        settings: dict[str, Any],
-    ) -> None:
-        """Go by what rank 0 goes by; where it is `is_anew`, take its weights and drop what is under way.
-
-        `started` is the number of its next episode; `room` have all ranks together for further ones. None: no limit.
-        """
+    def follow(self, plan: Plan) -> None:
+        """Go by what rank 0 goes by."""
         rank = self.ranks.rank
-        if is_anew:
+        if plan.is_anew:
             self.ranks.share()
-        if n_envs != self.n_envs:
-            self.resize(n_envs)
-        if is_anew and rank:
+        if plan.n_envs != self.n_envs:
+            self.resize(plan.n_envs)
+        if plan.is_anew and rank:
             self.restart()
-            self._started = max(self._started, started + rank)
-            self.policy.generator.manual_seed(self.shared.seed + started + rank * SEEDS_APART)
-        for name, value in settings.items():
-            part = self.policy if name in OF_POLICY else self
-            if getattr(part, name) != value:  # to set a mode drops episodes
-                setattr(part, name, value)
-        self.episode_limit = (
-            None if room is None else self.episodes + self.live + self.ranks.part(room)
-        )
+            self._started = max(self._started, plan.started + rank)
+            self.policy.generator.manual_seed(self.shared.seed + plan.started + rank * SEEDS_APART)
+        self.batch_turns = plan.batch_turns
+        self.cuts_episodes = plan.cuts_episodes
+        if plan.mode != self.mode:  # to set a mode drops episodes
+            self.mode = plan.mode
+        self.system_prompt = plan.system_prompt
+        self.prompt_version = plan.prompt_version
+        self.policy.generation = plan.generation
+        self.policy.history = plan.history
+        if plan.room is None:
+            self.episode_limit = None
+        else:
+            self.episode_limit = self.episodes + self.live + self.ranks.part(plan.room)
 
     def play(self) -> Played:
         """One step of this rank, unless its share of the batch is full."""
-        env_steps, dropped, began_s = self.env_steps, self.failures.dropped, time.perf_counter()
-        ended = [] if self._mode == "train" and super().batch_ready else super().step()
-        made = self.env_steps - env_steps, self.failures.dropped - dropped
-        return Played(ended, *made, self.live, super().batch_ready, time.perf_counter() - began_s)
+        env_steps = self.env_steps
+        dropped = self.failures.dropped
+        began_s = time.perf_counter()
+        ended = []
+        if not (self._mode == "train" and super().batch_ready):
+            ended = super().step()
+        return Played(
+            ended=ended,
+            env_steps=self.env_steps - env_steps,
+            dropped=self.failures.dropped - dropped,
+            live=self.live,
+            is_full=super().batch_ready,
+            seconds=time.perf_counter() - began_s,
+        )
 
     # Of rank 0: what is of all.
 
@@ -98,9 +158,10 @@ class LedRollout(Rollout):
 
     def restart(self) -> None:
         super().restart()
-        self._is_anew, self._live_elsewhere = True, 0
+        self._is_anew = True
+        self._live_elsewhere = 0
 
-    def step(self) -> list[EndedEpisode]:
+    def step(self) -> list[EpisodeCounts]:
         self._warn_of_slow_rank(self.ranks.waits, "the last update")
         self._lead(updates=False)
         found = self.ranks.gather(self.play())
@@ -138,29 +199,39 @@ class LedRollout(Rollout):
 
     def _lead(self, *, updates: bool) -> None:
         """Have all ranks go by what holds now, then update or play a step."""
-        limit = self._limit_of_all
-        room = (
-            None
-            if limit is None
-            else max(0, limit - self.episodes - self.live - self._live_elsewhere)
+        room = None
+        if self._limit_of_all is not None:
+            begun = self.episodes + self.live + self._live_elsewhere
+            room = max(0, self._limit_of_all - begun)
+        plan = Plan(
+            is_anew=self._is_anew,
+            started=self._started,
+            room=room,
+            n_envs=self.n_envs,
+            batch_turns=self.batch_turns,
+            cuts_episodes=self.cuts_episodes,
+            mode=self.mode,
+            system_prompt=self.system_prompt,
+            prompt_version=self.prompt_version,
+            generation=self.policy.generation,
+            history=self.policy.history,
         )
-        plan: dict[str, Any] = {
-            "is_anew": self._is_anew,
-            "n_envs": self.n_envs,
-            "started": self._started,
-            "room": room,
-        }
-        plan["settings"] = {
-            each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS
-        }
         self._is_anew = False
         self.ranks.first((updates, plan), patient=True)
-        self.follow(**plan)
+        self.follow(plan)
 
     def _warn_of_slow_rank(self, parts: Sequence[float], work: str) -> None:
-        """`parts`: by rank, that part of some work which it waits for others."""
+        """Warn of the rank for which all others wait.
+
+        Args:
+            parts: by rank, that part of some work which it waits for others.
+        """
+        if not parts:
+            return
         waits = sorted((waited, rank) for rank, waited in enumerate(parts))
-        if waits and waits[1][0] > SLOW and waits[0][1] != self._slow:
-            self._slow = waits[0][1]
-            part = f"the others waited for it in {100 * waits[1][0]:.0f} % of {work}"
+        _, slowest = waits[0]
+        least_of_others, _ = waits[1]
+        if least_of_others > SLOW and slowest != self._slow:
+            self._slow = slowest
+            part = f"the others waited for it in {100 * least_of_others:.0f} % of {work}"
             self._emit(WarningRaised(message=f"Rank {self._slow} is slow: {part}."))

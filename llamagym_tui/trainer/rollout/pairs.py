@@ -6,16 +6,24 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llamagym_tui.protocol.events import PromptsCompared
-from llamagym_tui.returns import MeanReturn, margin, mean_return
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, evaluated
+from msgspec.structs import replace
 
-FIRST, ROUNDS, MOST = 256, 8, 20_000
-"""Pairs of episodes from which is known how many are needed; times that some are played, and pairs, at most."""
-SHARE, HALF_WIDTH = 0.1, 0.05
-"""Half an interval that is enough: of the distance between the baselines, or where there are none."""
+from llamagym_tui.protocol.events import PolicyMapped, PromptsCompared
+from llamagym_tui.returns import MeanReturn, margin, mean_return
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
+
+FIRST = 256
+"""Pairs of the first round, from which is known how many are needed."""
+ROUNDS = 8
+"""Times that some pairs are played, at most."""
+MOST = 20_000
+"""Pairs that are played, at most."""
+SHARE = 0.1
+"""Part of the distance between the baselines that is enough as half an interval."""
+HALF_WIDTH = 0.05
+"""Half an interval that is enough where there are no baselines."""
 NONE = MeanReturn(0.0, 0.0, 0)
-Episodes = list[EndedEpisode]
+Episodes = list[EpisodeCounts]
 Pairs = tuple[Episodes, Episodes]
 Play = Callable[[int, int, int, Episodes], bool]
 """Plays a side, 0 or 1: so many episodes on the seeds of a number, which go into a list; whether it came to the end."""
@@ -29,10 +37,8 @@ def enough_for(baselines: Mapping[str, float]) -> float:
 
 def difference(a: Episodes, b: Episodes) -> MeanReturn:
     """By how much B earns more, pair by pair."""
-    return (
-        mean_return([y.episode_return - x.episode_return for x, y in zip(a, b, strict=True)])
-        or NONE
-    )
+    differences = [y.episode_return - x.episode_return for x, y in zip(a, b, strict=True)]
+    return mean_return(differences) or NONE
 
 
 def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
@@ -43,20 +49,20 @@ def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
     pairs: Pairs = ([], [])
     wanted = min(FIRST, most)
     for seed in range(ROUNDS):
-        sides: list[dict[int, EndedEpisode]] = []
+        sides: list[dict[int, EpisodeCounts]] = []
         for side in range(2):
             ended: Episodes = []
             if not play(side, wanted, seed, ended):
                 return None
             sides.append({episode.number: episode for episode in ended})
-        for number in sorted(
-            sides[0].keys() & sides[1].keys()
-        ):  # an episode that failed has no pair
+        # An episode that failed on one side has no pair.
+        for number in sorted(sides[0].keys() & sides[1].keys()):
             for pair, episodes in zip(pairs, sides, strict=True):
                 pair.append(episodes[number])
         found = difference(*pairs)
         half = margin(found.stderr)
-        wanted = min(math.ceil(1.1 * found.episodes * (half / enough) ** 2), most) - found.episodes
+        needed = math.ceil(1.1 * found.episodes * (half / enough) ** 2)
+        wanted = min(needed, most) - found.episodes
         if half <= enough or wanted <= 0:
             break
     return pairs
@@ -64,28 +70,43 @@ def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
 
 def compared(
     pairs: Pairs,
-    played_by: Sequence[dict[str, Any]],
+    played_by: Sequence[Mapping[str, Any]],
     *,
     elapsed_s: float,
     greedy: bool,
-    **more: Any,
+    enough: float,
+    maps: Sequence[PolicyMapped] = (),
 ) -> PromptsCompared:
-    """Pairs as an event: for A and for B what it was `played_by`, for both `more` of the event's fields."""
-    by, sides = difference(*pairs), []
-    shares: list[list[float]] = []
-    for side, of in zip(pairs, played_by, strict=True):
-        sides.append(evaluated(side, greedy=greedy, elapsed_s=elapsed_s, **of))
+    """Pairs as an event.
+
+    Args:
+        played_by: for A and for B, the fields of `EvaluationFinished` that say which policy and prompt played.
+        elapsed_s: that both took together.
+        enough: half the interval that was wanted.
+        maps: the policy under A and under B, if the agent has a map.
+    """
+    sides = []
+    shares = []
+    for side, fields in zip(pairs, played_by, strict=True):
+        figures = evaluated(side, greedy=greedy, elapsed_s=elapsed_s)
+        sides.append(replace(figures, **fields))
         if side and all(each.actions for each in side):
-            turns = sum(each.length for each in side)
-            shares.append(
-                [
-                    sum(counts) / turns
-                    for counts in zip(*(each.actions for each in side), strict=True)
-                ]
-            )
-    more |= {
-        "difference": by.mean,
-        "difference_stderr": by.stderr,
-        "shares": shares if len(shares) == 2 else [],
-    }
-    return PromptsCompared(a=sides[0], b=sides[1], pairs=by.episodes, **more)
+            shares.append(_action_shares(side))
+    by = difference(*pairs)
+    return PromptsCompared(
+        a=sides[0],
+        b=sides[1],
+        pairs=by.episodes,
+        difference=by.mean,
+        difference_stderr=by.stderr,
+        enough=enough,
+        shares=shares if len(shares) == 2 else [],
+        maps=list(maps),
+    )
+
+
+def _action_shares(episodes: Episodes) -> list[float]:
+    """The share of the turns in which the reply names each action."""
+    turns = sum(each.length for each in episodes)
+    by_action = zip(*(each.actions for each in episodes), strict=True)
+    return [sum(counts) / turns for counts in by_action]

@@ -8,7 +8,6 @@ While a person has the wheel, a step waits between replies and actions until the
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -21,12 +20,11 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.choices import choices
+from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import (
     AnyEnv,
@@ -36,10 +34,11 @@ from llamagym_tui.trainer.rollout.env_slot import (
     Shared,
     named_action,
 )
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
+from llamagym_tui.trainer.rollout.training_batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
 FIRST_LENGTH = 100
@@ -79,9 +78,17 @@ class Rollout:
         Raises:
             EnvError: an environment cannot be made.
         """
-        self.agent, self.policy, self.ranks = agent, policy, ranks
-        self.batch_turns, self.cuts_episodes = batch_turns, cuts_episodes
-        self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
+        self.agent = agent
+        self.policy = policy
+        self.ranks = ranks
+        self.batch_turns = batch_turns
+        """Turns of a training batch, at least, of all ranks together."""
+        self.cuts_episodes = cuts_episodes
+        """Whether a full batch cuts off the episodes under way."""
+        self.greedy = greedy
+        self.episode_limit = episode_limit
+        """Episodes to end since the run began. None: no limit."""
+        self._emit = emit
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
 
@@ -89,22 +96,32 @@ class Rollout:
             emit(events.WarningRaised(message=sentence))
 
         self.failures = Failures(max_failures, warn)
-        notices, make_env = Notices(agent, warn), make_env or EnvMaker(agent)
+        make_env = make_env or EnvMaker(agent)
         self.shared = Shared(
-            agent, policy, self.spectator, notices, make_env, max_turns=max_turns or 0, seed=seed
+            agent=agent,
+            policy=policy,
+            spectator=self.spectator,
+            notices=Notices(agent, warn),
+            make_env=make_env,
+            max_turns=max_turns or 0,
+            seed=seed,
         )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
+        """Environment steps since the run began."""
         self.last_reply = ""
         """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
         self._started = 0
+        """Number of the next episode."""
         self._mode: Mode = "train"
-        self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
+        self.system_prompt = agent.get_system_prompt()
+        """The system prompt of the episodes that begin from now on."""
+        self.prompt_version = 0
         self._batch = BatchUnderWay(FIRST_LENGTH)
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
@@ -127,14 +144,16 @@ class Rollout:
             self._batch.take()
             self.spectator.forget_batches()
             for slot in self.slots:
-                slot.mode = "inference"
+                slot.counts.mode = "inference"
 
     def set_system_prompt(self, text: str, version: int) -> None:
-        """From the next reset on."""
-        self.system_prompt, self.prompt_version = text, version
+        """Use another system prompt from the next reset on."""
+        self.system_prompt = text
+        self.prompt_version = version
 
     @property
     def draws(self) -> bool:
+        """Whether states can be drawn, by the agent or by the environments."""
         return draws(self.agent) or any(slot.env.render_mode == "ansi" for slot in self.slots[:1])
 
     def set_drawing(self, on: bool) -> None:
@@ -153,7 +172,7 @@ class Rollout:
     def _drawn(self, state: Undrawn) -> events.StateDrawn | None:
         """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
         slot = self.slots[state.env] if state.env < len(self.slots) else None
-        is_there = slot is not None and (slot.number, slot.length) == (state.episode, state.turn)
+        is_there = slot is not None and slot.is_at(state.episode, state.turn)
         if not is_there and not draws(self.agent):
             return None
         text, marks = drawn(self.agent, slot.env if slot else None, state.observation, state.info)
@@ -166,10 +185,13 @@ class Rollout:
     def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
         """Go on counting where an earlier session ended."""
         self.failures.dropped = dropped
-        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes
+        self.episodes = episodes
+        self.env_steps = env_steps
+        self._started = episodes
 
     @property
     def live(self) -> int:
+        """The number of episodes under way."""
         return sum(slot.episode is not None for slot in self.slots)
 
     @property
@@ -177,22 +199,24 @@ class Rollout:
         """Whether a training batch is full and its episodes have ended or, whatever inference mode left, can be cut."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
-        awaited = [
-            slot
-            for slot in self.slots
-            if slot.episode is not None and (slot.mode == "train" or not cuttable)
-        ]
-        return turns >= self.ranks.part(self.batch_turns) and len(cuttable) == len(awaited)
+        if turns < self.ranks.part(self.batch_turns):
+            return False
+        # What was begun in train mode is awaited, if it cannot be cut; where nothing can, all is.
+        awaited = [slot for slot in self.slots if slot.episode is not None]
+        if cuttable:
+            awaited = [slot for slot in awaited if slot.counts.mode == "train"]
+        return len(cuttable) == len(awaited)
 
     @property
     def _cuttable(self) -> list[EnvSlot]:
-        return [slot for slot in self.slots if slot.can_be_cut] if self.cuts_episodes else []
+        if not self.cuts_episodes:
+            return []
+        return [slot for slot in self.slots if slot.can_be_cut]
 
     def take_batch(self) -> list[Trajectory]:
         """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""
-        self._batch.add(
-            [part for part in [slot.cut() for slot in self._cuttable] if part.own_turns]
-        )
+        parts = [slot.cut() for slot in self._cuttable]
+        self._batch.add([part for part in parts if part.own_turns])
         self.spectator.next_batch()
         return self._batch.take()
 
@@ -203,10 +227,9 @@ class Rollout:
     def recall(self, episode: int) -> tuple[Trajectory, events.Stage] | None:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
         for slot in self.slots:
-            if slot.episode is not None and slot.number == episode:
-                return slot.episode.finish(
-                    "truncated"
-                ), "under_way" if slot.mode == "train" else "inference"
+            if slot.episode is not None and slot.counts.number == episode:
+                so_far = slot.episode.finish("truncated")
+                return so_far, "under_way" if slot.counts.mode == "train" else "inference"
         return self._batch.recall(episode)
 
     def restart(self) -> None:
@@ -248,16 +271,16 @@ class Rollout:
             msgspec.ValidationError: it is not of this version.
         """
         saved = msgspec.convert(state, SavedRollout)
-        emit, self._emit = self._emit, lambda event: None
+        emit = self._emit
+        self._emit = lambda event: None  # what is repeated was shown before
         lost = 0
-        if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
+        if saved.n_envs == len(self.slots) and saved.mode == self._mode:
             lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
-            self._batch.typical_length, self._sampler.lookahead = (
-                saved.typical_length,
-                Lookahead(*saved.lookahead),
-            )
+            self._batch.typical_length = saved.typical_length
+            self._sampler.lookahead = Lookahead(*saved.lookahead)
             self._batch.add(saved.trajectories)
-        self._started, self._emit = saved.started, emit
+        self._started = saved.started
+        self._emit = emit
         self.forget_caches()
         if self.live:
             self.spectator.watch(self.spectator.env or 0)
@@ -266,7 +289,7 @@ class Rollout:
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
         for slot in self.slots:
-            if slot.is_corrected:
+            if slot.counts.is_corrected:
                 self._emit_correction(slot)
                 slot.episode = None
 
@@ -301,23 +324,19 @@ class Rollout:
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
-        starting = list(
-            zip(
-                count(self._started, self.ranks.size),
-                idle[: self._may_start(len(idle))],
-                strict=False,
-            )
-        )
+        starting = idle[: self._may_start(len(idle))]
+        # The ranks have every number in turn.
+        numbers = [self._started + at * self.ranks.size for at in range(len(starting))]
         self._started += len(starting) * self.ranks.size
-        for number, slot in starting:
+        for number, slot in zip(numbers, starting, strict=True):
             slot.prepare(number)
-        for number, slot in starting:
+        for number, slot in zip(numbers, starting, strict=True):
             try:
                 slot.begin(number, self._mode, self.system_prompt, self.prompt_version)
             except EpisodeFault as fault:
                 self._drop(slot, fault)
 
-    def step(self) -> list[EndedEpisode]:
+    def step(self) -> list[EpisodeCounts]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
 
         No turn is made while a person at the wheel is awaited; the next call goes on with the same replies.
@@ -331,13 +350,17 @@ class Rollout:
             self._replies = self._sample_replies()
         if self.awaits_person or self._replies is None:
             return []
-        replies, self._replies = self._replies, None
-        moves = [self._move(self.slots[index], reply) for index, reply in replies.items()]
-        ended = [
-            self._turn(self.slots[index], move) for index, move in zip(replies, moves, strict=True)
-        ]
+        replies = self._replies
+        self._replies = None
+        # All are read before any step is awaited: environments in processes of their own step meanwhile.
+        moves = [(self.slots[index], self._move(index, reply)) for index, reply in replies.items()]
+        ended = []
+        for slot, move in moves:
+            counts = self._turn(slot, move)
+            if counts is not None:
+                ended.append(counts)
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
-        return [episode for episode in ended if episode is not None]
+        return ended
 
     @property
     def awaits_person(self) -> bool:
@@ -360,10 +383,10 @@ class Rollout:
             raise UsageError(
                 "What is watched was played already; ] goes back to the play, where w takes the wheel."
             )
-        by_turn = names_by_turn(self.agent)
-        self.wheel.take(
-            env, () if by_turn else choices(self.agent, self.slots[env].env.action_space)
-        )
+        offered: tuple[OfferedAction, ...] = ()
+        if not names_by_turn(self.agent):
+            offered = choices(self.agent, self.slots[env].env.action_space)
+        self.wheel.take(env, offered)
         if self._replies is not None and self.awaits_person:
             self._await_person(self.slots[env], self._replies[env])
 
@@ -375,7 +398,7 @@ class Rollout:
             ActionParseError: with this sentence the agent would read another action.
         """
         slot = None if self.wheel.env is None else self.slots[self.wheel.env]
-        if slot is None or not self.awaits_person or (slot.number, slot.length) != (episode, turn):
+        if slot is None or not self.awaits_person or not slot.is_at(episode, turn):
             raise UsageError("That turn does not wait for you any more; nothing was done.")
         self.wheel.choose(action, reasoning)
 
@@ -391,7 +414,9 @@ class Rollout:
         if self._mode == "inference" or (self.cuts_episodes and self.policy.history == 0):
             return idle
         training = [
-            slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"
+            slot.counts.length
+            for slot in self.slots
+            if slot.episode is not None and slot.counts.mode == "train"
         ]
         return self._batch.missing(self.ranks.part(self.batch_turns), training, idle)
 
@@ -405,12 +430,12 @@ class Rollout:
         for index, prompt in zip(live, prompts, strict=True):
             if prompt.restart is not None:
                 self._sampler.restart(index, prompt.restart)
-        ids, tries = (
+        replies = self._sampler.reply(
+            live,
             [prompt.ids for prompt in prompts],
             [self.slots[index].under_way.trie for index in live],
-        )
-        replies = self._sampler.reply(
-            live, ids, tries, greedy=self.greedy, on_token=self._streaming(live)
+            greedy=self.greedy,
+            on_token=self._streaming(live),
         )
         self.last_reply = self.policy.chat.text(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
@@ -428,11 +453,15 @@ class Rollout:
             self.wheel.let_go(str(error))
             return
         self.wheel.choices = offered
-        own = [] if slot.admissible is None else list(offered)
-        event = events.ActionAwaited(
-            episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own
+        self._emit(
+            events.ActionAwaited(
+                episode=slot.counts.number,
+                turn=slot.counts.length,
+                reply=text,
+                action_name=name,
+                choices=[] if slot.admissible is None else list(offered),
+            )
         )
-        self._emit(event)
 
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
@@ -448,7 +477,9 @@ class Rollout:
         env = self.spectator.env
         if env is None or env not in live or env == self.wheel.env:
             return lambda index, token: None
-        watched, at, stream = self.slots[env], live.index(env), streamed_text(self.policy.chat.text)
+        watched = self.slots[env].counts
+        at = live.index(env)
+        stream = streamed_text(self.policy.chat.text)
 
         def on_token(index: int, token: int) -> None:
             if index == at and (text := stream(token)):
@@ -458,13 +489,14 @@ class Rollout:
 
         return on_token
 
-    def _move(self, slot: EnvSlot, reply: Reply) -> Move:
+    def _move(self, env: int, reply: Reply) -> Move:
         """What is done in one environment, by the agent's reply or the person's."""
-        if slot.index == self.wheel.env:
+        slot = self.slots[env]
+        if env == self.wheel.env:
             return slot.move(reply, self.wheel.take_reply(), self.policy.chat.text(reply.ids))
         return slot.move(reply)
 
-    def _turn(self, slot: EnvSlot, move: Move) -> EndedEpisode | None:
+    def _turn(self, slot: EnvSlot, move: Move) -> EpisodeCounts | None:
         """Act in one environment; what is counted if that ended its episode."""
         try:
             outcome = slot.step(move)
@@ -476,21 +508,23 @@ class Rollout:
             return None
         trajectory = ended.trajectory
         self.episodes += 1
-        self._batch.typical_length += 0.1 * (slot.length - self._batch.typical_length)
-        if slot.mode == "train" and trajectory.own_turns:
+        self._batch.typical_length += 0.1 * (ended.counts.length - self._batch.typical_length)
+        if ended.counts.mode == "train" and trajectory.own_turns:
             self._batch.add([trajectory])
         elif ended.was_watched:
             self._batch.untrained.append(trajectory)
         if ended.correction is not None:
             self._emit(ended.correction)
-        return ended.counted
+        return ended.counts
 
     def _drop(self, slot: EnvSlot, fault: EpisodeFault) -> None:
         """Leave an episode out; only its number is used."""
         self._emit_correction(slot)
         slot.drop(fault)
-        where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
-        self.failures.add(slot.number // self.ranks.size, where, fault)
+        number = slot.counts.number
+        step = slot.counts.length + 1
+        where = f"Environment {slot.index + 1:,}, episode {number:,}, step {step:,}"
+        self.failures.add(number // self.ranks.size, where, fault)
 
 
 def streamed_text(decode: Callable[[Sequence[int]], str]) -> Callable[[int], str]:
@@ -504,7 +538,8 @@ def streamed_text(decode: Callable[[Sequence[int]], str]) -> Callable[[int], str
         text = decode(ids)
         if text.endswith("\N{REPLACEMENT CHARACTER}") or not text.startswith(shown):
             return ""
-        new, shown = text[len(shown) :], text
+        new = text[len(shown) :]
+        shown = text
         return new
 
     return push

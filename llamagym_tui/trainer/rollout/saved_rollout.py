@@ -49,6 +49,8 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
 
 
 class SavedRollout(Struct, frozen=True, kw_only=True):
+    """What `Rollout.restore` goes on from."""
+
     n_envs: int
     mode: Mode
     started: int
@@ -62,18 +64,22 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
 
 def saved_episode(slot: EnvSlot) -> SavedEpisode:
     episode = slot.under_way
-    observations = [
-        message["content"] for message in episode.conversation if message["role"] == "user"
-    ]
-    if len(observations) == sum(message["role"] == "assistant" for message in episode.conversation):
+    observations = []
+    replies = 0
+    for message in episode.conversation:
+        if message["role"] == "user":
+            observations.append(message["content"])
+        elif message["role"] == "assistant":
+            replies += 1
+    if len(observations) == replies:
         observations.append(slot.observation)  # no reply to it is under way
     turns = [event for event in slot.history if isinstance(event, TurnFinished)]
     return SavedEpisode(
         env=slot.index,
-        number=slot.number,
-        mode=slot.mode,
+        number=slot.counts.number,
+        mode=slot.counts.mode,
         system_prompt=episode.system_prompt,
-        prompt_version=slot.prompt_version,
+        prompt_version=slot.counts.prompt_version,
         history=episode.history,
         observations=observations,
         segments=[
@@ -89,14 +95,17 @@ def saved_episode(slot: EnvSlot) -> SavedEpisode:
 def repeat(episodes: list[tuple[EnvSlot, SavedEpisode]]) -> int:
     """Play episodes again by their replies, together; how many did not come to where they stood, and are not under
     way."""
-    under_way, lost = [_repeats(slot, saved) for slot, saved in episodes], 0
+    under_way = [_repeats(slot, saved) for slot, saved in episodes]
+    lost = 0
     while under_way:
         for each in list(under_way):
             try:
                 next(each)
             except StopIteration as end:
                 under_way.remove(each)
-                lost += not end.value
+                was_repeated = end.value
+                if not was_repeated:
+                    lost += 1
     return lost
 
 

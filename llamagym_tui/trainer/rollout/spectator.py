@@ -48,8 +48,9 @@ class Spectator:
         self._is_held = False
         """Whether a requested episode was emitted to its end, and nothing follows it."""
         self._last: dict[str, Ended] = {}
+        """The best and the worst episode of the last batch."""
         self._present: dict[str, Ended] = {}
-        """The best and the worst episode of the batch under way; of equal ones the first."""
+        """Those of the batch under way; of equal ones the first."""
 
     @property
     def env(self) -> int | None:
@@ -69,12 +70,14 @@ class Spectator:
 
     def forget_batches(self) -> None:
         """What comes now belongs to no batch; best and worst are those from now on."""
-        self._last, self._present = {}, {}
+        self._last = {}
+        self._present = {}
 
     def next_batch(self) -> None:
         """A batch is complete: its best and worst episodes are the last batch's now."""
         if self._present:
-            self._last, self._present = self._present, {}
+            self._last = self._present
+            self._present = {}
 
     def observe_state(self, state: Undrawn) -> None:
         """Keep the state of an environment, before its observation is shown or after the last turn."""
@@ -90,15 +93,20 @@ class Spectator:
         """Keep an event of an environment, and emit it if that is watched."""
         items = self._items[env]
         if isinstance(event, EpisodeStarted):
-            items = self._items[env] = []
+            items = []
+            self._items[env] = items
         if isinstance(event, EpisodeFinished) and (last := self._states[env]) is not None:
             items.append(last)
         items.append(event)
-        if env == self.env:
+        is_watched = env == self.env
+        if is_watched:
             self._emit(event)
-            self.turns += isinstance(event, TurnFinished)
-        if isinstance(event, TurnFinished) and event.names_none and self._now.awaits_failure:
-            self._begin(WatchChanged(kind="failure", env=env), [] if env == self.env else items)
+        if isinstance(event, TurnFinished):
+            if is_watched:
+                self.turns += 1
+            if event.names_none and self._now.awaits_failure:
+                # What is watched was emitted already.
+                self._begin(WatchChanged(kind="failure", env=env), [] if is_watched else items)
         if isinstance(event, EpisodeFinished):
             ended = (event.episode_return, items)
             self._present = {
@@ -131,7 +139,8 @@ class Spectator:
         return True
 
     def _begin(self, now: WatchChanged, items: list[Item]) -> None:
-        self._now, self._is_held = now, False
+        self._now = now
+        self._is_held = False
         self._emit(now)
         for item in items:
             self._emit(item)

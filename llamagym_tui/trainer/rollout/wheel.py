@@ -12,7 +12,8 @@ class Wheel:
     """The wheel of one rollout; nobody has it at first."""
 
     def __init__(self, agent: AgentBase, emit: Callable[[events.Event], None]) -> None:
-        self._agent, self._emit = agent, emit
+        self._agent = agent
+        self._emit = emit
         self.env: int | None = None
         """Environment in which a person acts; None: nobody has the wheel."""
         self.reply: str | None = None
@@ -23,7 +24,9 @@ class Wheel:
     def take(self, env: int, choices: tuple[OfferedAction, ...]) -> None:
         """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
         if self.env is None:
-            self.env, self.choices, self.reply = env, choices, None
+            self.env = env
+            self.choices = choices
+            self.reply = None
         self._emit(events.WheelTaken(env=env, choices=list(choices)))
 
     def let_go(self, reason: str = "") -> None:
@@ -31,7 +34,8 @@ class Wheel:
 
         The reason is for people; empty: it was requested.
         """
-        self.env, self.reply = None, None
+        self.env = None
+        self.reply = None
         self._emit(events.WheelLetGo(reason=reason))
 
     def choose(self, action: int | str, reasoning: str) -> None:
@@ -48,18 +52,20 @@ class Wheel:
         self.reply = worded(self._agent, action, reasoning)
 
     def take_reply(self) -> str:
-        reply, self.reply = self.reply, None
+        """The reply that was chosen, for this turn."""
+        reply = self.reply
         assert reply is not None, "the step waits for it"
+        self.reply = None
         return reply
 
 
 def episode_corrected(history: Sequence[events.Event]) -> events.EpisodeCorrected:
     """An episode in which a person acted, from its events, first to last; an observation without a reply is left
     out."""
-    started, finished = history[0], history[-1]
-    assert isinstance(started, events.EpisodeStarted) and isinstance(
-        finished, events.EpisodeFinished
-    )
+    started = history[0]
+    finished = history[-1]
+    assert isinstance(started, events.EpisodeStarted)
+    assert isinstance(finished, events.EpisodeFinished)
     turns = [event for event in history if isinstance(event, events.TurnFinished)]
     shown = [event for event in history if isinstance(event, events.ObservationShown)][: len(turns)]
     admissible = [event.actions for event in shown]

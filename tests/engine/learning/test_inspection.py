@@ -261,7 +261,7 @@ def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_
     assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
         [1.0] * len(seen.tokens), abs=1e-5
     )
-    assert "another time" in course.inspect(1, 0).why_not, "it was not watched"
+    assert "are not kept" in course.inspect(1, 0).why_not, "it was not watched"
 
 
 def test_what_is_of_another_time_is_refused_in_a_sentence(course):
@@ -270,7 +270,7 @@ def test_what_is_of_another_time_is_refused_in_a_sentence(course):
         assert course.inspect(0, 0).why_not == ""
     course.update()
     seen = course.inspect(0, 0)
-    assert seen.why_not.startswith("Episode 0 is of another time")
+    assert seen.why_not.startswith("The tokens of episode 0 are not kept")
     assert seen.tokens == []
     assert course.inspect(8, 2).why_not == "Reply 3 has not come yet."
 
@@ -309,7 +309,7 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
 def test_after_a_roll_back_undone_updates_cannot_be_inspected(course):
     batch = course.update()
     course.ppo.restore(course.ppo.state)
-    assert "is of another time" in course.inspect(batch[0].episode, 0).why_not
+    assert "are not kept" in course.inspect(batch[0].episode, 0).why_not
 
 
 def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course, monkeypatch):

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.selection import Selection
 
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
+    ActionsProbed,
     EpisodeStarted,
     ObservationShown,
     TokensStreamed,
@@ -420,10 +420,10 @@ async def test_the_policys_view_of_the_actions_stands_in_digits_and_bars(
 ):
     app = Bare()
     async with app.run_test(size=(80, 20)) as pilot:
-        weighed = ActionsWeighed(
+        probed = ActionsProbed(
             episode=0, turn=0, names=["stick", "hit"], shares=shares, before=before
         )
-        app.view.show(Transcript().after(weighed).entries)
+        app.view.show(Transcript().after(probed).entries)
         await sees(pilot, words)
 
 

@@ -8,8 +8,8 @@ from textual.pilot import Pilot
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import assistant, system, user
-from llamagym_tui.protocol.commands import WeighActions
-from llamagym_tui.protocol.events import ConversationWeighed, PhaseChanged, WarmStartProgressed
+from llamagym_tui.protocol.commands import ProbeActions
+from llamagym_tui.protocol.events import ConversationProbed, PhaseChanged, WarmStartProgressed
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
@@ -58,9 +58,9 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         await pilot.press("enter", "ctrl+e")
         await until(pilot, lambda: client.sent, "the question to the policy")
         [question] = client.sent
-        assert isinstance(question, WeighActions)
-        weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71]}
-        client.emit(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
+        assert isinstance(question, ProbeActions)
+        probed = {"names": ["stick", "hit"], "shares": [0.27, 0.71]}
+        client.emit(ConversationProbed(ticket=question.ticket, **probed))  # type: ignore[arg-type]
         await sees(pilot, "hit 71%")
         await pilot.press("tab", *"Low enough.")
 

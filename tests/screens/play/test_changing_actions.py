@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Act, AnyCommand, InspectTurn, TakeWheel, WeighActions
+from llamagym_tui.protocol.commands import Act, AnyCommand, InspectTurn, ProbeActions, TakeWheel
 from llamagym_tui.protocol.events import (
     ActionAwaited,
-    ActionsWeighed,
+    ActionsProbed,
     AnyEvent,
-    ConversationWeighed,
+    ConversationProbed,
     EpisodeStarted,
     ObservationShown,
     TurnFinished,
@@ -34,7 +34,7 @@ TURNS = (
     ("attic, with key", ["go south", "look at chest", "wait", "open chest"], [0.1, 0.2, 0.3, 0.4]),
 )
 DONE = ("take key", "go north")
-WEIGHED = ("take key 75%", "go north 100%", "open chest 40%")
+PROBED = ("take key 75%", "go north 100%", "open chest 40%")
 
 
 def opening() -> list[AnyEvent]:
@@ -53,7 +53,7 @@ def at(turn: int) -> list[AnyEvent]:
     text = f"{text_env.ROOMS[place][0]} You can: {', '.join(names)}."
     return [
         ObservationShown(episode=0, turn=turn, text=text, actions=names),
-        ActionsWeighed(episode=0, turn=turn, names=names, shares=shares),
+        ActionsProbed(episode=0, turn=turn, names=names, shares=shares),
     ]
 
 
@@ -70,16 +70,16 @@ def acted(turn: int, name: str, **more: object) -> TurnFinished:
 
 
 class ChestTrainer(fakes.FakeClient):
-    """Plays to the third turn; hands over the wheel there, weighs a person's table, and inspects."""
+    """Plays to the third turn; hands over the wheel there, probes a person's table, and inspects."""
 
     async def send(self, command: AnyCommand) -> None:
         await super().send(command)
         names = TURNS[2][1]
         match command:
-            case WeighActions(ticket=ticket, messages=[*_, asked]):
+            case ProbeActions(ticket=ticket, messages=[*_, asked]):
                 admissible = asked["actions"]
                 shares = [1 / len(admissible)] * len(admissible)
-                self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares))
+                self.emit(ConversationProbed(ticket=ticket, names=admissible, shares=shares))
             case TakeWheel():
                 choices = [OfferedAction(str(key), name, name) for key, name in enumerate(names)]
                 waits = ActionAwaited(
@@ -125,14 +125,14 @@ def app_of(client: fakes.FakeClient) -> LlamaGymApp:
 
 async def test_each_turn_shows_the_probabilities_of_its_own_actions():
     async with app_of(ChestTrainer(iter(events()))).run_test(size=SIZE) as pilot:
-        for text in WEIGHED:
+        for text in PROBED:
             await sees(pilot, text)
 
 
 async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, WEIGHED[2])
+        await sees(pilot, PROBED[2])
         await pilot.press("w")
         await sees(pilot, "3  open chest")
         await pilot.press("3")
@@ -144,7 +144,7 @@ async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
 async def test_the_inspector_lists_the_replies_that_were_admissible():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, WEIGHED[2])
+        await sees(pilot, PROBED[2])
         await pilot.press("i")
         await sees(pilot, "chosen by its score from one reply")
         assert "take·key" not in shown(pilot)
@@ -157,7 +157,7 @@ async def test_the_inspector_lists_the_replies_that_were_admissible():
 async def test_a_persons_table_and_its_hint_follow_the_turn():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, WEIGHED[2])
+        await sees(pilot, PROBED[2])
         await pilot.press("h")
         await sees(pilot, "0  take key")
         await pilot.press("ctrl+e")
@@ -175,10 +175,10 @@ async def test_a_replay_shows_each_turn_with_its_own_actions_wherever_one_jumps(
         assert isinstance(screen, ReplayScreen)
         await until(pilot, lambda: screen.player.recording.complete)
         await pilot.press("end")
-        await sees(pilot, WEIGHED[2])
+        await sees(pilot, PROBED[2])
         await pilot.press("home")
-        await until(pilot, lambda: WEIGHED[0] not in shown(pilot))
-        for text in WEIGHED:
+        await until(pilot, lambda: PROBED[0] not in shown(pilot))
+        for text in PROBED:
             while text not in shown(pilot):
                 await pilot.press("right")
-        assert WEIGHED[0] in shown(pilot)
+        assert PROBED[0] in shown(pilot)

@@ -9,8 +9,8 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.edits import trash_path
-from llamagym_tui.protocol.commands import WeighActions
-from llamagym_tui.protocol.events import ConversationWeighed, PromptChanged, UpdateFinished
+from llamagym_tui.protocol.commands import ProbeActions
+from llamagym_tui.protocol.events import ConversationProbed, PromptChanged, UpdateFinished
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -256,12 +256,12 @@ async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_requested
         await until(pilot, lambda: "expert:" not in shown(pilot), "the hint is hidden")
 
 
-def questions(client: fakes.FakeClient) -> list[WeighActions]:
-    return [command for command in client.sent if isinstance(command, WeighActions)]
+def questions(client: fakes.FakeClient) -> list[ProbeActions]:
+    return [command for command in client.sent if isinstance(command, ProbeActions)]
 
 
-def weighed(ticket: int, *shares: float) -> ConversationWeighed:
-    return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares))
+def probed(ticket: int, *shares: float) -> ConversationProbed:
+    return ConversationProbed(ticket=ticket, names=["stick", "hit"], shares=list(shares))
 
 
 async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
@@ -278,7 +278,7 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         [question] = questions(client)
         assert [message["role"] for message in question.messages] == ["system", "user"]
         assert question.messages[1]["content"].startswith("Your total:")
-        client.emit(weighed(question.ticket, 0.29, 0.71))
+        client.emit(probed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
 
 
@@ -294,12 +294,12 @@ async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requ
         await pilot.press("s", "enter")
         await until(pilot, lambda: len(questions(client)) == 2)
         first, second = questions(client)
-        client.emit(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
+        client.emit(probed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
         client.emit(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
         await until(pilot, lambda: len(questions(client)) == 3)
         assert questions(client)[2].messages == second.messages
         assert "stick 90%" not in shown(pilot)
-        client.emit(weighed(questions(client)[2].ticket, 0.2, 0.8))
+        client.emit(probed(questions(client)[2].ticket, 0.2, 0.8))
         await sees(pilot, "policy: hit 80%, stick 20%")
 
 

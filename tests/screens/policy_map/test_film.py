@@ -13,7 +13,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.events import EpisodesCounted, PolicyMapLaidOut, UpdateFinished
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.screens.policy_map.film import FRAME_S, HELD, MOST_FRAMES, run_film
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state

@@ -8,7 +8,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.screens.policy_map.grid import CellSize, places_for
-from llamagym_tui.trainer.probes.policy_map import lay_out
+from llamagym_tui.trainer.probes.map_policy import lay_out
 
 BLACKJACK = lay_out(BlackjackAgent(), BlackjackAgent().policy_map())
 LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())

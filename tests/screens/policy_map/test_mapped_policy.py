@@ -7,7 +7,7 @@ import math
 import pytest
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot, side_by_side
 
 HOLE, NOTHING = MapCell(words="hole", sign="O"), MapCell()

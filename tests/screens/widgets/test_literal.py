@@ -20,7 +20,7 @@ from llamagym_tui.app.personal import LONGEST_NOTICE
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.events import (
     ActionAwaited,
-    ActionsWeighed,
+    ActionsProbed,
     AnyEvent,
     ModeChanged,
     PhaseChanged,
@@ -35,7 +35,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.protocol.inspected import ContextToken, ScoredReply
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from llamagym_tui.screens.play.wheel_screen import WheelScreen
@@ -390,7 +390,7 @@ async def test_names_of_actions_and_drawings_are_literal(
             start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation
         )
         client.emit(
-            ActionsWeighed(
+            ActionsProbed(
                 episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]
             )
         )

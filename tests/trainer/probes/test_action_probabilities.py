@@ -9,7 +9,7 @@ from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent
@@ -88,19 +88,19 @@ def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
 
 
 def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout):
-    weighing = ActionProbes(rollout.agent, rollout.policy)
-    assert weighing.probe_again() is None
+    probing = ActionProbes(rollout.agent, rollout.policy)
+    assert probing.probe_again() is None
     rollout.step()
     where = rollout.pending_prompt()
-    first = weighing.probe(where)
+    first = probing.probe(where)
     assert (first.names, first.before, len(first.shares)) == (["wait", "go"], [], 2)
-    assert weighing.probe(where) is None
-    assert weighing.probe_again() is None
+    assert probing.probe(where) is None
+    assert probing.probe_again() is None
     with torch.no_grad():
         for weight in rollout.policy.model.parameters():
             weight.mul_(1.1)
     rollout.policy.version += 1
-    again = weighing.probe_again()
+    again = probing.probe_again()
     assert again.before == first.shares
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
 
@@ -146,7 +146,7 @@ def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_
 def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(make_policy):
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     policy.version = 7
-    question = WeighActions(ticket=5, messages=[system("Play."), user("a b")])
+    question = ProbeActions(ticket=5, messages=[system("Play."), user("a b")])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
     (shares,) = probabilities_of_actions(policy, [policy.chat.opening("Play.", "a b")])
     assert (answer.ticket, answer.names) == (5, list(CountAgent.action_names))
@@ -154,7 +154,7 @@ def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(m
 
 
 def test_where_actions_have_no_names_nothing_is_probed(make_policy):
-    question = WeighActions(ticket=5, messages=[user("a b")])
+    question = ProbeActions(ticket=5, messages=[user("a b")])
     answer = ActionProbes(CountAgent(), make_policy(replies=())).probe_conversation(question)
     assert (answer.names, answer.shares) == ([], [])
 
@@ -170,7 +170,7 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
     )
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(
-        WeighActions(ticket=3, messages=[user("a")])
+        ProbeActions(ticket=3, messages=[user("a")])
     )
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
     assert answer.why_not == "the forward failed: IndexError: index out of range"
@@ -181,7 +181,7 @@ def test_a_persons_conversation_that_the_model_cannot_read_is_refused_before_the
 ):
     policy = make_policy()
     policy.model.backbone.encode_trees = None
-    question = WeighActions(ticket=3, messages=[system("Play."), user("q" * 50_000)])
+    question = ProbeActions(ticket=3, messages=[system("Play."), user("q" * 50_000)])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
     assert answer.names == []
     assert "are more than the 2,048 that the model reads" in answer.why_not

@@ -15,7 +15,7 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.observed import reply_of
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.setup.catalog import find_agent
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
@@ -76,18 +76,18 @@ def test_probabilities_are_those_of_the_actions_of_the_turn_that_waits(make):
         rollout.step()
         rollout.begin_episodes()
         where = rollout.pending_prompt()
-        weighed = probes.probe(where)
-        assert weighed.names == commands_of(rollout.slots[0].observation)
-        assert sum(weighed.shares) == pytest.approx(1.0)
+        probed = probes.probe(where)
+        assert probed.names == commands_of(rollout.slots[0].observation)
+        assert sum(probed.shares) == pytest.approx(1.0)
         messages = [
             *rollout.slots[0].under_way.conversation,
             {"role": "user", "content": rollout.slots[0].observation},
         ]
-        messages[-1]["actions"] = weighed.names
-        answer = probes.probe_conversation(WeighActions(ticket=1, messages=messages))
+        messages[-1]["actions"] = probed.names
+        answer = probes.probe_conversation(ProbeActions(ticket=1, messages=messages))
         assert (answer.names, answer.shares) == (
-            weighed.names,
-            pytest.approx(weighed.shares, abs=1e-5),
+            probed.names,
+            pytest.approx(probed.shares, abs=1e-5),
         )
 
 

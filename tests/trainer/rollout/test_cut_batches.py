@@ -113,7 +113,7 @@ def test_what_is_left_of_inference_mode_holds_up_no_cut(cutting):
     rollout.mode = "train"
     (part,) = batch_of(rollout)
     assert (part.episode, len(part.turns)) == (3, 6)
-    assert [slot.length for slot in rollout.slots] == [6, 7, 7]
+    assert [slot.counts.length for slot in rollout.slots] == [6, 7, 7]
     rollout.forget_caches()
     assert len(batch_of(rollout)[0].earlier) == 6
 
@@ -146,4 +146,4 @@ def test_each_turn_of_a_cut_episode_is_inspected_with_what_its_own_update_made_o
     assert [each.turn for each in found[:7]] == list(range(7))
     assert found[7].why_not == "Reply 8 has not come yet."
     ppo.used.clear()
-    assert "another time" in inspector.inspect(0, 2).why_not
+    assert "are not kept" in inspector.inspect(0, 2).why_not

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.pairs import Episodes, compared, difference, enough_for, played
 
 Earns = Callable[[int], float]
@@ -14,8 +14,8 @@ Earns = Callable[[int], float]
 
 def hand(
     number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0
-) -> EndedEpisode:
-    return EndedEpisode(
+) -> EpisodeCounts:
+    return EpisodeCounts(
         value, sticks + hits, failures, "inference", 0, (sticks, hits), number=number
     )
 

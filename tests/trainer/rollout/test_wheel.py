@@ -278,7 +278,7 @@ def test_actions_that_no_key_can_name_are_refused(make_policy):
         rollout.take_wheel()
 
 
-def test_where_the_wheel_is_held_there_is_nothing_to_weigh_between_reply_and_action(make_driven):
+def test_where_the_wheel_is_held_there_is_nothing_to_probe_between_reply_and_action(make_driven):
     rollout, _ = make_driven()
     assert rollout.pending_prompt() is None
 
@@ -371,7 +371,7 @@ def test_a_turn_in_which_a_person_acted_stays_one_in_a_run_that_goes_on(make_dri
     other, reported = make_driven()
     other.restart()
     assert other.restore(msgspec.to_builtins(rollout.state())) == 0
-    assert other.slots[0].is_corrected
+    assert other.slots[0].counts.is_corrected
     fill(other)
     (corrected,) = of(reported, events.EpisodeCorrected)
     assert [turn.replaced is not None for turn in corrected.turns] == [True, False, False]

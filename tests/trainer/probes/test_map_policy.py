@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarmStartFinished,
 )
-from llamagym_tui.trainer.probes.policy_map import AT_ONCE, PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import AT_ONCE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
 
 
@@ -161,7 +161,7 @@ def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatc
 
 def test_an_agent_without_a_map_is_never_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    mapping = PolicyMapper(CoinAgent(), Policy(), seen.append, Clock())  # type: ignore[arg-type]
+    mapping = PolicyMapper(CoinAgent(), Policy(), seen.append, Clock())
     mapping.lay_out()
     mapping.map("Call.", 0, 0, should_stop=lambda: False)
     assert seen == []
@@ -174,8 +174,8 @@ class Broken(CoinAgent):
 
 def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None:
     seen: list[Any] = []
-    PolicyMapper(Broken(), Policy(), seen.append, Clock()).lay_out()  # type: ignore[arg-type]
-    PolicyMapper(MappedCoin(), Policy(trie=()), seen.append, Clock()).lay_out()  # type: ignore[arg-type]
+    PolicyMapper(Broken(), Policy(), seen.append, Clock()).lay_out()
+    PolicyMapper(MappedCoin(), Policy(trie=()), seen.append, Clock()).lay_out()
     assert [event.why_not for event in seen] == [
         "Broken.policy_map failed: KeyError: 'coin'.",
         "This agent names no discrete actions, so none can be mapped.",

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
-from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
 REST_S = {True: 1.0, False: 30.0}
@@ -36,14 +37,22 @@ class PolicyMapper:
     def __init__(
         self, agent: AgentBase, policy: Policy, emit: Sink, clock: Callable[[], float]
     ) -> None:
-        self._agent, self._policy, self._emit, self._clock = agent, policy, emit, clock
+        self._agent = agent
+        self._policy = policy
+        self._emit = emit
+        self._clock = clock
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
         self._watched = False
+        """Whether somebody looks at the map."""
         self._ended_at: float | None = None
         """When the last map was emitted, or given up because it takes long. None: one is due."""
         self._took_s = 0.0
-        self._key: tuple[object, ...] | None = None
+        """Seconds that the last map took, or would have taken."""
+        self._version = -1
+        """The policy's version when the last map was made."""
+        self._conditions: tuple[GenerationConfig, int] | None = None
+        """How the policy was sampled then, and the version of the prompt. None: no map was made."""
 
     def lay_out(self) -> None:
         """Emit the layout; nothing, if the agent has no map."""
@@ -100,18 +109,17 @@ class PolicyMapper:
             at_once: do not wait until it is due: there is nothing else to do.
         """
         conditions = (self._policy.generation, prompt_version)
-        key = (self._policy.version, *conditions)
-        if not self._states or key == self._key:
+        are_same = conditions == self._conditions
+        if not self._states or (are_same and self._policy.version == self._version):
             return
-        if at_once or (self._key is not None and self._key[1:] != conditions):
+        if at_once or (self._conditions is not None and not are_same):
             self.forget()
         if not self._is_due():
             return
         try:
             shares = self._shares(system_prompt, should_stop)
-        except (
-            Exception
-        ) as error:  # its states are not the run's: memory may be short for them alone
+        except Exception as error:
+            # Its states are not the run's: memory may be short for them alone.
             log.exception("the policy map is given up")
             self._states = []
             self._emit(
@@ -120,7 +128,8 @@ class PolicyMapper:
             return
         if shares is None:
             return
-        self._key = key
+        self._version = self._policy.version
+        self._conditions = conditions
         self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
 
     def _is_due(self) -> bool:
@@ -128,9 +137,9 @@ class PolicyMapper:
         if self._ended_at is None:
             return True
         rested_s = self._clock() - self._ended_at
-        return rested_s >= max(
-            REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s
-        )
+        # So long that what a map takes is its share of the time in all.
+        for_its_share_s = self._took_s / SHARES[self._watched] - self._took_s
+        return rested_s >= max(REST_S[self._watched], for_its_share_s)
 
     def _shares(
         self, system_prompt: str, should_stop: Callable[[], bool]
@@ -153,16 +162,14 @@ class PolicyMapper:
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""
+        if not self._states:
+            return []
         try:
-            shares = self.probabilities(system_prompt, self._states) if self._states else []
+            shares = self.probabilities(system_prompt, self._states)
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no policy map under a prompt")
             return []
-        return (
-            [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)]
-            if shares
-            else []
-        )
+        return [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)]
 
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""

@@ -7,7 +7,7 @@ import torch
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
-from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 
 SOME = (0, 7, 63, 64, 179, 180, 279)
 """States of Blackjack's map, with those on both sides of a piece's and of a panel's end."""

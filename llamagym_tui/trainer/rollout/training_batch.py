@@ -13,12 +13,16 @@ REMEMBERED = 64
 
 
 class BatchUnderWay:
+    """The episodes of the next update, while they are played."""
+
     def __init__(self, typical_length: float) -> None:
+        """An empty batch; `typical_length` is a first guess."""
         self.trajectories: list[Trajectory] = []
+        """The episodes that have ended."""
         self.turns = 0
-        """The policy's own, in the episodes that have ended."""
+        """The policy's own turns in them."""
         self.typical_length = typical_length
-        """Turns of an episode, about: how many to start for a batch follows from it."""
+        """The number of turns that an episode has, about: how many to start for a batch follows from it."""
         self.untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
         """Episodes that are in no batch, to be recalled for a while."""
 
@@ -28,20 +32,28 @@ class BatchUnderWay:
 
     def take(self) -> list[Trajectory]:
         """Its episodes; the next batch begins empty."""
-        taken, self.trajectories, self.turns = self.trajectories, [], 0
+        taken = self.trajectories
+        self.trajectories = []
+        self.turns = 0
         return taken
 
     def missing(self, turns: int, under_way: Sequence[int], most: int) -> int:
         """How many episodes are to begin for a batch of so many turns; `under_way` has lengths so far."""
-        few = FEWEST_TOGETHER - len(under_way) if self.turns < turns else 0
-        expected, missing = sum(max(length + 1, self.typical_length) for length in under_way), 0
-        while missing < most and (missing < few or self.turns + expected < turns):
+        fewest = FEWEST_TOGETHER - len(under_way) if self.turns < turns else 0
+        # Turns that the episodes under way will have, about; each has at least one more.
+        expected = sum(max(length + 1, self.typical_length) for length in under_way)
+        missing = 0
+        while missing < most and (missing < fewest or self.turns + expected < turns):
             expected += max(1, self.typical_length)
             missing += 1
         return missing
 
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode that ended and is in no update yet; None: not kept."""
-        ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self.trajectories]
-        ended += [(each, "inference") for each in self.untrained]
-        return next((found for found in ended if found[0].episode == episode), None)
+        for trajectory in self.trajectories:
+            if trajectory.episode == episode:
+                return trajectory, "waiting"
+        for trajectory in self.untrained:
+            if trajectory.episode == episode:
+                return trajectory, "inference"
+        return None
