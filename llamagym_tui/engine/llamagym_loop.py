@@ -19,6 +19,7 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
+    SCHEDULED,
     GenerationConfig,
     PPOConfig,
     SFTSettings,
@@ -58,7 +59,6 @@ _RENAMED_PPO = {
     "cliprange": "clip_range",
     "vf_coef": "value_coef",
 }
-_FINAL = {"lr": "lr_final", "kl_coef": "kl_coef_final", "entropy_coef": "entropy_coef_final"}
 
 
 def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
@@ -91,9 +91,9 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
         named.setdefault("target_kl", SEED_TARGET_KL)
     if "batch_size" in named:
         named.setdefault("mini_batch_size", named["batch_size"])
-    for start, final in _FINAL.items():
-        if start in named:
-            named.setdefault(final, named[start])
+    for name in SCHEDULED:
+        if name in named:
+            named.setdefault(f"{name}_final", named[name])
     known = {field.name for field in msgspec.structs.fields(PPOConfig)}
     unknown = sorted(set(named) - known)
     if unknown:
