@@ -39,9 +39,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             meaning="Turns of one optimizer step, about.",
         ),
     ] = 256
-    """Turns, about, of a minibatch; episodes are kept whole."""
-    gradient_accumulation_steps: Count = 1
-    """Minibatches for one optimizer step, as if they were one."""
+    """Turns, about, of a minibatch, which makes one optimizer step however little memory there is; episodes are kept
+    whole."""
     epochs: Annotated[
         Count,
         Live(

@@ -50,6 +50,8 @@ from llamagym_tui.game.observed import (
 )
 
 SEED_TARGET_KL = 0.02
+ACCUMULATION = "gradient_accumulation_steps"
+"""LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
 _IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
 """Settings that would make the sampled distribution differ from the scored one, or that are ours."""
 _RENAMED_PPO = {
@@ -87,6 +89,7 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
         ConfigError: a name is unknown, or a value outside its range.
     """
     named = {_RENAMED_PPO.get(name, name): value for name, value in _ungrouped(values).items()}
+    accumulated = named.pop(ACCUMULATION, 1)
     if use_target_kl:
         named.setdefault("target_kl", SEED_TARGET_KL)
     if "batch_size" in named:
@@ -97,10 +100,15 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
     known = {field.name for field in msgspec.structs.fields(PPOConfig)}
     unknown = sorted(set(named) - known)
     if unknown:
+        names = ", ".join(sorted(known | {ACCUMULATION}))
         raise ConfigError(
-            f"ppo_config_dict has unknown names: {', '.join(unknown)}; known: {', '.join(sorted(known))}."
+            f"ppo_config_dict has unknown names: {', '.join(unknown)}; known: {names}."
         )
-    return from_dict(PPOConfig, named)
+    if not isinstance(accumulated, int) or accumulated < 1:
+        raise ConfigError(f"{ACCUMULATION} takes a whole number from 1, not {accumulated!r}.")
+    settings = from_dict(PPOConfig, named)
+    # A minibatch is computed in as many forwards as memory allows and makes one step: as if it were accumulated.
+    return msgspec.structs.replace(settings, mini_batch_size=settings.mini_batch_size * accumulated)
 
 
 def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
