@@ -145,8 +145,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     """Nats per token at which the KL to the reference is held: `kl_coef` is where its weight begins, and each update
     adapts it. None: the weight goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
-    kl_gain: Fraction = 0.1
-    """Share of the KL's error, itself counted up to 20 %, by which an update adapts the weight."""
     entropy_coef: Annotated[
         NonNegative,
         Live(

@@ -286,9 +286,7 @@ class PPO:
         if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(
-                self.kl_coef, kl, target=target, gain=self.config.kl_gain
-            )
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target)
 
     def _epoch(
         self,
