@@ -68,8 +68,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 1e-4
     """Learning rate after `decay_updates` updates, reached along a line and kept."""
-    lr_warmup_updates: Annotated[int, Meta(ge=0)] = 0
-    """Updates of the policy at first that are made at less than the scheduled rate, rising in equal steps."""
     value_lr: Annotated[
         Positive,
         Live(

@@ -1,6 +1,6 @@
 """Scheduled settings, as pure functions of how far a run has come.
 
-Lines over updates, a warm-up, and the controller that holds the KL to the reference at a target.
+Lines over updates, and the controller that holds the KL to the reference at a target.
 """
 
 import math
@@ -21,11 +21,9 @@ def along_line(start: float, final: float, done: float) -> float:
 def learning_rate(config: PPOConfig, updates: int) -> float:
     """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
     # An untrained critic would give the policy advantages of noise, so at first it learns alone.
-    of_policy = updates - config.critic_warmup_updates
-    if of_policy < 0:
+    if updates < config.critic_warmup_updates:
         return 0.0
-    warmth = min(1.0, (of_policy + 1) / (config.lr_warmup_updates + 1))
-    return along_line(config.lr, config.lr_final, updates / config.decay_updates) * warmth
+    return along_line(config.lr, config.lr_final, updates / config.decay_updates)
 
 
 def adapted_kl_coef(coef: float, kl: float, *, target: float) -> float:
