@@ -107,8 +107,6 @@ class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Adam's learning rate after `warmup`; it falls to 0 along a line."""
     warmup: Fraction = 0.1
     """Share of the steps in which the learning rate rises from 0."""
-    max_grad_norm: Positive = 1.0
-    """Gradients are scaled down to this norm."""
     max_examples: Count | None = None
     """Demonstrations used, drawn at random by the run's seed. None: all of them."""
 
