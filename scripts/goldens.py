@@ -63,12 +63,18 @@ def write_bindings(folder: Path) -> None:
 
 def write_tables(folder: Path) -> None:
     """Figures and live settings, in their order."""
-    from llamagym_tui.config import LIVE
-    from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES
+    from llamagym_tui.config import FIGURES, LIVE
 
-    lines = [f"{name} {figure!r}" for name, figure in FIGURES.items()]
-    lines += [f"charted {name}" for name in CHARTED]
-    lines += [f"live {name} {setting!r}" for name, setting in LIVE.items()]
+    lines = [
+        f"{name} FigureText(title={figure.title!r}, short={figure.short!r}, meaning={figure.meaning!r}, "
+        f"healthy={figure.healthy!r}, low={figure.low!r}, high={figure.high!r})"
+        for name, figure in FIGURES.items()
+    ]
+    lines += [f"charted {name}" for name, figure in FIGURES.items() if figure.charted]
+    lines += [
+        f"live {name} LiveSetting(title={live.title!r}, meaning={live.meaning!r})"
+        for name, live in LIVE.items()
+    ]
     (folder / "tables.txt").write_text("\n".join(lines))
 
 

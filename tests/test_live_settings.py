@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 from llamagym_tui.config import (
+    FIGURES,
+    FINAL,
     LIVE,
+    SCHEDULED,
     Change,
     GenerationConfig,
     PPOConfig,
@@ -66,3 +69,15 @@ def test_a_resumed_run_takes_back_what_was_not_said_anew() -> None:
     assert changes_to_restore(CONFIG, changes) == {"ppo.target_kl": 0.05, "n_envs": 8}
     said = msgspec.structs.replace(CONFIG, n_envs=32, generation=GenerationConfig())
     assert changes_to_restore(said, changes) == {"ppo.target_kl": 0.05}
+
+
+def test_no_two_live_settings_claim_the_same_place() -> None:
+    places = [live.place for live in LIVE.values()]
+    assert places == sorted(set(places))
+
+
+def test_a_setting_that_moves_along_a_line_has_an_end_and_a_figure() -> None:
+    assert len(SCHEDULED) == len(FINAL)
+    for name in SCHEDULED:
+        assert FINAL[f"ppo.{name}"] in LIVE
+        assert name in FIGURES

@@ -19,6 +19,7 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
+    SCHEDULED,
     GenerationConfig,
     PPOConfig,
     SFTSettings,
@@ -49,6 +50,8 @@ from llamagym_tui.game.observed import (
 )
 
 SEED_TARGET_KL = 0.02
+ACCUMULATION = "gradient_accumulation_steps"
+"""LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
 _IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
 """Settings that would make the sampled distribution differ from the scored one, or that are ours."""
 _RENAMED_PPO = {
@@ -58,7 +61,6 @@ _RENAMED_PPO = {
     "cliprange": "clip_range",
     "vf_coef": "value_coef",
 }
-_FINAL = {"lr": "lr_final", "kl_coef": "kl_coef_final", "entropy_coef": "entropy_coef_final"}
 
 
 def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
@@ -87,20 +89,26 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
         ConfigError: a name is unknown, or a value outside its range.
     """
     named = {_RENAMED_PPO.get(name, name): value for name, value in _ungrouped(values).items()}
+    accumulated = named.pop(ACCUMULATION, 1)
     if use_target_kl:
         named.setdefault("target_kl", SEED_TARGET_KL)
     if "batch_size" in named:
         named.setdefault("mini_batch_size", named["batch_size"])
-    for start, final in _FINAL.items():
-        if start in named:
-            named.setdefault(final, named[start])
+    for name in SCHEDULED:
+        if name in named:
+            named.setdefault(f"{name}_final", named[name])
     known = {field.name for field in msgspec.structs.fields(PPOConfig)}
     unknown = sorted(set(named) - known)
     if unknown:
+        names = ", ".join(sorted(known | {ACCUMULATION}))
         raise ConfigError(
-            f"ppo_config_dict has unknown names: {', '.join(unknown)}; known: {', '.join(sorted(known))}."
+            f"ppo_config_dict has unknown names: {', '.join(unknown)}; known: {names}."
         )
-    return from_dict(PPOConfig, named)
+    if not isinstance(accumulated, int) or accumulated < 1:
+        raise ConfigError(f"{ACCUMULATION} takes a whole number from 1, not {accumulated!r}.")
+    settings = from_dict(PPOConfig, named)
+    # A minibatch is computed in as many forwards as memory allows and makes one step: as if it were accumulated.
+    return msgspec.structs.replace(settings, mini_batch_size=settings.mini_batch_size * accumulated)
 
 
 def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -55,6 +55,8 @@ def _value(name: str, text: str, kind: Any) -> Any:
         word = "null" if text.lower() == "none" else text
         return msgspec.convert(word, kind, strict=False)
     except ValueError as error:
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
         if get_origin(kind) is Literal:
             wanted = " or ".join(str(value) for value in get_args(kind))
         else:  # msgspec says: Expected `int | null`, got `str`

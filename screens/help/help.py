@@ -17,10 +17,10 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from llamagym_tui.config import FIGURES
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.keys_toml import FILE
-from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
 from llamagym_tui.screens.widgets.sizes import Fitted
@@ -76,6 +76,13 @@ def _own_rows(node: Widget) -> list[HelpRow]:
                 keys.append(key)
             rows[binding.action] = HelpRow(" ".join(keys), binding.tooltip, binding.id or "")
     return list(rows.values())
+
+
+def figure_rows() -> list[HelpRow]:
+    """What the figures mean that the help explains, and the ± of the first of them."""
+    rows = [HelpRow(figure.short, figure.meaning) for figure in FIGURES.values() if figure.in_help]
+    rows.insert(1, HelpRow("±", PLUS_MINUS))
+    return rows
 
 
 class HelpRows(Widget):
@@ -143,8 +150,7 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
             )
         )
         if screen.query("FiguresColumn, FiguresStrip, FigureList"):
-            figures = [HelpRow(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
-            found["Figures"] = [figures[0], HelpRow("±", PLUS_MINUS), *figures[1:]]
+            found["Figures"] = figure_rows()
         titled = [[HelpRow(title, ""), *rows] for title, rows in found.items() if rows]
         file = literal(str(config_dir() / FILE))
         return [

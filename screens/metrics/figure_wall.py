@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
-from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
+from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
 from llamagym_tui.screens.widgets.plot import Curve, Drawing, Level, Plot, baseline_levels
@@ -64,11 +64,13 @@ def samples(state: RunState, field: str) -> list[tuple[float, float, float]]:
 
 def figure_drawing(state: RunState, field: str) -> Drawing | None:
     """The chart of a figure; None: a line needs two updates."""
-    points, text = samples(state, field), FIGURES[field]
+    points = samples(state, field)
+    text = FIGURES[field]
     if len(points) < 2:
         return None
     known = baselines(state) if field == "mean_return" else {}
-    low, high = min(y - half for _, y, half in points), max(y + half for _, y, half in points)
+    low = min(y - half for _, y, half in points)
+    high = max(y + half for _, y, half in points)
     span = high - low or abs(high) or 1.0
     # A bound far off would flatten the line.
     near = [
@@ -96,7 +98,8 @@ class FigureChart(Vertical):
         """The chart of mean return, until another figure is chosen."""
         super().__init__(id=id)
         self._state = state
-        self.field = CHARTED[0]
+        self.field = "mean_return"
+        """The figure that is shown, by its field of `UpdateStats`."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="figure-title", markup=False)
@@ -129,7 +132,8 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
     ]
     if state.stats is not None:
         found = present_health(state, field)
-        words, value = (found.words, badge(found)[1]), (figure_value(state.stats, field), "bold")
+        value = (figure_value(state.stats, field), "bold")
+        words = (found.words, badge(found)[1])
         lines.insert(0, Content.assemble(("now      ", ASIDE), value, "  ", words))
     if field == "mean_return":
         known = "".join(f"   ╌ {name} {plain(value)}" for name, value in baselines(state).items())
@@ -155,17 +159,16 @@ class FigureWall(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        state, (width, height) = self._state, self.content_size
+        state = self._state
         if state is None or state.stats is None:
             return Content("")
-        width, height = (
-            (width - GAP * (COLUMNS - 1)) // COLUMNS,
-            height // math.ceil(len(CHARTED) / COLUMNS),
-        )
+        charted = [field for field, figure in FIGURES.items() if figure.charted]
+        width = (self.content_size.width - GAP * (COLUMNS - 1)) // COLUMNS
+        height = self.content_size.height // math.ceil(len(charted) / COLUMNS)
         lines: list[Content] = []
-        for at in range(0, len(CHARTED), COLUMNS):
+        for at in range(0, len(charted), COLUMNS):
             row = [
-                small_figure(state, field, width, height) for field in CHARTED[at : at + COLUMNS]
+                small_figure(state, field, width, height) for field in charted[at : at + COLUMNS]
             ]
             lines += [Content(" " * GAP).join(parts) for parts in zip(*row, strict=True)]
         return Content("\n").join(lines)

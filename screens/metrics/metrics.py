@@ -11,7 +11,8 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from llamagym_tui.screens.metrics.figure_texts import FIGURES, shown_figures
+from llamagym_tui.config import FIGURES
+from llamagym_tui.screens.metrics.figure_health import shown_figures
 from llamagym_tui.screens.metrics.figure_wall import (
     FigureChart,
     FigureWall,

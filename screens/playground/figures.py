@@ -9,10 +9,9 @@ from rich.style import Style
 from textual.content import Content
 from textual.renderables.digits import Digits
 
-from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import signed, smoothing_window
-from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -38,6 +37,7 @@ PPO = (
     "tokens_per_s",
     "turns",
 )
+"""Figures of an update that stand beside the game, in this order."""
 SHOWN: dict[str, Callable[[float], str]] = {
     "clip_fraction": share,
     "parse_failure_rate": share,
@@ -58,7 +58,7 @@ class Figure(NamedTuple):
 
 
 def ppo_figures(stats: UpdateStats, *, few: bool) -> list[Figure]:
-    """What an update measured, the most telling first, an even number of figures; few: the one that explains itself."""
+    """What an update measured, the most telling first; few: the one that explains itself."""
     fields = ("parse_failure_rate",) if few else PPO
     return [
         Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field)))
@@ -124,13 +124,16 @@ class FiguresColumn(StateText):
             )
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
-        rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
+        rows.insert(0, Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE)))
         figures = ppo_figures(state.stats, few=not self.screen.has_class(ALL))
         if len(figures) == 1:
             return Content("\n").join([*rows, self._cell(figures[0], width)])
         half = width // 2
-        for left, right in zip(figures[::2], figures[1::2], strict=True):
-            rows.append(self._cell(left, half) + self._cell(right, width - half))
+        for at in range(0, len(figures), 2):
+            row = self._cell(figures[at], half)
+            if at + 1 < len(figures):
+                row += self._cell(figures[at + 1], width - half)
+            rows.append(row)
         return Content("\n").join(rows)
 
     @staticmethod
@@ -189,11 +192,12 @@ class LargeFigures(StateText):
     """Mean return, updates and parse failures, to be read from far away: shown with the theme for projectors."""
 
     def content_at(self, width: int) -> Content:
-        state, mean = self.state, self.state.recent_mean
-        text = ""
+        state = self.state
+        mean = state.recent_mean
+        earned = ""
         if mean is not None:
-            text = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
-        figures = [Figure("mean return", text)]
+            earned = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
+        figures = [Figure("mean return", earned)]
         if state.stats is not None:
             failing = Figure("% parse fail", f"{100 * state.stats.parse_failure_rate:.0f}")
             figures += [Figure("updates", f"{state.updates:,}"), failing]

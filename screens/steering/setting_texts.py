@@ -5,12 +5,17 @@ import math
 import msgspec
 from msgspec import inspect
 
-from llamagym_tui.config import LARGEST, LIVE, RunConfig, Value, changed, setting_types
+from llamagym_tui.config import (
+    FINAL,
+    LARGEST,
+    LIVE,
+    RunConfig,
+    UpdateStats,
+    Value,
+    changed,
+    setting_types,
+)
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.protocol.events import UpdateStats
-
-SCHEDULED = {"ppo.lr": "lr", "ppo.kl_coef": "kl_coef", "ppo.entropy_coef": "entropy_coef"}
-"""Settings with a schedule, and the figure that has their current value."""
 
 
 def takes(name: str) -> str:
@@ -46,9 +51,9 @@ def value_text(value: Value) -> str:
 
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
     """Current value of a scheduled setting; None if it has no schedule, or there was no update."""
-    return (
-        float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
-    )
+    if stats is None or name not in FINAL:
+        return None
+    return float(getattr(stats, name.removeprefix("ppo.")))
 
 
 def _takes(kind: inspect.Type) -> str:
@@ -62,13 +67,13 @@ def _takes(kind: inspect.Type) -> str:
         case inspect.IntType(ge=low):
             return "a whole number" if low is None else f"a whole number from {low}"
         case inspect.FloatType(gt=above, ge=low, le=high):
-            bound = ""
+            words = "a number"
             if above is not None:
-                bound = f" above {above:g}"
+                words += f" above {above:g}"
             elif low is not None:
-                bound = f" from {low:g}"
-            return f"a number{bound}" + (
-                f" to {high:g}" if high is not None and high < LARGEST else ""
-            )
+                words += f" from {low:g}"
+            if high is not None and high < LARGEST:
+                words += f" to {high:g}"
+            return words
         case _:
             return "text"

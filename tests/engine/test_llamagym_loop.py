@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
@@ -194,6 +195,18 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
         ppo_settings({"bogus": 1}, use_target_kl=False)
     with pytest.raises(ConfigError, match="greedy=True"):
         generation_settings({"do_sample": False})
+
+
+def test_accumulated_steps_are_a_larger_minibatch():
+    settings = ppo_settings(
+        {"batch_size": 64, "mini_batch_size": 16, "ppo/gradient_accumulation_steps": 4},
+        use_target_kl=False,
+    )
+    assert (settings.batch_size, settings.mini_batch_size) == (64, 64)
+    settings = ppo_settings({"gradient_accumulation_steps": 2}, use_target_kl=False)
+    assert settings.mini_batch_size == 2 * PPOConfig().mini_batch_size
+    with pytest.raises(ConfigError, match="gradient_accumulation_steps takes a whole number"):
+        ppo_settings({"gradient_accumulation_steps": 0}, use_target_kl=False)
 
 
 def test_a_rate_that_is_given_stays_where_it_was_given():

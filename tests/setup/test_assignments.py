@@ -53,6 +53,7 @@ def test_of_two_assignments_of_a_name_the_later_counts() -> None:
         ("ppo.epochs=2.5", "ppo.epochs takes int, not '2.5'"),
         ("ppo.target_kl=soon", "ppo.target_kl takes float | none, not 'soon'"),
         ("ppo.credit=word", "ppo.credit takes turn or token, not 'word'"),
+        ("on_collapse=stop", "on_collapse takes warn or rollback, not 'stop'"),
         ("lora.target_modules=[1", "lora.target_modules takes"),
         ("clip_range=1", "There is no setting 'clip_range'; near it: ppo.clip_range"),
         ("ppo.entropy_coeff=0", "near it: ppo.entropy_coef, "),

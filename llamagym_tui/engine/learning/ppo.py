@@ -286,9 +286,7 @@ class PPO:
         if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(
-                self.kl_coef, kl, target=target, gain=self.config.kl_gain
-            )
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target)
 
     def _epoch(
         self,
@@ -303,22 +301,18 @@ class PPO:
         """Train on all rows once, unless stopped; the share of the epoch that was made."""
         sums.log_ratios = []
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
-        for at in range(0, len(parts), self.config.gradient_accumulation_steps):
+        for at, minibatch in enumerate(parts):
             is_first = first and at == 0
             if not is_first and self.ranks.first(should_stop()):
                 return at / len(parts)
-            together = parts[at : at + self.config.gradient_accumulation_steps]
             # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
-            turns = sum(
-                turn.is_trained for part in together for row in part for turn in row.segment.turns
-            )
+            turns = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
             self.optimizer.zero_grad(set_to_none=True)
-            for minibatch in together:
-                progress()
-                own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
-                self._add_gradients(
-                    own, partial(self._loss, targets=targets, is_first=is_first), turns, sums
-                )
+            progress()
+            own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
+            self._add_gradients(
+                own, partial(self._loss, targets=targets, is_first=is_first), turns, sums
+            )
             if turns:
                 self._step(sums)
         return 1.0

@@ -1,12 +1,14 @@
 """Scheduled settings, as pure functions of how far a run has come.
 
-Lines over updates, a warm-up, and the controller that holds the KL to the reference at a target.
+Lines over updates, and the controller that holds the KL to the reference at a target.
 """
 
 import math
 
 from llamagym_tui.config import PPOConfig
 
+KL_GAIN = 0.1
+"""Share of the KL's error by which an update adapts the weight; K_beta in arXiv:1909.08593."""
 KL_ERROR_BOUND = 0.2
 """Larger errors, as a share of the target, count as this one: one odd batch moves the weight only a little."""
 
@@ -19,24 +21,21 @@ def along_line(start: float, final: float, done: float) -> float:
 def learning_rate(config: PPOConfig, updates: int) -> float:
     """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
     # An untrained critic would give the policy advantages of noise, so at first it learns alone.
-    of_policy = updates - config.critic_warmup_updates
-    if of_policy < 0:
+    if updates < config.critic_warmup_updates:
         return 0.0
-    warmth = min(1.0, (of_policy + 1) / (config.lr_warmup_updates + 1))
-    return along_line(config.lr, config.lr_final, updates / config.decay_updates) * warmth
+    return along_line(config.lr, config.lr_final, updates / config.decay_updates)
 
 
-def adapted_kl_coef(coef: float, kl: float, *, target: float, gain: float) -> float:
+def adapted_kl_coef(coef: float, kl: float, *, target: float) -> float:
     """The weight of the KL after an update: larger if the KL was above its target, smaller if below.
 
     Args:
         coef: its weight in the update.
         kl: to the reference, before the update; one that is not finite changes nothing.
         target: in the same unit.
-        gain: share of the error by which the weight changes.
-    Source: arXiv:1909.08593, section 2.2; `gain` is its K_beta, 0.1 there.
+    Source: arXiv:1909.08593, section 2.2.
     """
     if not math.isfinite(kl):
         return coef
     error = min(max(kl / target - 1, -KL_ERROR_BOUND), KL_ERROR_BOUND)
-    return coef * (1 + gain * error)
+    return coef * (1 + KL_GAIN * error)

@@ -28,6 +28,8 @@ from llamagym_tui.game.chat import ChatMessage
 T = TypeVar("T")
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
+MAX_GRAD_NORM = 1.0
+"""Norm to which larger gradients are scaled down, on demonstrations and on preferences."""
 Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss of the last one."""
 
@@ -188,7 +190,7 @@ def arguments(
             learning_rate=settings.lr,
             warmup_steps=settings.warmup,
             lr_scheduler_type="linear",
-            max_grad_norm=settings.max_grad_norm,
+            max_grad_norm=MAX_GRAD_NORM,
             weight_decay=0.0,
             seed=seed,
             max_length=None,

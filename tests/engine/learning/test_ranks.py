@@ -112,9 +112,7 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
 @pytest.mark.parametrize("credit", ["turn", "token"])
 def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
     # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
-    config = replace(
-        SETTINGS, lr=5e-4, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit
-    )
+    config = replace(SETTINGS, lr=5e-4, mini_batch_size=24, credit=credit)
     policy = make_policy()
     batch = collect(policy)
     found = pair.update(policy, config, batch, at=7)

@@ -25,7 +25,7 @@ from tests.engine.learning.second_rank import held_bytes, weights_of
 from tests.engine.learning.test_ranks import SETTINGS, Pair, collect, require_equal
 
 pytestmark = pytest.mark.timeout(60)
-CONFIG = replace(SETTINGS, mini_batch_size=12, gradient_accumulation_steps=2, epochs=2)
+CONFIG = replace(SETTINGS, mini_batch_size=16, epochs=2)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_pa
 
 def test_a_rank_without_a_row_goes_along_and_changes_nothing(pair, make_policy):
     # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
-    config = replace(CONFIG, lr=2e-4, mini_batch_size=1, gradient_accumulation_steps=1, epochs=1)
+    config = replace(CONFIG, lr=2e-4, mini_batch_size=1, epochs=1)
     policy = make_policy()
     batch = collect(policy)
     with in_shards(pair, policy, config, batch, at=31) as ppo:

@@ -339,30 +339,19 @@ def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(mak
     assert torch.allclose(one.advantages, two.advantages, atol=1e-5)
 
 
-def test_accumulated_minibatches_give_the_gradient_of_one_of_their_joint_size(make_policy):
-    def gradient(**settings) -> Tensor:
+def test_a_minibatch_in_many_forwards_has_the_gradient_of_one(make_policy):
+    def gradient(tokens: int, **settings) -> Tensor:
         policy = make_policy()
-        PPO(policy, replaced(STILL, **settings), seed=3).update(mixed_batch(policy))
+        ppo = PPO(policy, replaced(STILL, **settings), seed=3)
+        ppo._limits = ppo._limits._replace(tokens=tokens)
+        ppo.update(mixed_batch(policy))
         return torch.cat(
             [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
         )
 
-    joint = gradient(mini_batch_size=1000)
-    assert torch.allclose(
-        gradient(mini_batch_size=2, gradient_accumulation_steps=4),
-        joint,
-        atol=1e-6 * joint.abs().max(),
-    )
-    assert not torch.allclose(gradient(mini_batch_size=2), joint, rtol=1e-2)
-
-
-def test_minibatches_left_over_at_the_end_of_an_epoch_make_a_step_too(make_policy, monkeypatch):
-    policy = make_policy()
-    ppo = PPO(policy, replaced(STILL, mini_batch_size=1, gradient_accumulation_steps=2, epochs=2))
-    steps: list[int] = []
-    monkeypatch.setattr(ppo.optimizer, "step", lambda: steps.append(1))
-    ppo.update([played(policy, letter) for letter in "abcde"])
-    assert len(steps) == 2 * 3
+    joint = gradient(10_000)
+    assert torch.allclose(gradient(1), joint, atol=1e-6 * joint.abs().max())
+    assert not torch.allclose(gradient(10_000, mini_batch_size=2), joint, rtol=1e-2)
 
 
 def test_while_the_critic_warms_up_the_gradient_is_the_heads_alone(make_policy):

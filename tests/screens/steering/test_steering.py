@@ -11,7 +11,7 @@ from textual.app import App
 from textual.events import Key
 from textual.widgets import Input, OptionList
 
-from llamagym_tui.config import LIVE
+from llamagym_tui.config import FIGURES, LIVE
 from llamagym_tui.protocol.commands import (
     CancelEvaluation,
     ChangeSettings,
@@ -32,7 +32,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
-from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.actions import allowed

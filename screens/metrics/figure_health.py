@@ -1,55 +1,26 @@
-"""What each figure of a PPO update means and when it is healthy: one line each, and a verdict.
-
-The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
-"""
+"""Whether a figure of a PPO update is healthy, in words: a verdict by its range, or by the run so far."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import msgspec
-from msgspec import Struct
-
-from llamagym_tui.config import RunConfig
-from llamagym_tui.protocol.events import UpdateStats
-from llamagym_tui.user_files import file_text
+from llamagym_tui.config import FIGURES, RunConfig, UpdateStats
 
 LARGEST_PEAK = 10.0
 """Times its median over the run that a gradient norm may be."""
 LARGEST_RISE = 0.5
 """Nats a token that entropy may rise above its start."""
 
-
-class FigureText(Struct, frozen=True):
-    title: str
-    short: str
-    """At most eleven characters."""
-    meaning: str
-    healthy: str
-    low: float | None = None
-    """Least healthy value. None: no bound."""
-    high: float | None = None
-    """Largest healthy value. None: no bound."""
+OF_ENDED = ("mean_return", "return_std")
+"""Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
+STILL = ("approx_kl", "clip_fraction", "grad_norm")
+"""Figures that are 0 for a good reason while the critic alone is trained."""
 
 
 class Health(NamedTuple):
     ok: bool | None
     """None: there is nothing to judge by."""
     words: str
-
-
-FIGURES = msgspec.json.decode(
-    file_text(Path(__file__).with_name("figures.json")), type=dict[str, FigureText]
-)
-"""By field of `UpdateStats`, the most telling first."""
-OF_ENDED = ("mean_return", "return_std")
-"""Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
-
-CHARTED = tuple(FIGURES)[:12]
-"""Figures that a large screen charts all at once."""
-STILL = ("approx_kl", "clip_fraction", "grad_norm")
-"""Figures that are 0 for a good reason while the critic alone is trained."""
 
 
 def shown_figures(config: RunConfig) -> tuple[str, ...]:
@@ -61,7 +32,8 @@ def shown_figures(config: RunConfig) -> tuple[str, ...]:
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:
     """Whether a figure is in its healthy range; `past` has it over the run so far, this update included."""
-    value, text = float(getattr(stats, field)), FIGURES[field]
+    value = float(getattr(stats, field))
+    text = FIGURES[field]
     if stats.lr == 0 and field in STILL:
         return Health(None, "the critic alone is trained")
     if field in OF_ENDED and not stats.episodes:
@@ -79,7 +51,7 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
 
 
 def _bound_by_past(field: str, high: float | None, past: Sequence[float]) -> float | None:
-    """The upper bound, of figures that are judged against the run itself."""
+    """The largest healthy value, which follows from the run itself for some figures."""
     if field == "entropy" and past:
         return past[0] + LARGEST_RISE
     if field == "grad_norm" and (moved := [value for value in past if value > 0]):

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.protocol.events import UpdateStats
-from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, health, shown_figures
+from llamagym_tui.config import FIGURES, UpdateStats
+from llamagym_tui.screens.metrics.figure_health import health, shown_figures
 from llamagym_tui.screens.metrics.figure_wall import figure_value
 from tests import fakes
 
@@ -48,7 +48,7 @@ def test_ranges_are_those_of_the_page(field: str):
 def test_texts_fit_their_places():
     assert all(len(text.short) <= 11 for text in FIGURES.values())
     assert all(len(text.meaning) + len(text.healthy) <= 150 for text in FIGURES.values())
-    assert CHARTED[0] == "mean_return"
+    assert next(name for name, text in FIGURES.items() if text.charted) == "mean_return"
 
 
 @pytest.mark.parametrize(

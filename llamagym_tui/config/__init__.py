@@ -1,0 +1,37 @@
+"""Every setting of a run, which of them may change live, and the figures of an update; nothing here knows torch."""
+
+from llamagym_tui.config.fields import LARGEST as LARGEST
+from llamagym_tui.config.fields import Value as Value
+from llamagym_tui.config.figures import FIGURES as FIGURES
+from llamagym_tui.config.figures import FIGURES_OF_A_RUN as FIGURES_OF_A_RUN
+from llamagym_tui.config.figures import UpdateStats as UpdateStats
+from llamagym_tui.config.live import FINAL as FINAL
+from llamagym_tui.config.live import LIVE as LIVE
+from llamagym_tui.config.live import MEASURED as MEASURED
+from llamagym_tui.config.live import Change as Change
+from llamagym_tui.config.live import changed as changed
+from llamagym_tui.config.live import changes_since as changes_since
+from llamagym_tui.config.live import changes_to_restore as changes_to_restore
+from llamagym_tui.config.live import with_final_values as with_final_values
+from llamagym_tui.config.live import with_measured as with_measured
+from llamagym_tui.config.ppo import SCHEDULED as SCHEDULED
+from llamagym_tui.config.ppo import Credit as Credit
+from llamagym_tui.config.ppo import PPOConfig as PPOConfig
+from llamagym_tui.config.run import MAX_FAILURES as MAX_FAILURES
+from llamagym_tui.config.run import Device as Device
+from llamagym_tui.config.run import DPOSettings as DPOSettings
+from llamagym_tui.config.run import Dtype as Dtype
+from llamagym_tui.config.run import GenerationConfig as GenerationConfig
+from llamagym_tui.config.run import LoraConfig as LoraConfig
+from llamagym_tui.config.run import Mode as Mode
+from llamagym_tui.config.run import OnCollapse as OnCollapse
+from llamagym_tui.config.run import ParallelEnvs as ParallelEnvs
+from llamagym_tui.config.run import Precision as Precision
+from llamagym_tui.config.run import RunConfig as RunConfig
+from llamagym_tui.config.run import SFTSettings as SFTSettings
+from llamagym_tui.config.run import flat as flat
+from llamagym_tui.config.run import from_dict as from_dict
+from llamagym_tui.config.run import in_sections as in_sections
+from llamagym_tui.config.run import setting_types as setting_types
+from llamagym_tui.config.run import turns_kept as turns_kept
+from llamagym_tui.config.run import value_of as value_of

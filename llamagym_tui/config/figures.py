@@ -1,0 +1,311 @@
+"""The figures of an update, which the engine computes and every screen shows, and what each of them means.
+
+The healthy ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
+"""
+
+import msgspec
+from msgspec import Struct
+
+
+class UpdateStats(Struct, frozen=True, kw_only=True):
+    """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each.
+
+    Those with a default are of the rollout before it: the run adds them to what the learner has found.
+    """
+
+    mean_return: float
+    """Mean undiscounted return of the batch's episodes, without penalties. NaN: none was the policy's own."""
+    return_std: float
+    """Standard deviation of the same returns."""
+    policy_loss: float
+    value_loss: float
+    approx_kl: float
+    """Nats per token between old and new policy (k3)."""
+    kl_ref: float
+    """Nats per token between policy and reference (k1), before the update."""
+    entropy: float
+    """Nats per token of the sampling distribution."""
+    action_entropy: float
+    """Nats per action where admissible replies part; 0 if no reply was of the canonical form."""
+    clip_fraction: float
+    explained_variance: float
+    first_ratio: float
+    """Largest |ratio - 1| in the first minibatch; 0 up to rounding, or something is broken."""
+    grad_norm: float
+    """Mean norm before clipping."""
+    parse_failure_rate: float
+    """Share of the batch's turns whose reply named no action."""
+    episodes: int
+    """Episodes in the batch."""
+    turns: int
+    """Turns in the batch."""
+    shortened: int
+    """Turns in the batch whose prompt left out older ones, as the model reads no more."""
+    known_prompts: float = 0.0
+    """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
+    tokens: int
+    """Sampled tokens in the batch."""
+    tokens_per_s: float = 0.0
+    """Sampled tokens over rollout time."""
+    episodes_per_s: float = 0.0
+    """Episodes over rollout and update time."""
+    rollout_s: float = 0.0
+    update_s: float
+    epochs: float
+    """Passes made, one that a stop ended by its share; fewer than configured if target KL stopped
+    them."""
+    lr: float
+    kl_coef: float
+    entropy_coef: float
+    reward_scale: float
+    """Factor on the environment's reward."""
+    importance_weight: float
+    """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
+    skipped_steps: int
+    """Optimizer steps skipped because of a non-finite loss or gradient."""
+
+
+FIGURES_OF_A_RUN = tuple(
+    figure.name for figure in msgspec.structs.fields(UpdateStats) if not figure.required
+)
+"""Figures of the rollout before an update, which only a run knows."""
+
+
+class FigureText(Struct, frozen=True, kw_only=True):
+    """What a figure is called, what it means, and where it is shown."""
+
+    title: str
+    short: str
+    """Its name where there is little room, at most eleven characters."""
+    meaning: str
+    healthy: str
+    """The healthy range in words."""
+    low: float | None = None
+    """Least healthy value. None: no bound."""
+    high: float | None = None
+    """Largest healthy value. None: no bound."""
+    charted: bool = False
+    """Whether a large metrics screen has a small chart of it."""
+    in_help: bool = False
+    """Whether the help of a screen with figures explains it."""
+
+
+FIGURES = {
+    "mean_return": FigureText(
+        title="mean return",
+        short="return",
+        meaning="Mean return of the batch's episodes, without penalties.",
+        healthy="rises; read it with its 95 % interval",
+        charted=True,
+        in_help=True,
+    ),
+    "approx_kl": FigureText(
+        title="KL of the update",
+        short="KL",
+        meaning="How far one update moved the policy, in nats per token.",
+        healthy="0.0001 to 0.02; above 0.05 steps are too large",
+        low=0.0001,
+        high=0.02,
+        charted=True,
+        in_help=True,
+    ),
+    "kl_ref": FigureText(
+        title="KL to the reference",
+        short="KL ref",
+        meaning="Nats a token between the policy and the model that it began as.",
+        healthy="0 to 0.3, slowly rising",
+        low=-0.02,
+        high=0.3,
+        charted=True,
+        in_help=True,
+    ),
+    "entropy": FigureText(
+        title="entropy",
+        short="entropy",
+        meaning="Nats a token: how undecided the next token is.",
+        healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
+        low=0.001,
+        charted=True,
+        in_help=True,
+    ),
+    "action_entropy": FigureText(
+        title="action entropy",
+        short="act. entr.",
+        meaning="Nats an action: how undecided the choice is; ln(number of actions) is indifference.",
+        healthy="above 0.1 until returns have risen",
+        low=0.1,
+        charted=True,
+        in_help=True,
+    ),
+    "clip_fraction": FigureText(
+        title="clip fraction",
+        short="clip frac",
+        meaning="Share of tokens whose ratio PPO clipped.",
+        healthy="0 to 0.2",
+        low=0.0,
+        high=0.2,
+        charted=True,
+        in_help=True,
+    ),
+    "explained_variance": FigureText(
+        title="explained variance",
+        short="expl. var",
+        meaning="Share of the returns' variance that the critic foresees.",
+        healthy="above 0 and rising; below 0 is worse than a constant",
+        low=0.0,
+        charted=True,
+        in_help=True,
+    ),
+    "parse_failure_rate": FigureText(
+        title="parse failures",
+        short="parse fail",
+        meaning="Share of turns whose reply named no action.",
+        healthy="near 0, here below 0.05; a rise means that the reply format is being lost",
+        low=0.0,
+        high=0.05,
+        charted=True,
+        in_help=True,
+    ),
+    "grad_norm": FigureText(
+        title="gradient norm",
+        short="grad norm",
+        meaning="Mean norm of the gradient before it is clipped.",
+        healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
+        low=1e-06,
+        charted=True,
+        in_help=True,
+    ),
+    "return_std": FigureText(
+        title="spread of returns",
+        short="return std",
+        meaning="Standard deviation of the batch's returns.",
+        healthy="not near 0 while returns are poor: then nothing is left to compare",
+        low=0.01,
+        charted=True,
+        in_help=True,
+    ),
+    "first_ratio": FigureText(
+        title="error of the first ratio",
+        short="ratio error",
+        meaning="How far ratios that should be 1 are from 1; 0: sampling and scoring agree.",
+        healthy="0 up to rounding, below 0.001",
+        low=0.0,
+        high=0.001,
+        charted=True,
+        in_help=True,
+    ),
+    "value_loss": FigureText(
+        title="value loss",
+        short="value loss",
+        meaning="Half the critic's mean squared error.",
+        healthy="falls",
+        charted=True,
+    ),
+    "policy_loss": FigureText(
+        title="policy loss",
+        short="policy loss",
+        meaning="PPO's clipped surrogate.",
+        healthy="around 0; its size means little",
+    ),
+    "skipped_steps": FigureText(
+        title="skipped steps",
+        short="skipped",
+        meaning="Optimizer steps left out: the gradient was not finite.",
+        healthy="0",
+        low=0.0,
+        high=0.0,
+    ),
+    "lr": FigureText(
+        title="learning rate",
+        short="lr",
+        meaning="The policy's; 0 while the critic alone is trained.",
+        healthy="on its schedule",
+    ),
+    "kl_coef": FigureText(
+        title="KL coefficient",
+        short="KL coef",
+        meaning="Weight of the KL to the reference.",
+        healthy="on its schedule",
+    ),
+    "entropy_coef": FigureText(
+        title="entropy coefficient",
+        short="entr. coef",
+        meaning="Weight of the action entropy in the loss.",
+        healthy="on its schedule",
+    ),
+    "reward_scale": FigureText(
+        title="reward scale",
+        short="reward sc.",
+        meaning="Factor on the environment's reward.",
+        healthy="steady after some updates",
+    ),
+    "episodes": FigureText(
+        title="episodes",
+        short="episodes",
+        meaning="Episodes in the batch.",
+        healthy="enough for a mean",
+    ),
+    "turns": FigureText(
+        title="turns",
+        short="turns",
+        meaning="Turns in the batch.",
+        healthy="at least the batch size",
+    ),
+    "shortened": FigureText(
+        title="shortened",
+        short="shortened",
+        meaning="Turns whose prompt left out older ones.",
+        healthy="0",
+    ),
+    "known_prompts": FigureText(
+        title="known prompts",
+        short="known",
+        meaning="Prompts that needed no forward of their own.",
+        healthy="near 1 where states are few",
+    ),
+    "tokens": FigureText(
+        title="tokens",
+        short="tokens",
+        meaning="Sampled tokens in the batch.",
+        healthy="turns × length of a reply",
+    ),
+    "epochs": FigureText(
+        title="epochs",
+        short="epochs",
+        meaning="Passes over the batch.",
+        healthy="as set, fewer if target KL stopped them",
+    ),
+    "tokens_per_s": FigureText(
+        title="tokens a second",
+        short="tokens/s",
+        meaning="Sampled tokens over rollout time.",
+        healthy="steady",
+    ),
+    "episodes_per_s": FigureText(
+        title="episodes a second",
+        short="episodes/s",
+        meaning="Over rollout and update time.",
+        healthy="steady",
+    ),
+    "rollout_s": FigureText(
+        title="rollout time",
+        short="rollout s",
+        meaning="Seconds in which the batch was collected.",
+        healthy="steady",
+    ),
+    "update_s": FigureText(
+        title="update time",
+        short="update s",
+        meaning="Seconds of the update.",
+        healthy="of the order of the rollout",
+    ),
+    "importance_weight": FigureText(
+        title="importance weight",
+        short="imp. weight",
+        meaning="Mean weight of a token that a server sampled: the learner's probability over the server's, at most 2.",
+        healthy="0.95 to 1.05",
+        low=0.95,
+        high=1.05,
+    ),
+}
+"""By field of `UpdateStats`, the most telling first."""

@@ -1,0 +1,215 @@
+"""The settings of PPO, frozen, with unit, range and default; `Live` marks those that may change while a run goes on."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from llamagym_tui.config.fields import Count, Fraction, Live, NonNegative, Positive
+from llamagym_tui.errors import ConfigError
+
+Credit = Literal["turn", "token"]
+"""What has a value and an advantage of its own: a turn, or each token of its reply."""
+KlForm = Literal["reward", "loss"]
+"""Where the KL to the reference is charged."""
+SCHEDULED = ("lr", "kl_coef", "entropy_coef")
+"""Settings that move along a line to the one of their name with `_final`. An update's figure of the same name has the
+present value."""
+
+
+class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
+
+    batch_size: Annotated[
+        Count,
+        Live(
+            place=140,
+            title="batch size",
+            meaning="Turns collected for an update, at least.",
+        ),
+    ] = 1024
+    """Turns collected for an update, at least."""
+    whole_episodes: bool = True
+    """Whether episodes under way are finished before an update. False: they are cut off, completed by the value of
+    their next observation, and go on in the next batch; only where prompts have no earlier turns (`history` 0)."""
+    mini_batch_size: Annotated[
+        Count,
+        Live(
+            place=150,
+            title="minibatch size",
+            meaning="Turns of one optimizer step, about.",
+        ),
+    ] = 256
+    """Turns, about, of a minibatch, which makes one optimizer step however little memory there is; episodes are kept
+    whole."""
+    epochs: Annotated[
+        Count,
+        Live(
+            place=130,
+            title="epochs",
+            meaning="Passes over each batch.",
+        ),
+    ] = 2
+    """Passes over a batch."""
+    lr: Annotated[
+        Positive,
+        Live(
+            place=10,
+            title="learning rate",
+            meaning="Step size of the policy. A change ends its schedule.",
+        ),
+    ] = 5e-4
+    """Adam's learning rate of the policy at the first update."""
+    lr_final: Annotated[
+        NonNegative,
+        Live(
+            place=210,
+            title="final learning rate",
+            meaning="Learning rate at the end of its schedule.",
+        ),
+    ] = 1e-4
+    """Learning rate after `decay_updates` updates, reached along a line and kept."""
+    value_lr: Annotated[
+        Positive,
+        Live(
+            place=120,
+            title="critic's learning rate",
+            meaning="Step size of the value head.",
+        ),
+    ] = 3e-3
+    """Learning rate of the value head."""
+    decay_updates: Count = 100
+    """Updates over which `lr`, `kl_coef` and `entropy_coef` move to their final values."""
+    clip_range: Annotated[
+        Positive,
+        Live(
+            place=40,
+            title="clip range",
+            meaning="How far an update may move a probability: ratio 1 ± this.",
+        ),
+    ] = 0.2
+    """Bound on the ratio of new to old probability: 1 ± clip_range."""
+    gamma: Annotated[
+        Fraction,
+        Live(
+            place=170,
+            title="discount",
+            meaning="Per step of the environment; 1: what comes late counts as much.",
+        ),
+    ] = 1.0
+    """Discount per environment step, a turn unless its action takes several; between the tokens of a reply there is
+    none."""
+    lam: Annotated[
+        Fraction,
+        Live(
+            place=180,
+            title="lambda",
+            meaning="Of the advantages; 1: by returns alone, less: more by the critic's values.",
+        ),
+    ] = 1.0
+    """Lambda of GAE per turn; between the tokens of a reply it is 1."""
+    credit: Credit = "turn"
+    """What has a value and an advantage of its own: a turn, or each sampled token of its reply. A reply that is chosen
+    whole, by score, is a single decision under both."""
+    value_coef: Fraction = 0.5
+    """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
+    kl_coef: Annotated[
+        NonNegative,
+        Live(
+            place=20,
+            title="KL coefficient",
+            meaning="Weight of the penalty for moving away from the reference policy. A change ends its schedule.",
+        ),
+    ] = 0.02
+    """Nats to reward: weight of the KL to the reference, charged by `kl_form`."""
+    kl_coef_final: Annotated[
+        NonNegative,
+        Live(
+            place=220,
+            title="final KL coefficient",
+            meaning="KL coefficient at the end of its schedule.",
+        ),
+    ] = 0.01
+    """`kl_coef` after `decay_updates` updates."""
+    kl_form: KlForm = "reward"
+    """``reward``: log(policy/reference) when sampled (k1) is subtracted from the reward; ``loss``: the k3 estimate of
+    KL(policy||reference) at the sampled tokens is added to the loss, and has a gradient."""
+    kl_target: Annotated[
+        Positive | None,
+        Live(
+            place=100,
+            title="KL target",
+            meaning="KL to the reference, in nats per token, that the KL coefficient is adapted to.",
+        ),
+    ] = None
+    """Nats per token at which the KL to the reference is held: `kl_coef` is where its weight begins, and each update
+    adapts it. None: the weight goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
+    entropy_coef: Annotated[
+        NonNegative,
+        Live(
+            place=30,
+            title="entropy coefficient",
+            meaning="Weight of the bonus for the entropy of the actions. A change ends its schedule.",
+        ),
+    ] = 0.1
+    """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""
+    entropy_coef_final: Annotated[
+        NonNegative,
+        Live(
+            place=230,
+            title="final entropy coefficient",
+            meaning="Entropy coefficient at the end of its schedule.",
+        ),
+    ] = 0.02
+    """`entropy_coef` after `decay_updates` updates."""
+    reward_scale: Annotated[
+        Positive | None,
+        Live(
+            place=190,
+            title="reward scale",
+            meaning="Factor on rewards; none: by the spread of returns so far.",
+        ),
+    ] = 1.0
+    """Factor on the environment's reward. None: one over the standard deviation of the discounted returns, from each
+    turn on, of all episodes trained on so far. Penalties are not scaled."""
+    parse_penalty: Annotated[
+        NonNegative,
+        Live(
+            place=200,
+            title="parse penalty",
+            meaning="Taken from the reward of a reply that names no action.",
+        ),
+    ] = 0.5
+    """Subtracted from the reward of a turn whose reply names no action."""
+    max_grad_norm: Annotated[
+        Positive,
+        Live(
+            place=160,
+            title="largest gradient",
+            meaning="Gradients are scaled down to this norm.",
+        ),
+    ] = 1.0
+    """Gradients are scaled down to this norm."""
+    target_kl: Annotated[
+        Positive | None,
+        Live(
+            place=110,
+            title="KL that ends an update",
+            meaning="An update stops early once it has moved the policy this far, in nats per token.",
+        ),
+    ] = None
+    """Nats; the epochs of an update end early once approximate KL passes it. None: never."""
+    whiten_advantages: bool = True
+    """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
+    critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
+    """Updates at the start that train the value head alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no single setting shows.
+
+        Raises:
+            ConfigError: a KL is to be held at a target by a weight of 0, which no factor changes.
+        """
+        if self.kl_target is not None and not self.kl_coef:
+            raise ConfigError(
+                "kl_target needs a kl_coef above 0, from which the weight of the KL is adapted."
+            )

@@ -1,0 +1,325 @@
+"""Every setting of a run, frozen, with unit, range and default; validated once, by `from_dict`.
+
+Knows nothing of torch: the UI process reads and shows these too. `msgspec` carries them over the wire and into
+``config.json``.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from llamagym_tui.config.fields import (
+    LARGEST_SEED,
+    Count,
+    Fraction,
+    Live,
+    NonNegative,
+    Number,
+    Positive,
+    Value,
+)
+from llamagym_tui.config.ppo import PPOConfig
+from llamagym_tui.errors import ConfigError
+
+Mode = Literal["train", "inference"]
+"""Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Dtype = Literal["float32", "bfloat16"]
+"""Type in which a model's weights are held; an adapter and the value head are always float32."""
+Precision = Literal["fp32", "bf16"]
+"""At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
+OnCollapse = Literal["warn", "rollback"]
+"""What happens when the policy has collapsed."""
+ParallelEnvs = Literal["auto", "on", "off"]
+"""Whether environments step at the same time, each in a process of its own; ``auto``: where a step takes over 5 ms."""
+MAX_FAILURES = 32
+"""Episodes in a row that may fail before a run ends, unless its settings say otherwise."""
+History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
+"""Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
+PolicyKind = Literal["generate", "score"]
+"""Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+Normalization = Literal["sum", "token", "word"]
+"""What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
+
+
+class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How replies are sampled. There is no top-p or top-k: PPO scores the distribution that was sampled."""
+
+    max_new_tokens: Annotated[
+        Count,
+        Live(
+            place=240,
+            title="longest reply",
+            meaning="Most tokens of a reply. Drops the current batch.",
+        ),
+    ] = 32
+    """Tokens in a reply at most, the end-of-turn token included."""
+    temperature: Annotated[
+        Positive,
+        Live(
+            place=50,
+            title="temperature",
+            meaning="Divides the logits: above 1 is more random, below 1 more certain. Drops the current batch.",
+        ),
+    ] = 1.0
+    """Divides the logits, or the scores, in sampling and in the update alike."""
+    policy: Annotated[
+        PolicyKind,
+        Live(
+            place=80,
+            title="generate or score",
+            meaning="generate: free text, token by token. score: one of the agent's known replies. "
+            "Drops the current batch.",
+        ),
+    ] = "generate"
+    """``generate``: free text, token by token. ``score``: one of the canonical replies, by softmax over scores."""
+    normalization: Annotated[
+        Normalization,
+        Live(
+            place=90,
+            title="normalisation of scores",
+            meaning="What a reply's log-probability is divided by: nothing, its tokens or its words. "
+            "Drops the current batch.",
+        ),
+    ] = "sum"
+    """What a score is divided by: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not. Unused
+    where replies are sampled token by token."""
+    server: str | None = None
+    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``, or
+    ``generate_batch``: transformers' continuous batching, for large models on a GPU. None: the learner's own way."""
+
+
+class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Supervised training on demonstrations, before PPO or between its updates."""
+
+    epochs: Count = 3
+    """Passes over the demonstrations, at least."""
+    min_steps: Annotated[int, Meta(ge=0)] = 60
+    """Optimizer steps at least: few demonstrations are passed over more often. 0: `epochs` alone counts."""
+    batch_size: Count = 16
+    """Conversations for one optimizer step; turns, where prompts leave out earlier ones."""
+    lr: Positive = 1e-3
+    """Adam's learning rate after `warmup`; it falls to 0 along a line."""
+    warmup: Fraction = 0.1
+    """Share of the steps in which the learning rate rises from 0."""
+    max_examples: Count | None = None
+    """Demonstrations used, drawn at random by the run's seed. None: all of them."""
+
+
+class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Learning from replies that a person replaced; what `SFTSettings` say of conversations holds for pairs."""
+
+    lr: Positive = 3e-6
+    """Adam's learning rate after `warmup`; far lower than SFT's, or the preferred action is taken everywhere."""
+    beta: Positive = 0.1
+    """How much a change from the policy before counts: the higher, the nearer to it the policy stays."""
+
+
+class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Low-rank adapters through PEFT; the reference policy is the model with the adapter disabled."""
+
+    r: Count = 16
+    """Rank."""
+    alpha: Positive = 32.0
+    """Scale: the adapter's output is multiplied by alpha / r."""
+    target_modules: str | list[str] = "all-linear"
+    """Modules that get an adapter, as PEFT names them."""
+
+
+class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run: what plays what, how it is trained, and when it ends."""
+
+    agent: str
+    """Agent name, ``path.py[:Class]`` or Gymnasium id."""
+    env: dict[str, bool | int | float | str | None] = field(default_factory=dict)
+    """Keyword arguments of ``gymnasium.make``, on top of the agent's own."""
+    observation_ranges: list[tuple[Number, Number]] | None = None
+    """Least and largest number that the generic agent shows as 0 and 99, for each of an observation's numbers. None: as
+    the agent has them."""
+    model: str = "bundled"
+    """Registry name, hub id or local path."""
+    run_dir: str
+    """Folder of the run; made if absent."""
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
+    """Seeds environments, sampling and minibatches."""
+    mode: Mode = "train"
+    """Mode at the start."""
+    system_prompt: str | None = None
+    """Replaces the agent's own system prompt. None: the agent's own."""
+    history: Annotated[
+        History,
+        Live(
+            place=70,
+            title="earlier turns",
+            meaning="Turns before the present one in the prompts of new episodes. own: the agent's number. "
+            "all: every one.",
+        ),
+    ] = "own"
+    """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
+    n_envs: Annotated[
+        Count,
+        Live(
+            place=60,
+            title="environments",
+            meaning="Environments that are stepped together. Drops the current batch.",
+        ),
+    ] = 128
+    """Environments stepped together."""
+    ranks: Annotated[int, Meta(ge=1, le=256)] = 1
+    """Processes that play and train together, each with its share of the environments."""
+    shard: bool = False
+    """Whether each rank keeps only its part of the weights, for models that do not fit into one process."""
+    parallel_envs: ParallelEnvs = "auto"
+    """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
+    row."""
+    max_turns: Count | None = None
+    """Turns after which an episode is truncated. None: the environment's own limit, or 200 where it has none."""
+    max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
+    """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
+    device: Device = "auto"
+    """Where the model runs. auto: cuda, then mps, then cpu."""
+    threads: Annotated[int, Meta(ge=1)] | None = None
+    """Threads that compute: with a small model each has its part of a batch, with a larger one all share an operation.
+    None: their number is measured."""
+    measured_threads: Annotated[int, Meta(ge=1)] | None = None
+    """The number of threads that was measured, so that a resumed run computes as before; on fewer cores it is measured
+    again."""
+    checkpoint_every_s: NonNegative = 60.0
+    """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
+    """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
+    episodes: Count | None = None
+    """The run ends after this many episodes. None: no limit."""
+    minutes: Positive | None = None
+    """The run ends after this many minutes of playing and training, loading excluded. None: no limit."""
+    final_episodes: Annotated[int, Meta(ge=0)] = 200
+    """Sampled episodes, on seeds that training does not see, of the evaluation that `train` ends with. 0: none."""
+    final_s: Positive = 30.0
+    """Seconds after which that evaluation begins no further episode; where those under way take three times as long, it
+    has no result."""
+    full_finetuning: bool | None = None
+    """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
+    dtype: Dtype | None = None
+    """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
+    precision: Precision = "fp32"
+    """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
+    on_collapse: Annotated[
+        OnCollapse,
+        Live(
+            place=250,
+            title="on collapse",
+            meaning="warn: only show a warning. rollback: go back to the last good checkpoint.",
+        ),
+    ] = "warn"
+    """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
+    three times in a run."""
+    resume: bool = False
+    """Whether to go on from the checkpoint in `run_dir`."""
+    parent: str | None = None
+    """FOLDER@UPDATE of the run that it branched off from, and where. None: it is no branch."""
+    sft_warm_start: bool = False
+    """Whether the policy is trained on demonstrations before its first episode; not again on `resume`."""
+    sft_data: str | None = None
+    """File of demonstrations for that training. None: the one that ships for the agent."""
+    sft: SFTSettings = field(default_factory=SFTSettings)
+    """Settings of every warm start of the run."""
+    dpo: DPOSettings = field(default_factory=DPOSettings)
+    """Settings of every training on preferences."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of PPO."""
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    """Settings of sampling."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """Settings of the adapter, used when `full_finetuning` is false."""
+    measured: dict[str, str] = field(default_factory=dict)
+    """Settings that follow from the first batch's episodes, by their dotted names, with the reason for their values; an
+    empty one: not measured yet."""
+
+    @property
+    def origin(self) -> str:
+        """Where the run comes from, for people; empty: it is no branch."""
+        folder, _, update = (self.parent or "").rpartition("@")
+        return f"branch of {PurePath(folder).name} at update {update}" if folder else ""
+
+    @property
+    def cuts_episodes(self) -> bool:
+        """Whether batches end in the middle of episodes; the first one that is measured never does."""
+        return not self.ppo.whole_episodes and all(self.measured.values())
+
+
+C = TypeVar("C", bound=Struct)
+
+
+def from_dict(kind: type[C], values: dict[str, Any]) -> C:
+    """Settings of a kind from a plain dictionary.
+
+    Raises:
+        ConfigError: a name is unknown, a value outside its range, or a number not finite.
+    """
+    try:
+        settings = msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error
+    # JSON has no infinity: `config.json` would not be readable again.
+    for name, value in flat(settings).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
+    return settings
+
+
+def flat(settings: Struct) -> dict[str, Any]:
+    """Settings by their dotted names."""
+    values: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(settings).items():
+        if isinstance(value, Struct):
+            values |= {f"{name}.{key}": each for key, each in flat(value).items()}
+        else:
+            values[name] = value
+    return values
+
+
+def value_of(config: RunConfig, name: str) -> Value:
+    """The value of a setting by its dotted name."""
+    value: Value = flat(config)[name]
+    return value
+
+
+def turns_kept(history: History, own: int | None) -> int | None:
+    """Turns before the present one that a prompt has, None for all, by a run's setting and the agent's own number."""
+    match history:
+        case "own":
+            return own
+        case "all":
+            return None
+        case _:
+            return history
+
+
+@cache
+def setting_types(kind: type[Struct] = RunConfig) -> dict[str, Any]:
+    """The type of each setting by its dotted name; not to be changed, as all callers share it."""
+    types: dict[str, Any] = {}
+    for each in msgspec.structs.fields(kind):
+        if isinstance(each.type, type) and issubclass(each.type, Struct):
+            types |= {
+                f"{each.name}.{name}": inner for name, inner in setting_types(each.type).items()
+            }
+        else:
+            types[each.name] = each.type
+    return types
+
+
+def in_sections(named: Mapping[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """`known` with settings by their dotted names put into its sections, which are made if they are not there."""
+    for name, value in named.items():
+        *path, key = name.split(".")
+        section = known
+        for part in path:
+            section = section.setdefault(part, {})
+        section[key] = value
+    return known

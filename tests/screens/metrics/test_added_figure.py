@@ -1,0 +1,54 @@
+"""Somebody adds a figure to the table and to the playground: every screen shows it, whatever their number is then."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import asdict
+
+from llamagym_tui.config import FIGURES, UpdateStats
+from llamagym_tui.config.figures import FigureText
+from llamagym_tui.protocol.events import UpdateFinished
+from llamagym_tui.screens.help.help import figure_rows
+from llamagym_tui.screens.playground import figures
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees
+
+LARGE = (160, 60)
+
+
+class MeasuredStats(UpdateStats, frozen=True, kw_only=True):
+    surprise: float = 0.25
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = FigureText(
+        title="surprise of the critic",
+        short="surprise",
+        meaning="How far the critic was off.",
+        healthy="falls",
+        charted=True,
+        in_help=True,
+    )
+    monkeypatch.setitem(FIGURES, "surprise", text)
+    monkeypatch.setattr(figures, "PPO", (*figures.PPO, "surprise"))
+
+
+@pytest.mark.usefixtures("added")
+async def test_an_added_figure_is_beside_the_game_in_the_help_and_on_the_charts(make_app: MakeApp):
+    assert len(figures.PPO) % 2 == 1, "the last row has one figure"
+    stats = MeasuredStats(**asdict(fakes.STATS))
+    updates = [UpdateFinished(update=number, episodes=16, stats=stats) for number in (1, 2, 3)]
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), *updates]))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "surprise    0.250")
+        await pilot.press("m")
+        await sees(pilot, "surprise  0.250  ·")
+        await pilot.press("end")
+        await sees(pilot, "surprise of the critic")
+    assert ("surprise", "How far the critic was off.") in [row[:2] for row in figure_rows()]
+
+
+def test_the_help_explains_the_interval_right_after_the_mean_return():
+    assert [row.name for row in figure_rows()[:3]] == ["return", "±", "KL"]
