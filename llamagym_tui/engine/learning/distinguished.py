@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, batch_rows, forwards
+from llamagym_tui.engine.learning.packing import Row, batch_rows, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import Credit
-from llamagym_tui.engine.learning.credit import turn_sums
 from llamagym_tui.engine.learning.distinguished import observation_ids
-from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.targets import Targets, turn_sums
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 

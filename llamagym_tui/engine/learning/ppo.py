@@ -19,7 +19,10 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.learning.batch import (
+from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
+from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
+from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
+from llamagym_tui.engine.learning.packing import (
     PackedRows,
     Row,
     batch_rows,
@@ -27,9 +30,6 @@ from llamagym_tui.engine.learning.batch import (
     minibatches,
     parts_of,
 )
-from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
-from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
-from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import (

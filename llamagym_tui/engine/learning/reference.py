@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
+from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy

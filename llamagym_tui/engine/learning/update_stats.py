@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import UpdateStats
-from llamagym_tui.engine.learning.advantages import explained_variance
 from llamagym_tui.engine.learning.losses import PolicyLoss, deviation_k3
-from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from torch.distributed import TCPStore, destroy_process_group
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import batch_rows, parts_of
+from llamagym_tui.engine.learning.packing import batch_rows, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import RankLost

@@ -13,8 +13,8 @@ from msgspec.structs import replace as replaced
 from torch import Tensor, nn
 
 from llamagym_tui.config import FIGURES_OF_A_RUN, PPOConfig
-from llamagym_tui.engine.learning.batch import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.losses import PolicyLoss
+from llamagym_tui.engine.learning.packing import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
