@@ -14,7 +14,14 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
+from llamagym_tui.config import (
+    GenerationConfig,
+    MovedEpisode,
+    PPOConfig,
+    RunConfig,
+    UpdateStats,
+    WarmStartStats,
+)
 from llamagym_tui.engine.policy import policy
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.game.choices import Choice
@@ -116,19 +123,6 @@ def evaluated(episodes: int) -> EvaluationFinished:
 
 
 @dataclass(frozen=True)
-class Taught:
-    """The engine's WarmStartStats, made up."""
-
-    demonstrations: int
-    steps: int
-    cancelled: bool = False
-    tokens: int = 8
-    first_loss: float = 1.0
-    last_loss: float = 0.25
-    elapsed_s: float = 2.0
-
-
-@dataclass(frozen=True)
 class Loaded:
     name: str = "coin-model"
     device: str = "cpu"
@@ -154,15 +148,14 @@ class Policy:
     require_playable = policy.Policy.require_playable
 
 
-class PPO:
+class Learner:
     def __init__(self, clock: Clock, policy: Policy, config: PPOConfig) -> None:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: object | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
-        self.moved: dict[str, Any] | None = None
+        self.moved: MovedEpisode | None = None
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[list[Any]] = []
         self._clock = clock
@@ -368,10 +361,10 @@ class FakeBuilders(Builders):
         self.made["policy"] = Policy(chat=Chat(keeps_history=not self.rewrites_history))
         return self.made["policy"]
 
-    def ppo(self, policy: Any) -> Any:
+    def learner(self, policy: Any) -> Any:
         self._takes(policy=policy)
-        self.made["ppo"] = PPO(self.clock, policy, self.config.ppo)
-        return self.made["ppo"]
+        self.made["learner"] = Learner(self.clock, policy, self.config.ppo)
+        return self.made["learner"]
 
     def rollout(
         self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]
@@ -406,10 +399,10 @@ class FakeBuilders(Builders):
         return found if done == arguments["episodes"] else None
 
     def warm_start(
-        self, policy: Any, ppo: Any, data: Any, *, progress: Any, should_stop: Any
+        self, policy: Any, learner: Any, data: Any, *, progress: Any, should_stop: Any
     ) -> Any:
         self._fail("warm_start")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         taught, steps = 0, 4
         while taught < steps and not should_stop():
             self.made.get("before_sft_step", lambda step: None)(taught)
@@ -418,7 +411,15 @@ class FakeBuilders(Builders):
             progress(taught, steps, 1.0 / taught)
         policy.version += 1
         self.made["taught"], self.made["method"] = data.conversations, data.method
-        return Taught(len(data.conversations), taught, cancelled=taught < steps)
+        return WarmStartStats(
+            demonstrations=len(data.conversations),
+            tokens=8,
+            steps=taught,
+            first_loss=1.0,
+            last_loss=0.25,
+            elapsed_s=2.0,
+            cancelled=taught < steps,
+        )
 
     def restore_start(self, run_dir: Path, policy: Any) -> None:
         self._takes(policy=policy)
@@ -434,18 +435,18 @@ class FakeBuilders(Builders):
             load_start=self.restore_start,
         )
 
-    def save(self, run_dir: Path, policy: Any, ppo: Any, counters: Any) -> Path:
+    def save(self, run_dir: Path, policy: Any, learner: Any, counters: Any) -> Path:
         self._fail("save")
-        self._takes(policy=policy, ppo=ppo)
-        self.saved.append({**msgspec.to_builtins(counters), "updates": ppo.updates})
+        self._takes(policy=policy, learner=learner)
+        self.saved.append({**msgspec.to_builtins(counters), "updates": learner.updates})
         (run_dir / "model").mkdir(exist_ok=True)
         return run_dir / "model"
 
-    def restore(self, run_dir: Path, policy: Any, ppo: Any, kind: Any) -> tuple[Any, str]:
+    def restore(self, run_dir: Path, policy: Any, learner: Any, kind: Any) -> tuple[Any, str]:
         self._fail("restore")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         counters = dict(self.saved[-1])
-        ppo.updates = policy.version = counters.pop("updates")
+        learner.updates = policy.version = counters.pop("updates")
         return msgspec.convert(counters, kind), self.note
 
     def keep_good(self, run_dir: Path, name: str = "good") -> Path:
@@ -456,16 +457,16 @@ class FakeBuilders(Builders):
         self.good.append(self.saved[-1])
         return run_dir / "good"
 
-    def keep_with_reference(self, run_dir: Path, policy: Any, ppo: Any) -> None:
+    def keep_with_reference(self, run_dir: Path, policy: Any, learner: Any) -> None:
         self._fail("keep_with_reference")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         self.good.append(self.saved[-1])
 
-    def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
-        self._takes(policy=policy, ppo=ppo)
+    def roll_back(self, run_dir: Path, policy: Any, learner: Any) -> Path:
+        self._takes(policy=policy, learner=learner)
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
-        ppo.updates = self.good[-1]["updates"]
+        learner.updates = self.good[-1]["updates"]
         policy.version += 1
         return run_dir / "good"
 

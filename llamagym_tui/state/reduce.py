@@ -184,11 +184,12 @@ def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> Ru
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    how = ("cancelled after " if event.cancelled else "trained in ") + counted(event.steps, "step")
+    stats = event.stats
+    how = ("cancelled after " if stats.cancelled else "trained in ") + counted(stats.steps, "step")
     what = "demonstration" if event.method == "sft" else "preference pair"
     return (
-        f"{counted(event.demonstrations, what)}, {how} and {event.elapsed_s:,.0f} s; "
-        f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
+        f"{counted(stats.demonstrations, what)}, {how} and {stats.elapsed_s:,.0f} s; "
+        f"loss {stats.first_loss:.3f} → {stats.last_loss:.3f}"
     )
 
 

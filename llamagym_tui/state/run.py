@@ -101,7 +101,7 @@ class RunState:
     """The newest policy on its map."""
     film: tuple[events.PolicyMapped, ...] = ()
     """Some maps of the run, of rising updates: the first one, and the two newest; at most `reduce.MAX_FRAMES`."""
-    moved: events.MovedEpisode | None = None
+    moved: MovedEpisode | None = None
     """By the last update."""
     map_watched: bool = False
     """Whether the trainer updates the map closely."""

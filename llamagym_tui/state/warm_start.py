@@ -74,9 +74,9 @@ class WarmStartState:
                 return replace(training, step=event.step, steps=event.steps)
             case events.WarmStartFinished():
                 # Cancelling it cancels the evaluation after it, too.
-                stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
+                stage = Stage.EVALUATING if self.evaluates and not event.stats.cancelled else Stage.OVER
                 return replace(
-                    self, stage=stage, result=event, step=event.steps, cancelling=False, detail=""
+                    self, stage=stage, result=event, step=event.stats.steps, cancelling=False, detail=""
                 )
             case events.WarmStartEvaluated():
                 return replace(self, stage=Stage.OVER, evaluated=event, detail="")

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.trainer.builders import Builders
@@ -15,12 +16,12 @@ from llamagym_tui.trainer.event_sinks import EventEmitter
 
 @dataclass(frozen=True)
 class Parts:
-    """What plays and what learns; model, policy, PPO and rollout have the interface of the engine's."""
+    """What plays and what learns; model, policy, learner and rollout have the interface of the engine's."""
 
     agent: AgentBase
     loaded: Any
     policy: Any
-    ppo: Any
+    learner: Learner
     rollout: Any
     threads: int
     start: Counters
@@ -40,9 +41,9 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     policy = builders.policy(agent, loaded)
     if config.resume:
         builders.checkpoint_files().load_start(Path(config.run_dir), policy)
-    ppo = builders.ppo(policy)
+    learner = builders.learner(policy)
     start = (
-        checkpoints.restore(policy, ppo)
+        checkpoints.restore(policy, learner)
         if config.resume
         else Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
     )
@@ -51,11 +52,11 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     start = start.with_prompt(config.system_prompt)
     if start.seed != config.seed:  # other random numbers and episodes from here on
         policy.generator.manual_seed(config.seed)
-        ppo.reseed(config.seed)
+        learner.reseed(config.seed)
         start = replace(start, rollout=None, generators=None, batch_began_s=0.0)
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
     rollout.mode = config.mode
     rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps, dropped=start.dropped)
     rollout.set_system_prompt(start.system_prompt, start.prompt_version)
-    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), start)
+    return Parts(agent, loaded, policy, learner, rollout, builders.threads(policy, loaded), start)

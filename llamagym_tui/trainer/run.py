@@ -5,11 +5,8 @@ Each method is one thing that happens between two steps; when, and in which phas
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from llamagym_tui.config import (
     Mode,
@@ -63,16 +60,16 @@ class Run:
         """
         start = parts.start
         self.config = self.given = config
-        self.agent, self.policy, self.ppo, self.rollout = (
+        self.agent, self.policy, self.learner, self.rollout = (
             parts.agent,
             parts.policy,
-            parts.ppo,
+            parts.learner,
             parts.rollout,
         )
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
-        self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
+        self.inspector = ReplyInspector(parts.policy, parts.learner, parts.rollout)
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._episode_counter.begin_again(parts.rollout.mode, parts.rollout.prompt_version)
@@ -83,7 +80,7 @@ class Run:
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         """Whether the one that the run begins with has not been made."""
-        self._is_first_batch = self.ppo.updates == 0
+        self._is_first_batch = self.learner.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
@@ -140,11 +137,15 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
-        if self._is_first_batch and (found := self.ppo.distinguished(batch)) is not None:
-            self._emit(events.ObservationsDistinguished(**found._asdict()))
+        if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
+            self._emit(
+                events.ObservationsDistinguished(
+                    observations=found.observations, distinguished=found.distinguished
+                )
+            )
         self._is_first_batch = False  # not after a roll back to the beginning either
         self._measure(batch)
-        figures = self.ppo.update(
+        figures = self.learner.update(
             batch,
             should_stop=should_stop,
             progress=lambda epoch, epochs: emit(
@@ -155,13 +156,14 @@ class Run:
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
-        done = {
-            "update": self.ppo.updates,
-            "episodes": self.rollout.episodes,
-            "stats": stats,
-            "moved": self.ppo.moved,
-        }
-        self._emit(msgspec.convert(done, events.UpdateFinished))
+        self._emit(
+            events.UpdateFinished(
+                update=self.learner.updates,
+                episodes=self.rollout.episodes,
+                stats=stats,
+                moved=self.learner.moved,
+            )
+        )
         if stats.first_ratio > LARGEST_FIRST_RATIO:
             self._emitter.warn(
                 f"The first ratio of this update is {stats.first_ratio:.2g} away from 1: the model scores a reply "
@@ -192,7 +194,7 @@ class Run:
             self._roll_backs += 1
             if self.roll_back(event_builders.verdict_text(verdict)):
                 return
-        now, finding = self.ppo.updates, (verdict.level, verdict.signs)
+        now, finding = self.learner.updates, (verdict.level, verdict.signs)
         if (
             verdict.level != "quiet"
             and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER
@@ -248,7 +250,7 @@ class Run:
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
-        if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
+        if self.learner.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
             raise ConfigError(
                 "The run began without a KL to the reference, so there is none to weigh."
             )
@@ -270,7 +272,7 @@ class Run:
             self.policy.history = turns_kept(config.history, self.agent.history)
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
-            self.ppo.config = config.ppo
+            self.learner.config = config.ppo
         self.rollout.batch_turns, self.rollout.cuts_episodes = (
             config.ppo.batch_size,
             config.cuts_episodes,
@@ -279,7 +281,7 @@ class Run:
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
         try:
-            self._checkpoints.roll_back(self.policy, self.ppo)
+            self._checkpoints.roll_back(self.policy, self.learner)
         except RunStoreError as error:
             self._emitter.warn(str(error), refused="roll_back")
             return False
@@ -288,7 +290,7 @@ class Run:
         self._begin_batch()
         self._monitor.rolled_back()
         self._warned_at.clear()
-        self._emit_mark(events.RolledBack(update=self.ppo.updates, reason=reason))
+        self._emit_mark(events.RolledBack(update=self.learner.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
@@ -302,20 +304,20 @@ class Run:
         """
         try:
             self._save(self._counters())
-            self._checkpoints.keep_before_warm_start(self.policy, self.ppo)
+            self._checkpoints.keep_before_warm_start(self.policy, self.learner)
         except RunStoreError as error:
             self._emitter.warn(f"A roll back will not take this warm start back: {error}")
         emit = self._emitter.throttled()
         stats = builders.warm_start(
             self.policy,
-            self.ppo,
+            self.learner,
             data,
             progress=lambda step, steps, loss: emit(
                 events.WarmStartProgressed(step=step, steps=steps, loss=loss)
             ),
             should_stop=should_stop,
         )
-        self._emit_mark(events.WarmStartFinished(method=data.method, **asdict(stats)))
+        self._emit_mark(events.WarmStartFinished(method=data.method, stats=stats))
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()
@@ -345,8 +347,8 @@ class Run:
 
     def _save(self, counters: Counters) -> None:
         self.rollout.forget_caches()  # a run that is resumed from here has none
-        self._checkpoints.save(self.policy, self.ppo, counters)
-        self._emit(events.CheckpointSaved(update=self.ppo.updates))
+        self._checkpoints.save(self.policy, self.learner, counters)
+        self._emit(events.CheckpointSaved(update=self.learner.updates))
 
     def save_or_warn(
         self, *, requested: bool = True, then: str = "The run goes on, and soon tries again."
@@ -384,7 +386,7 @@ class Run:
         return events.RunFinished(
             episodes=counters.episodes,
             env_steps=counters.env_steps,
-            updates=self.ppo.updates,
+            updates=self.learner.updates,
             elapsed_s=counters.elapsed_s,
         )
 

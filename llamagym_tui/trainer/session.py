@@ -338,7 +338,7 @@ class Session:
         prompt, version = run.rollout.system_prompt, run.rollout.prompt_version
         should_stop = should_stop or self._is_stop_requested
         run.policy_map.map(
-            prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once
+            prompt, version, run.learner.updates, should_stop=should_stop, at_once=at_once
         )
 
     def _evaluate(self, command: commands.Evaluate, run: Run, limit_s: float | None = None) -> None:
@@ -357,7 +357,7 @@ class Session:
 
         if (pairs := played(play, enough)) is None:
             return
-        update = run.ppo.updates
+        update = run.learner.updates
         by = [
             {"update": update, "prompt_version": version, "system_prompt": text}
             for text, version in prompts
@@ -423,7 +423,7 @@ class Session:
             if found and (played == command.episodes or (played and not is_ended)):
                 result = msgspec.structs.replace(
                     found,
-                    update=run.ppo.updates,
+                    update=run.learner.updates,
                     prompt_version=version,
                     system_prompt=text,
                     seed=command.seed,

@@ -20,8 +20,14 @@ from llamagym_tui.user_files import (
     sync_folder,
 )
 
-LATEST, PREVIOUS = "model", "model.old"
-GOOD, START = "good", "start"
+LATEST = "model"
+"""The latest checkpoint."""
+PREVIOUS = "model.old"
+"""The one before it."""
+GOOD = "good"
+"""The latest after which nothing went wrong."""
+START = "start"
+"""The policy after a warm start, which is the reference."""
 
 
 @contextmanager
@@ -31,7 +37,9 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
-    draft, place, old = draft_folder(run_dir), run_dir / name, run_dir / f"{name}.old"
+    draft = draft_folder(run_dir)
+    place = run_dir / name
+    old = run_dir / f"{name}.old"
     try:
         yield draft
         for folder, _, files in os.walk(draft):
@@ -70,8 +78,10 @@ def clean(run_dir: Path) -> None:
         OSError: the folder cannot be changed.
     """
     discard_drafts(run_dir)
-    for name in (GOOD, START, *(path.stem for path in run_dir.glob("update-*.old"))):
-        place, old = run_dir / name, run_dir / f"{name}.old"
+    names = [GOOD, START] + [path.stem for path in run_dir.glob("update-*.old")]
+    for name in names:
+        place = run_dir / name
+        old = run_dir / f"{name}.old"
         if os.path.lexists(place):
             discard(old)
         elif os.path.lexists(old):

@@ -1,8 +1,13 @@
 """From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
-What segments have in common at their beginning is computed once (`llamagym_tui.engine.tokens.token_tree`), and every
-forward is of trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns,
-M branches, A admissible tokens or replies.
+The textbook pads the rows of a minibatch to one length and computes them. Here, what segments have in common at their
+beginning is computed once (`llamagym_tui.engine.tokens.token_tree`), and every forward is of trees of similar size.
+It goes in four steps: `minibatches` draws rows, `pack_into_trees` puts rows that begin alike on one tree,
+`group_by_size` makes forwards of trees, and `collate` notes where on the trees the policy decided. `forwards` is the
+last three. No step changes a result.
+
+Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A admissible tokens or
+replies.
 """
 
 import math
@@ -11,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +33,7 @@ from llamagym_tui.engine.policy.decisions import (
     token_decisions,
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
-from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
+from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, padded, tree_rows
 
 SMALL_FORWARD = 512
 """Columns up to which padding costs less than another forward, with its prefix."""
@@ -51,10 +56,12 @@ class Row:
 
 @dataclass(slots=True)
 class PackedTree:
+    """A tree, the rows that are on it, and where."""
+
     tree: TokenTree
     rows: list[Row] = field(default_factory=list)
     paths: list[list[list[int]]] = field(default_factory=list)
-    """Of each row: the columns of its ids, then of each admissible reply of its choices."""
+    """For each row: the columns of its ids, then of each admissible reply of its choices."""
     scored: int = 0
     """Tokens on it that are scored."""
 
@@ -63,7 +70,7 @@ class Units(NamedTuple):
     """U turns or decisions: sampled tokens, or choices among replies."""
 
     indices: Tensor
-    """(U,) of each in the batch."""
+    """(U,) index of each in the batch."""
     rows: Tensor
     """(U,) tree of each."""
     columns: Tensor
@@ -100,46 +107,57 @@ class PackedRows:
     """How tokens make up choices; None: each token is a decision of its own."""
 
     def encode(self, backbone: Backbone) -> Encoded:
-        read = torch.zeros_like(self.trees.ids, dtype=torch.bool)
-        read[self.place_rows, self.place_columns] = True
-        read[self.turns.rows, self.turns.columns] = True
-        return backbone.encode_trees(self.prefix, self.trees, read)
+        """A forward of the trees; hidden states are whole only in columns from which something is read."""
+        is_read = torch.zeros_like(self.trees.ids, dtype=torch.bool)
+        is_read[self.place_rows, self.place_columns] = True
+        is_read[self.turns.rows, self.turns.columns] = True
+        return backbone.encode_trees(self.prefix, self.trees, is_read)
 
-    def credited(self, credit: Credit) -> tuple[Units, Tensor]:
-        """What values and advantages belong to, turns or decisions, and (D,) index in the batch of each decision's."""
-        return (
-            (self.turns, self.decision_turns)
-            if credit == "turn"
-            else (self.decisions, self.decisions.indices)
-        )
+    def credited(self, credit: Credit) -> Units:
+        """What values and advantages belong to: turns or decisions."""
+        return self.turns if credit == "turn" else self.decisions
+
+    def credited_to(self, credit: Credit) -> Tensor:
+        """(D,) index in the batch of the turn whose advantage each decision has, or the decision's own."""
+        return self.decision_turns if credit == "turn" else self.decisions.indices
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
-        tokens = (
-            encoded.logits_at(self.place_rows, self.place_columns),
-            self.token_places,
-            self.token_ids,
-        )
+        logits = encoded.logits_at(self.place_rows, self.place_columns)  # (S, V)
         if self.choices is None:
-            return token_decisions(*tokens, self.branch_tokens, self.branch_children, temperature)
-        return reply_decisions(*tokens, self.choices, temperature)
+            return token_decisions(
+                logits,
+                self.token_places,
+                self.token_ids,
+                self.branch_tokens,
+                self.branch_children,
+                temperature,
+            )
+        return reply_decisions(
+            logits, self.token_places, self.token_ids, self.choices, temperature
+        )
 
     def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
         """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""
         assert self.choices is not None
-        logprobs = torch.empty(len(self.token_ids), device=self.token_ids.device)
+        logprobs = torch.empty(len(self.token_ids), device=self.token_ids.device)  # (N,)
         piece = max(1, LOGITS_AT_ONCE // vocabulary)
         for start in range(0, len(self.place_rows), piece):
-            some = slice(start, start + piece)
-            logits = encoded.logits_at(self.place_rows[some], self.place_columns[some])
-            here = (self.token_places >= start) & (self.token_places < start + piece)
-            each = (logits / temperature).log_softmax(-1)
-            logprobs[here] = each[self.token_places[here] - start, self.token_ids[here]]
+            places = slice(start, start + piece)
+            logits = encoded.logits_at(self.place_rows[places], self.place_columns[places])
+            of_vocabulary = (logits / temperature).log_softmax(-1)  # (piece, V)
+            is_here = (self.token_places >= start) & (self.token_places < start + piece)  # (N,)
+            logprobs[is_here] = of_vocabulary[
+                self.token_places[is_here] - start, self.token_ids[is_here]
+            ]
         return reply_sums(logprobs, self.choices)
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
-    rows, turns, decisions = [], 0, 0
+    """The segments of a batch, each with where its turns and decisions stand in it."""
+    rows: list[Row] = []
+    turns = 0
+    decisions = 0
     for trajectory in trajectories:
         for segment in trajectory.segments:
             rows.append(Row(segment, turns, decisions))
@@ -154,17 +172,18 @@ def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
         return [rows]
     # In order of their ids, those that begin alike are mostly in one part, and meet on one tree there.
     ordered = sorted(rows, key=lambda row: (row.segment.prefix, row.segment.ids))
-    work, before = [0], list[int]()
+    # The work of the first 0, 1, 2, ... rows: what a row does not share with its neighbour, and what is scored of it.
+    work = [0]
+    before: list[int] = []
     for row in ordered:
         ids = row.segment.ids
-        pairs = enumerate(zip(before, ids, strict=False))
-        shared = next(
-            (at for at, (one, other) in pairs if one != other), min(len(before), len(ids))
-        )
-        work.append(work[-1] + len(ids) - shared + _scored_tokens(row.segment))
+        own = len(ids) - _shared_length(before, ids)
+        work.append(work[-1] + own + _scored_tokens(row.segment))
         before = ids
-    ends = [bisect_left(work, work[-1] * part / count) for part in range(count)]
-    return [ordered[start:end] for start, end in pairwise([*ends, len(ordered)])]
+    # Each part ends where its share of the work is reached.
+    bounds = [bisect_left(work, work[-1] * part / count) for part in range(count)]
+    bounds.append(len(ordered))
+    return [ordered[start:end] for start, end in pairwise(bounds)]
 
 
 def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
@@ -174,13 +193,17 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
     rng.shuffle(order)
     total = sum(len(row.segment.turns) for row in order)
     parts = max(1, round(total / turns))
-    part, seen, made = [], 0, 0
+    part: list[Row] = []
+    seen = 0  # turns
+    made = 0  # parts
     for row in order:
         part.append(row)
         seen += len(row.segment.turns)
+        # A part ends once it has come to its share: seen / total >= (made + 1) / parts, without a division.
         if seen * parts >= total * (made + 1):
             yield part
-            part, made = [], made + 1
+            part = []
+            made += 1
     if part:
         yield part
 
@@ -193,17 +216,19 @@ def forwards(
     Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing. One tree
     may have more tokens than the limit, and one row more that are scored.
     """
+    # A forward has one prefix, and either tokens that were sampled or replies that were chosen by score.
     by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
     for row in rows:
         trained = [turn for turn in row.segment.turns if turn.is_trained]
         if trained:
-            by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
+            is_chosen = trained[0].choice is not None
+            by_kind.setdefault((row.segment.prefix, is_chosen), []).append(row)
+    # A flat forward has no padding, so a tree of it may be as large as the forward.
+    columns = limits.tokens if limits.flat else None
     for (prefix, is_chosen), alike in by_kind.items():
-        trees = pack_into_trees(
-            alike, limits.scored, columns=limits.tokens if limits.flat else None
-        )
-        for packed in group_by_size(trees, limits):
-            yield collate(prefix, packed, device, is_chosen=is_chosen)
+        trees = pack_into_trees(alike, limits.scored, columns=columns)
+        for group in group_by_size(trees, limits):
+            yield collate(prefix, group, device, is_chosen=is_chosen)
 
 
 def pack_into_trees(
@@ -218,22 +243,25 @@ def pack_into_trees(
     # In order of their ids, those that begin alike are neighbours and meet on one tree.
     for row in sorted(rows, key=lambda row: row.segment.ids):
         sequences = _sequences(row.segment)
-        more = _scored_tokens(row.segment)
-        is_known = sequences == before
-        if (
-            not packed
-            or not (is_known or packed[-1].tree.takes(sequences[0], columns))
-            or packed[-1].scored + more > scored
-        ):
-            packed.append(PackedTree(TokenTree()))
-            is_known = False
-        last = packed[-1]
-        last.scored += more
-        last.rows.append(row)
-        last.paths.append(
-            last.paths[-1] if is_known else [last.tree.insert(sequence) for sequence in sequences]
-        )
+        row_scored = _scored_tokens(row.segment)
+        is_known = sequences == before  # then it adds no column to the last tree
         before = sequences
+        last = packed[-1] if packed else None
+        if (
+            last is None
+            or last.scored + row_scored > scored
+            or not (is_known or last.tree.takes(sequences[0], columns))
+        ):
+            last = PackedTree(TokenTree())
+            packed.append(last)
+            is_known = False
+        if is_known:
+            paths = last.paths[-1]
+        else:
+            paths = [last.tree.insert(sequence) for sequence in sequences]
+        last.rows.append(row)
+        last.paths.append(paths)
+        last.scored += row_scored
     return packed
 
 
@@ -243,16 +271,15 @@ def group_by_size(
     """Trees of similar size, or of few columns in all, up to the limits of one forward; one tree may have more."""
     group: list[PackedTree] = []
     for each in sorted(packed, key=lambda each: -len(each.tree)):
-        if group and (
-            (
-                len(group[0].tree) > SLACK * len(each.tree) + 4
-                and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD
-            )
-            or len(group[0].tree) * (len(group) + 1) > limits.tokens
-            or sum(other.scored for other in group) + each.scored > limits.scored
-        ):
-            yield group
-            group = []
+        if group:
+            # All trees of a forward have as many columns as its first and largest, padding included.
+            widest = len(group[0].tree)
+            columns = widest * (len(group) + 1)
+            scored = sum(other.scored for other in group) + each.scored
+            is_padding_dear = widest > SLACK * len(each.tree) + 4 and columns > SMALL_FORWARD
+            if is_padding_dear or columns > limits.tokens or scored > limits.scored:
+                yield group
+                group = []
         group.append(each)
     if group:
         yield group
@@ -262,83 +289,118 @@ def collate(
     prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool
 ) -> PackedRows:
     """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
-    places: dict[tuple[int, int], int] = {}
-    tokens: list[tuple[int, int]] = []
-    decisions: list[tuple[int, int, int, int]] = []
+    # Trees, rows and turns are gone through in order, and what is found of each is appended to these lists, which
+    # become the tensors of `PackedRows` at the end.
+    places: dict[tuple[int, int], int] = {}  # tree and column of each place, with the place's index
+    token_places: list[int] = []
+    token_ids: list[int] = []
+    token_replies: list[tuple[int, int]] = []
+    branch_tokens: list[int] = []
+    branch_children: list[tuple[int, ...]] = []
+    choices: list[Choice] = []
+    turn_indices: list[int] = []
+    turn_trees: list[int] = []
+    turn_columns: list[int] = []
+    decision_indices: list[int] = []
+    decision_turns: list[int] = []
+    decision_trees: list[int] = []
+    decision_columns: list[int] = []
     old_logprobs: list[float] = []
     weights: list[float] = []
-    branches: list[tuple[int, tuple[int, ...]]] = []
-    turns: list[tuple[int, int, int]] = []
-    choices: list[Choice] = []
-    token_replies: list[tuple[int, int]] = []
-    for index, each in enumerate(packed):
-        for row, paths in zip(each.rows, each.paths, strict=True):
-            alternatives = iter(paths[1:])
-            first = row.first_decision
+
+    def score_token(tree: int, column: int, token: int) -> None:
+        """Have a token scored by the logits of the column before its own; rows that share the column share these."""
+        token_places.append(places.setdefault((tree, column), len(places)))
+        token_ids.append(token)
+
+    def add_decision(index: int, turn: int, tree: int, column: int) -> None:
+        decision_indices.append(index)
+        decision_turns.append(turn)
+        decision_trees.append(tree)
+        decision_columns.append(column)
+
+    for tree, packed_tree in enumerate(packed):
+        for row, paths in zip(packed_tree.rows, packed_tree.paths, strict=True):
+            ids = row.segment.ids
+            path = paths[0]  # the column of each of the ids
+            reply_paths = iter(paths[1:])
+            next_decision = row.first_decision
             for number, turn in enumerate(row.segment.turns):
-                decision, first = first, first + len(turn.decision_logprobs)
+                first_decision = next_decision
+                next_decision += len(turn.decision_logprobs)
                 if not turn.is_trained:
                     continue
-                weights += turn.weights or [1.0] * len(turn.decision_logprobs)
                 batch_turn = row.first_turn + number
-                turns.append((index, paths[0][turn.start - 1], batch_turn))
+                before_reply = path[turn.start - 1]  # the column of the prompt's last token
+                turn_indices.append(batch_turn)
+                turn_trees.append(tree)
+                turn_columns.append(before_reply)
+                old_logprobs += turn.decision_logprobs
+                weights += turn.weights or (1.0,) * len(turn.decision_logprobs)
                 if turn.choice is None:
-                    branches += [
-                        (len(tokens) + branch.at, branch.children) for branch in turn.branches
-                    ]
-                    old_logprobs += turn.logprobs
+                    # Each sampled token is a decision.
+                    for branch in turn.branches:
+                        branch_tokens.append(len(token_ids) + branch.at)
+                        branch_children.append(branch.children)
                     for at in range(turn.start, turn.end):
-                        place = places.setdefault((index, paths[0][at - 1]), len(places))
-                        tokens.append((place, row.segment.ids[at]))
-                        decisions.append(
-                            (decision + at - turn.start, batch_turn, index, paths[0][at - 1])
-                        )
-                    continue
-                for candidate, reply in enumerate(turn.choice.replies):
-                    path = next(alternatives)
-                    for at, token in enumerate(reply):
-                        tokens.append(
-                            (
-                                places.setdefault((index, path[turn.start + at - 1]), len(places)),
-                                token,
-                            )
-                        )
-                        token_replies.append((len(choices), candidate))
-                decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
-                old_logprobs.append(turn.choice.logprob)
-                choices.append(turn.choice)
-    widest = max((len(children) for _, children in branches), default=1)
-    padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]
+                        column = path[at - 1]
+                        score_token(tree, column, ids[at])
+                        add_decision(first_decision + at - turn.start, batch_turn, tree, column)
+                else:
+                    # The turn is one decision, for which the tokens of every admissible reply are scored.
+                    for candidate, reply in enumerate(turn.choice.replies):
+                        reply_path = next(reply_paths)
+                        for at, token in enumerate(reply, start=turn.start):
+                            score_token(tree, reply_path[at - 1], token)
+                            token_replies.append((len(choices), candidate))
+                    add_decision(first_decision, batch_turn, tree, before_reply)
+                    choices.append(turn.choice)
 
-    def column(values: Sequence[tuple[Any, ...]], at: int) -> Tensor:
-        return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
+    most_children = max((len(children) for children in branch_children), default=1)
+    children = [padded(each, most_children, -1) for each in branch_children]
+
+    def integers(values: Sequence[object]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=device)
 
     return PackedRows(
         prefix=prefix,
         trees=tree_rows([each.tree for each in packed], device),
-        place_rows=column(list(places), 0),
-        place_columns=column(list(places), 1),
-        token_places=column(tokens, 0),
-        token_ids=column(tokens, 1),
-        turns=Units(column(turns, 2), column(turns, 0), column(turns, 1)),
-        decisions=Units(column(decisions, 0), column(decisions, 2), column(decisions, 3)),
-        decision_turns=column(decisions, 1),
+        place_rows=integers([tree for tree, _ in places]),
+        place_columns=integers([column for _, column in places]),
+        token_places=integers(token_places),
+        token_ids=integers(token_ids),
+        turns=Units(integers(turn_indices), integers(turn_trees), integers(turn_columns)),
+        decisions=Units(
+            integers(decision_indices), integers(decision_trees), integers(decision_columns)
+        ),
+        decision_turns=integers(decision_turns),
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         weights=torch.tensor(weights, dtype=torch.float32, device=device),
-        branch_tokens=column(branches, 0),
-        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(
-            len(padded), widest
-        ),
+        branch_tokens=integers(branch_tokens),
+        branch_children=integers(children).reshape(len(children), most_children),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,
     )
 
 
+def _shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two sequences have in common at their beginning."""
+    for at, (id_of_one, id_of_other) in enumerate(zip(one, other, strict=False)):
+        if id_of_one != id_of_other:
+            return at
+    return min(len(one), len(other))
+
+
 def _scored_tokens(segment: Segment) -> int:
-    return sum(
-        turn.end - turn.start if turn.choice is None else sum(map(len, turn.choice.replies))
-        for turn in segment.turns
-        if turn.is_trained
-    )
+    """Tokens of a segment whose log-probability is needed: those sampled, or those of all admissible replies."""
+    count = 0
+    for turn in segment.turns:
+        if not turn.is_trained:
+            continue
+        if turn.choice is None:
+            count += turn.end - turn.start
+        else:
+            count += sum(len(reply) for reply in turn.choice.replies)
+    return count
 
 
 def _sequences(segment: Segment) -> list[list[int]]:
@@ -347,11 +409,10 @@ def _sequences(segment: Segment) -> list[list[int]]:
     The last id of a reply is predicted, but nothing is predicted from it.
     """
     trained = [turn for turn in segment.turns if turn.is_trained]
-    main = segment.ids[: max(turn.end - 1 for turn in trained)]
-    replies = [
-        [*segment.ids[: turn.start], *reply[:-1]]
-        for turn in trained
-        if turn.choice is not None
-        for reply in turn.choice.replies
-    ]
-    return [main, *replies]
+    last = max(turn.end - 1 for turn in trained)
+    sequences = [segment.ids[:last]]
+    for turn in trained:
+        if turn.choice is not None:
+            prompt = segment.ids[: turn.start]
+            sequences += [[*prompt, *reply[:-1]] for reply in turn.choice.replies]
+    return sequences

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
@@ -47,8 +47,8 @@ class _Place(NamedTuple):
 
 
 class ReplyInspector:
-    def __init__(self, policy: Policy, ppo: PPO, rollout: Rollout) -> None:
-        self._policy, self._ppo, self._rollout = policy, ppo, rollout
+    def __init__(self, policy: Policy, learner: Learner, rollout: Rollout) -> None:
+        self._policy, self._learner, self._rollout = policy, learner, rollout
 
     def inspect(self, episode: int, turn: int) -> TurnInspected:
         """What is known of a reply, or why nothing is; both are counted from 0."""
@@ -73,7 +73,7 @@ class ReplyInspector:
             )
 
     def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
-        pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
+        pairs = ((batch, each) for batch in reversed(self._learner.used) for each in batch.trajectories)
         return next(
             (pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None
         )
@@ -84,13 +84,13 @@ class ReplyInspector:
     ) -> TurnInspected:
         trajectory, number, segment, turn = place
         temperature = used.temperature if used else self._policy.generation.temperature
-        clip_range = used.clip_range if used else self._ppo.config.clip_range
+        clip_range = used.clip_range if used else self._learner.config.clip_range
         earned = (
             used.earned(trajectory, number - len(trajectory.earlier))
             if used and turn.is_trained
             else []
         )
-        credit = used.credit if used else self._ppo.config.credit
+        credit = used.credit if used else self._learner.config.credit
         model = self._policy.model
         encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
         values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
