@@ -36,7 +36,7 @@ class BareRun:
         self.loaded = builders.model()
         self.policy = builders.policy(self.agent, self.loaded)
         use_threads(self.policy, threads)
-        self.ppo = builders.ppo(self.policy)
+        self.learner = builders.learner(self.policy)
         self.rollout = builders.rollout(
             self.agent, self.policy, seed=config.seed, emit=lambda event: None
         )
@@ -49,7 +49,7 @@ class BareRun:
     def update(self) -> UpdateStats:
         """Fill a batch and learn from it."""
         self.play()
-        return self.ppo.update(self.rollout.take_batch())
+        return self.learner.update(self.rollout.take_batch())
 
 
 def run_session(

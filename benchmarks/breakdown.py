@@ -290,10 +290,10 @@ def trained(run: BareRun, updates: int, watch: Stopwatch) -> int:
             for wrapper in (TimeLimit, OrderEnforcing)
             for method in ("step", "reset")
         ),
-        (run.ppo, "update", "update"),
+        (run.learner, "update", "update"),
         (Reference, "logprobs", "reference"),
         (Tensor, "backward", "backward"),
-        (run.ppo.optimizer, "step", "optimizer"),
+        (run.learner.optimizer, "step", "optimizer"),
         (Backbone, "encode", of_phase),
         (Backbone, "encode_flat", of_phase),
         (Encoded, "logits_at", of_phase),

@@ -82,7 +82,7 @@ def one_update(run: BareRun) -> Update:
     began = time.process_time()
     run.play()
     played = time.process_time()
-    stats = run.ppo.update(run.rollout.take_batch())
+    stats = run.learner.update(run.rollout.take_batch())
     return Update(
         (played - began) / stats.turns, (time.process_time() - played) / stats.turns, stats
     )

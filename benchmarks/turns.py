@@ -176,7 +176,7 @@ def one_update(run: BareRun) -> dict[str, float]:
     began = time.process_time()
     run.play()
     played = time.process_time()
-    turns = run.ppo.update(run.rollout.take_batch()).turns
+    turns = run.learner.update(run.rollout.take_batch()).turns
     ended = time.process_time()
     return {
         "rollout, ms a turn": 1e3 * (played - began) / turns,

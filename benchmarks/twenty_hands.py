@@ -91,7 +91,7 @@ def change(folder: Path, *, hands: int, stick_from: int, seed: int) -> Change:
     before = hits_by_total(policy)
     stats = builders.warm_start(
         policy,
-        builders.ppo(policy),
+        builders.learner(policy),
         training_data(agent, path),
         progress=lambda step, steps, loss: None,
         should_stop=lambda: False,

@@ -14,11 +14,17 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import GenerationConfig, Mode, PPOConfig, RunConfig, UpdateStats
+from llamagym_tui.config import (
+    GenerationConfig,
+    Mode,
+    PPOConfig,
+    RunConfig,
+    UpdateStats,
+    WarmStartStats,
+)
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.ppo import PPO as EnginePPO  # noqa: N811
-from llamagym_tui.engine.learning.sft import WarmStartStats
+from llamagym_tui.engine.learning.learner import Learner as EngineLearner
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy as EnginePolicy
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -139,7 +145,7 @@ class Policy(EnginePolicy):
         return self.has_finite_weights
 
 
-class PPO:
+class Learner:
     def __init__(self, clock: Clock, policy: Policy, config: PPOConfig) -> None:
         self.config = config
         self.reference: object | None = object()
@@ -370,11 +376,11 @@ class FakeBuilders(Builders):
         self.made["policy"] = made
         return made
 
-    def ppo(self, policy: EnginePolicy) -> EnginePPO:
+    def learner(self, policy: EnginePolicy) -> EngineLearner:
         self._takes(policy=policy)
-        made = PPO(self.clock, cast(Policy, policy), self.config.ppo)
-        self.made["ppo"] = made
-        return cast(EnginePPO, made)
+        made = Learner(self.clock, cast(Policy, policy), self.config.ppo)
+        self.made["learner"] = made
+        return cast(EngineLearner, made)
 
     def rollout(
         self,
@@ -435,14 +441,14 @@ class FakeBuilders(Builders):
     def warm_start(
         self,
         policy: EnginePolicy,
-        ppo: EnginePPO,
+        learner: EngineLearner,
         data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
         should_stop: Callable[[], bool],
     ) -> WarmStartStats:
         self._fail("warm_start")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         taught = 0
         steps = 4
         while taught < steps and not should_stop():
@@ -471,20 +477,20 @@ class FakeBuilders(Builders):
         self.made["restored_start"] = True
 
     def save_checkpoint(
-        self, run_dir: Path, policy: EnginePolicy, ppo: EnginePPO, counters: Counters
+        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner, counters: Counters
     ) -> None:
         self._fail("save")
-        self._takes(policy=policy, ppo=ppo)
-        self.saved.append({**msgspec.to_builtins(counters), "updates": ppo.updates})
+        self._takes(policy=policy, learner=learner)
+        self.saved.append({**msgspec.to_builtins(counters), "updates": learner.updates})
         (run_dir / MODEL_DIR).mkdir(exist_ok=True)
 
     def load_checkpoint(
-        self, run_dir: Path, policy: EnginePolicy, ppo: Any, kind: type[Counters]
+        self, run_dir: Path, policy: EnginePolicy, learner: Any, kind: type[Counters]
     ) -> checkpoint.Loaded:
         self._fail("restore")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         counters = dict(self.saved[-1])
-        ppo.updates = policy.version = counters.pop("updates")
+        learner.updates = policy.version = counters.pop("updates")
         return checkpoint.Loaded(msgspec.convert(counters, kind), self.note)
 
     def keep_checkpoint(self, run_dir: Path, name: str = GOOD_MODEL_DIR) -> None:
@@ -494,16 +500,18 @@ class FakeBuilders(Builders):
         else:
             (run_dir / name).mkdir(exist_ok=True)
 
-    def keep_with_reference(self, run_dir: Path, policy: EnginePolicy, ppo: EnginePPO) -> None:
+    def keep_with_reference(
+        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner
+    ) -> None:
         self._fail("keep_with_reference")
-        self._takes(policy=policy, ppo=ppo)
+        self._takes(policy=policy, learner=learner)
         self.good.append(self.saved[-1])
 
-    def roll_back(self, run_dir: Path, policy: EnginePolicy, ppo: Any) -> None:
-        self._takes(policy=policy, ppo=ppo)
+    def roll_back(self, run_dir: Path, policy: EnginePolicy, learner: Any) -> None:
+        self._takes(policy=policy, learner=learner)
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
-        ppo.updates = self.good[-1]["updates"]
+        learner.updates = self.good[-1]["updates"]
         policy.version += 1
 
 

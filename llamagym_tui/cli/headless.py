@@ -297,7 +297,7 @@ def run_session(
                     "seed": config.seed,
                     "episodes": run.rollout.episodes if run else None,
                     "env_steps": run.rollout.env_steps if run else None,
-                    "updates": run.ppo.updates if run else None,
+                    "updates": run.learner.updates if run else None,
                     "run_dir": config.run_dir,
                     "error": failed.message,
                 }

@@ -81,7 +81,7 @@ class _Script:
                 self._after = event
 
     def figures(self) -> dict[str, Any]:
-        trained = self._trained
+        trained = self._trained.stats if self._trained else None
         return {
             "agent": self._config.agent,
             "model": self._config.model,

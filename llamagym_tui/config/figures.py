@@ -65,6 +65,42 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 
 
+class MovedEpisode(Struct, frozen=True, kw_only=True):
+    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
+
+    episode: int | None
+    """Index from 0 since the run began. None: it is of no run."""
+    episode_return: float
+    moved: float
+    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
+    of_batch: float
+    """The same over all episodes of the batch."""
+    turn: int
+    observation: str
+    reply: str
+    advantage: float
+    before: float
+    """Probability of the reply when it was sampled."""
+    after: float
+
+
+class WarmStartStats(Struct, frozen=True, kw_only=True):
+    """Figures of one training on demonstrations or preferences; see `docs/METRICS.md`."""
+
+    demonstrations: int
+    """Conversations, or preference pairs."""
+    tokens: int
+    """Tokens of the demonstrated or preferred replies, ends included."""
+    steps: int
+    """Optimizer steps made."""
+    first_loss: float
+    last_loss: float
+    elapsed_s: float
+    """TRL's import included."""
+    cancelled: bool
+    """Whether it was cancelled; what was learnt until then stays."""
+
+
 FIGURES_OF_A_RUN = tuple(
     figure.name for figure in msgspec.structs.fields(UpdateStats) if not figure.required
 )

@@ -25,7 +25,8 @@ from llamagym_tui.config import (
     SFTSettings,
     from_dict,
 )
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.learners import LEARNERS
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -34,6 +35,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.served import sampler_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, opening
@@ -162,7 +164,7 @@ class LlamaGymLoop:
         self.policy.history = agent.history
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
-        self.ppo = PPO(self.policy, ppo, seed)
+        self.learner: Learner = LEARNERS["ppo"](self.policy, ppo, seed, ALONE)
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
@@ -254,11 +256,11 @@ class LlamaGymLoop:
 
     def _collect(self, trajectory: Trajectory) -> dict[str, float]:
         self.batch.append(trajectory)
-        if sum(len(trajectory.turns) for trajectory in self.batch) < self.ppo.config.batch_size:
+        if sum(len(trajectory.turns) for trajectory in self.batch) < self.learner.config.batch_size:
             return {}
         batch = self.batch
         self.batch = []
-        figures = asdict(self.ppo.update(batch))
+        figures = asdict(self.learner.update(batch))
         return {name: value for name, value in figures.items() if name not in FIGURES_OF_A_RUN}
 
     def _set_slots(self, count: int, many: bool) -> None:

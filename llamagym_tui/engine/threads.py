@@ -17,7 +17,7 @@ from functools import partial
 
 import torch
 
-from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
+from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, Mode, Value
+from llamagym_tui.config import Credit, Mode, MovedEpisode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
@@ -357,23 +357,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """The agent's own, on the mean return of the last 1,000 episodes of this mode and prompt; empty: as before."""
 
 
-class MovedEpisode(Struct, frozen=True, kw_only=True):
-    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
-
-    episode: int
-    episode_return: float
-    moved: float
-    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
-    of_batch: float
-    """The same over all episodes of the batch."""
-    turn: int
-    observation: str
-    reply: str
-    advantage: float
-    before: float
-    after: float
-
-
 class UpdateFinished(Event, frozen=True, kw_only=True):
     """PPO changed the policy."""
 
@@ -499,21 +482,10 @@ class WarmStartProgressed(Event, frozen=True, kw_only=True):
 
 
 class WarmStartFinished(Event, frozen=True, kw_only=True):
-    """The policy was trained on demonstrations and is PPO's reference from now on; figures: `docs/METRICS.md`."""
+    """The policy was trained on demonstrations and is PPO's reference from now on."""
 
     method: Literal["sft", "dpo"]
-    demonstrations: int
-    """Conversations, or preference pairs."""
-    tokens: int
-    """Of the demonstrated or preferred replies, ends included."""
-    steps: int
-    """Optimizer steps made."""
-    first_loss: float
-    last_loss: float
-    elapsed_s: float
-    """TRL's import included."""
-    cancelled: bool
-    """Whether it was cancelled; what was learnt until then stays."""
+    stats: WarmStartStats
 
 
 class WarmStartEvaluated(Event, frozen=True, kw_only=True):

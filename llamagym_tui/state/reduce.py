@@ -230,10 +230,11 @@ def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
 def warm_start_text(event: events.WarmStartFinished) -> str:
     """What a warm start has done, as one line."""
     what = "demonstration" if event.method == "sft" else "preference pair"
-    how = "cancelled after" if event.cancelled else "trained in"
+    stats = event.stats
+    how = "cancelled after" if stats.cancelled else "trained in"
     return (
-        f"{counted(event.demonstrations, what)}, {how} {counted(event.steps, 'step')} and {event.elapsed_s:,.0f} s; "
-        f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
+        f"{counted(stats.demonstrations, what)}, {how} {counted(stats.steps, 'step')} "
+        f"and {stats.elapsed_s:,.0f} s; loss {stats.first_loss:.3f} → {stats.last_loss:.3f}"
     )
 
 

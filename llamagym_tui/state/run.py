@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from llamagym_tui.config import Mode, RunConfig, Value
+from llamagym_tui.config import Mode, MovedEpisode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
@@ -105,7 +105,7 @@ class RunState:
     film: tuple[events.PolicyMapped, ...] = ()
     """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
     `reduce.MAX_FRAMES`."""
-    moved: events.MovedEpisode | None = None
+    moved: MovedEpisode | None = None
     """The episode that the last update moved."""
     map_watched: bool = False
     """Whether the trainer keeps the map closely up to date."""

@@ -87,12 +87,12 @@ class WarmStartState:
                 )
             case events.WarmStartFinished():
                 # Cancelling a warm start also cancels the evaluation after it.
-                is_evaluated_now = self.evaluates and not event.cancelled
+                is_evaluated_now = self.evaluates and not event.stats.cancelled
                 return replace(
                     self,
                     stage=Stage.EVALUATING if is_evaluated_now else Stage.OVER,
                     result=event,
-                    step=event.steps,
+                    step=event.stats.steps,
                     cancelling=False,
                     detail="",
                 )

@@ -1,4 +1,4 @@
-"""Builds the parts of a session: agent, model, policy, PPO, environments, checkpoints.
+"""Builds the parts of a session: agent, model, policy, learner, environments, checkpoints.
 
 Each method is the one place that calls that part of the engine, whose errors it raises; tests replace them by fakes.
 """
@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
-from llamagym_tui.config import RunConfig, turns_kept
+from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.learners import LEARNERS
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.sft import WarmStartStats, train_on
+from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -96,13 +97,14 @@ class Builders:
         policy.history = turns_kept(self.config.history, agent.history)
         return policy
 
-    def ppo(self, policy: Policy) -> PPO:
+    def learner(self, policy: Policy) -> Learner:
+        """What trains the policy; the KL to the reference is to the policy as it is now."""
         if self.config.shard:
             policy.model.backbone.shard(self.ranks)
-        ppo = PPO(policy, self.config.ppo, self.config.seed, self.ranks)
+        learner = LEARNERS["ppo"](policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
-            self.ranks.share = ppo.share
-        return ppo
+            self.ranks.share = learner.share
+        return learner
 
     def make_env(self, agent: AgentBase) -> ParallelMaker:
         """Makes the environments of a rollout, in processes of their own if they are slow."""
@@ -184,21 +186,34 @@ class Builders:
     def warm_start(
         self,
         policy: Policy,
-        ppo: PPO,
+        learner: Learner,
         data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
         should_stop: Callable[[], bool],
     ) -> WarmStartStats:
         """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
-        it PPO's reference."""
-        how: Any = {"seed": self.config.seed, "progress": progress, "should_stop": should_stop}
+        it the learner's reference."""
         if data.method == "dpo":
-            stats = prefer(policy, data.preferences, self.config.dpo, **how)
+            stats = prefer(
+                policy,
+                data.preferences,
+                self.config.dpo,
+                seed=self.config.seed,
+                progress=progress,
+                should_stop=should_stop,
+            )
         else:
-            stats = train_on(policy, data.conversations, self.config.sft, **how)
-        if ppo.reference is not None:
-            ppo.reference = Reference(policy)
+            stats = train_on(
+                policy,
+                data.conversations,
+                self.config.sft,
+                seed=self.config.seed,
+                progress=progress,
+                should_stop=should_stop,
+            )
+        if learner.reference is not None:
+            learner.reference = Reference(policy)
         checkpoint.save_start(Path(self.config.run_dir), policy)
         return stats
 

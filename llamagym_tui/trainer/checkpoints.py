@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.state.run_summary import summary_of
@@ -83,24 +84,24 @@ class Checkpoints:
         self.note = ""
         """For people: why another checkpoint than the latest one was restored; empty if none was."""
 
-    def restore(self, policy: Any, ppo: Any) -> Counters:
-        """Read policy and PPO back, from the latest checkpoint that can be used; where the run stood.
+    def restore(self, policy: Any, learner: Learner) -> Counters:
+        """Read policy and learner back, from the latest checkpoint that can be used; where the run stood.
 
         Raises:
             RunStoreError: the folder has none.
         """
-        loaded = self._files().load_checkpoint(self._run_dir, policy, ppo, Counters)
+        loaded = self._files().load_checkpoint(self._run_dir, policy, learner, Counters)
         self._last = loaded.counters
         self.note = loaded.note
         self._tried_s = self._last.elapsed_s
         self._awaits_judgement = not self.note
         return self._last
 
-    def save(self, policy: Any, ppo: Any, counters: Counters) -> None:
+    def save(self, policy: Any, learner: Learner, counters: Counters) -> None:
         """Write a checkpoint. Raises RunStoreError: it cannot be written; the one before still stands."""
         self._tried_s = counters.elapsed_s
         self.is_failing = True
-        self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
+        self._files().save_checkpoint(self._run_dir, policy, learner, counters)
         self._last = msgspec.structs.replace(counters, rollout=None)
         self._awaits_judgement = True
         self.is_failing = False
@@ -110,7 +111,7 @@ class Checkpoints:
         if self._most:
             # Without room for it, the run goes on without a place to branch off from.
             with contextlib.suppress(RunStoreError, OSError):
-                self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{ppo.updates}")
+                self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{learner.updates}")
                 discard_surplus(self._run_dir, self._most)
 
     def judged(self, *, good: bool) -> None:
@@ -123,21 +124,21 @@ class Checkpoints:
             self._files().keep_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
-    def keep_before_warm_start(self, policy: Any, ppo: Any) -> None:
+    def keep_before_warm_start(self, policy: Any, learner: Learner) -> None:
         """Keep the latest checkpoint as the last good one: what a warm start leads to has to prove good first.
 
         Raises:
             RunStoreError: it cannot be written; the last good one still stands.
         """
-        self._files().keep_with_reference(self._run_dir, policy, ppo)
+        self._files().keep_with_reference(self._run_dir, policy, learner)
 
-    def roll_back(self, policy: Any, ppo: Any) -> None:
-        """Put the last good checkpoint into policy and PPO.
+    def roll_back(self, policy: Any, learner: Learner) -> None:
+        """Put the last good checkpoint into policy and learner.
 
         Raises:
             RunStoreError: there is none that can be used; all is as it was.
         """
-        self._files().roll_back(self._run_dir, policy, ppo)
+        self._files().roll_back(self._run_dir, policy, learner)
         self._awaits_judgement = False
 
     def is_due(self, elapsed_s: float) -> bool:

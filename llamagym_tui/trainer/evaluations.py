@@ -71,7 +71,7 @@ class Evaluations:
         pairs = played(play, enough)
         if pairs is None:
             return
-        update = run.ppo.updates
+        update = run.learner.updates
         played_by = []
         maps = []
         for system_prompt, version in prompts:
@@ -130,7 +130,7 @@ class Evaluations:
             if found is not None and (is_complete or (episodes_played > 0 and not is_stopped)):
                 result = replace(
                     found,
-                    update=run.ppo.updates,
+                    update=run.learner.updates,
                     prompt_version=version,
                     system_prompt=system_prompt,
                     seed=command.seed,

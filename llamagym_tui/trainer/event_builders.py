@@ -30,7 +30,7 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         device=str(loaded.device),
         draws=parts.rollout.draws,
         episodes=parts.start.episodes,
-        updates=parts.ppo.updates,
+        updates=parts.learner.updates,
     )
 
 

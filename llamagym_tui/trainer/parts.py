@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
@@ -23,7 +23,7 @@ class Parts:
     agent: AgentBase
     loaded: LoadedModel
     policy: Policy
-    ppo: PPO
+    learner: Learner
     rollout: AnyRollout
     threads: int
     """How many threads compute."""
@@ -44,9 +44,9 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     policy = builders.policy(agent, loaded)
     if config.resume:
         builders.checkpoint_files().load_start(Path(config.run_dir), policy)
-    ppo = builders.ppo(policy)
+    learner = builders.learner(policy)
     if config.resume:
-        start = checkpoints.restore(policy, ppo)
+        start = checkpoints.restore(policy, learner)
     else:
         start = Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
     if checkpoints.note:
@@ -54,7 +54,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     start = start.with_prompt(config.system_prompt)
     if start.seed != config.seed:  # other random numbers and episodes from here on
         policy.generator.manual_seed(config.seed)
-        ppo.reseed(config.seed)
+        learner.reseed(config.seed)
         start = replace(start, rollout=None, generators=None, batch_began_s=0.0)
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
@@ -65,7 +65,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
         agent=agent,
         loaded=loaded,
         policy=policy,
-        ppo=ppo,
+        learner=learner,
         rollout=rollout,
         threads=builders.threads(policy, loaded),
         start=start,

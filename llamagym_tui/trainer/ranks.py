@@ -102,7 +102,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         builders = Builders(config, ranks)
         agent, loaded = builders.agent(), builders.model()
         policy = builders.policy(agent, loaded)
-        ppo = builders.ppo(policy)
+        learner = builders.learner(policy)
         builders.threads(policy, loaded)
         rollout: Any = builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)
         ended.callback(rollout.close)
@@ -110,7 +110,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
             updates, plan = ranks.first(patient=True)
             rollout.follow(plan)
             if updates:
-                ppo.update(rollout.take_batch())
+                learner.update(rollout.take_batch())
                 rollout.forget_caches()
             else:
                 ranks.gather(rollout.play())

@@ -5,7 +5,6 @@ Each method is one thing that happens between two steps; when, and in which phas
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 
 from llamagym_tui.config import (
@@ -66,12 +65,12 @@ class Run:
         """The settings without what was changed live."""
         self.agent = parts.agent
         self.policy = parts.policy
-        self.ppo = parts.ppo
+        self.learner = parts.learner
         self.rollout = parts.rollout
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
-        self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
+        self.inspector = ReplyInspector(parts.policy, parts.learner, parts.rollout)
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._episode_counter.begin_again(parts.rollout.mode, parts.rollout.prompt_version)
@@ -84,7 +83,7 @@ class Run:
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         """Whether the one that the run begins with has not been made."""
-        self._is_first_batch = self.ppo.updates == 0
+        self._is_first_batch = self.learner.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
@@ -142,7 +141,7 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
-        if self._is_first_batch and (found := self.ppo.distinguished(batch)) is not None:
+        if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
             self._emit(
                 events.ObservationsDistinguished(
                     observations=found.observations, distinguished=found.distinguished
@@ -150,7 +149,7 @@ class Run:
             )
         self._is_first_batch = False  # not after a roll back to the beginning either
         self._measure(batch)
-        figures = self.ppo.update(
+        figures = self.learner.update(
             batch,
             should_stop=should_stop,
             progress=lambda epoch, epochs: emit(
@@ -161,13 +160,12 @@ class Run:
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
-        moved = self.ppo.moved
         self._emit(
             events.UpdateFinished(
-                update=self.ppo.updates,
+                update=self.learner.updates,
                 episodes=self.rollout.episodes,
                 stats=stats,
-                moved=None if moved is None else events.MovedEpisode(**moved),
+                moved=self.learner.moved,
             )
         )
         if stats.first_ratio > LARGEST_FIRST_RATIO:
@@ -211,7 +209,7 @@ class Run:
 
     def _warn_of(self, verdict: Verdict) -> None:
         """Warn of a finding, unless that was done not long ago."""
-        now = self.ppo.updates
+        now = self.learner.updates
         finding = (verdict.level, verdict.signs)
         if now - self._warned_at.get(finding, -REMIND_AFTER) < REMIND_AFTER:
             return
@@ -260,7 +258,7 @@ class Run:
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
-        if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
+        if self.learner.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
             raise ConfigError(
                 "The run began without a KL to the reference, so there is none to weigh."
             )
@@ -281,14 +279,14 @@ class Run:
             self.policy.history = turns_kept(config.history, self.agent.history)
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
-            self.ppo.config = config.ppo
+            self.learner.config = config.ppo
         self.rollout.batch_turns = config.ppo.batch_size
         self.rollout.cuts_episodes = config.cuts_episodes
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
         try:
-            self._checkpoints.roll_back(self.policy, self.ppo)
+            self._checkpoints.roll_back(self.policy, self.learner)
         except RunStoreError as error:
             self._emitter.warn(str(error), refused="roll_back")
             return False
@@ -297,7 +295,7 @@ class Run:
         self._begin_batch()
         self._monitor.rolled_back()
         self._warned_at.clear()
-        self._emit_mark(events.RolledBack(update=self.ppo.updates, reason=reason))
+        self._emit_mark(events.RolledBack(update=self.learner.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
@@ -311,20 +309,20 @@ class Run:
         """
         try:
             self._save(self._counters())
-            self._checkpoints.keep_before_warm_start(self.policy, self.ppo)
+            self._checkpoints.keep_before_warm_start(self.policy, self.learner)
         except RunStoreError as error:
             self._emitter.warn(f"A roll back will not take this warm start back: {error}")
         emit = self._emitter.throttled()
         stats = builders.warm_start(
             self.policy,
-            self.ppo,
+            self.learner,
             data,
             progress=lambda step, steps, loss: emit(
                 events.WarmStartProgressed(step=step, steps=steps, loss=loss)
             ),
             should_stop=should_stop,
         )
-        self._emit_mark(events.WarmStartFinished(method=data.method, **asdict(stats)))
+        self._emit_mark(events.WarmStartFinished(method=data.method, stats=stats))
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()
@@ -354,8 +352,8 @@ class Run:
 
     def _save(self, counters: Counters) -> None:
         self.rollout.forget_caches()  # a run that is resumed from here has none
-        self._checkpoints.save(self.policy, self.ppo, counters)
-        self._emit(events.CheckpointSaved(update=self.ppo.updates))
+        self._checkpoints.save(self.policy, self.learner, counters)
+        self._emit(events.CheckpointSaved(update=self.learner.updates))
 
     def save_or_warn(
         self, *, requested: bool = True, then: str = "The run goes on, and soon tries again."
@@ -393,7 +391,7 @@ class Run:
         return events.RunFinished(
             episodes=counters.episodes,
             env_steps=counters.env_steps,
-            updates=self.ppo.updates,
+            updates=self.learner.updates,
             elapsed_s=counters.elapsed_s,
         )
 

@@ -331,7 +331,7 @@ class Session:
         run.policy_map.map(
             run.rollout.system_prompt,
             run.rollout.prompt_version,
-            run.ppo.updates,
+            run.learner.updates,
             should_stop=should_stop or self._is_stop_requested,
             at_once=at_once,
         )

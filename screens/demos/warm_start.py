@@ -102,9 +102,10 @@ def _over(warm_start: WarmStartState) -> str:
     result = warm_start.result
     if result is None:
         return "the session ended before the training did"
-    how = "cancelled" if result.cancelled else "done"
+    stats = result.stats
+    how = "cancelled" if stats.cancelled else "done"
     what = "episodes" if result.method == "sft" else "preference pairs"
-    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} {what} in {result.elapsed_s:,.0f} s"
+    return f"{how}: {stats.steps:,} steps on {stats.demonstrations:,} {what} in {stats.elapsed_s:,.0f} s"
 
 
 def _bar(warm_start: WarmStartState, width: int) -> Content:

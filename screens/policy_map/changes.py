@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from llamagym_tui.config import MovedEpisode
 from llamagym_tui.protocol.commands import Step, WatchPolicyMap
-from llamagym_tui.protocol.events import MovedEpisode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import DIFFERS, MappedPolicy
 from llamagym_tui.screens.policy_map.screen import why_no_map

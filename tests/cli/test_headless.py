@@ -118,7 +118,7 @@ def test_a_mean_that_is_not_finite_is_null(
     tmp_path: Path, stagehand: Stagehand, capfd: Any
 ) -> None:
     def break_figures(rollout: Rollout) -> None:
-        stagehand.built[0].made["ppo"].figures = {"mean_return": float("nan")}
+        stagehand.built[0].made["learner"].figures = {"mean_return": float("nan")}
 
     stagehand.before_step = break_figures
     headless.train(config(tmp_path, episodes=8), json_output=True)

@@ -147,7 +147,7 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
         in err
     )
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
-    assert state["ppo"]["updates"] >= 1
+    assert state["learner"]["updates"] >= 1
     is_lost = any(
         "What was learnt since the one before it is lost" in text for text in warnings(run)
     )

@@ -47,16 +47,16 @@ class Watched(Builders):
     script: dict[int, list[AnyCommand]]
     command_queue: queue.SimpleQueue[AnyCommand]
 
-    def ppo(self, policy: Any) -> Any:
-        ppo = super().ppo(policy)
-        update = ppo.update
+    def learner(self, policy: Any) -> Any:
+        learner = super().learner(policy)
+        update = learner.update
 
         def noted(trajectories: Any, **hooks: Any) -> Any:
             self.batches.append(list(trajectories))
             return update(trajectories, **hooks)
 
-        ppo.update = noted  # type: ignore[method-assign]
-        return ppo
+        learner.update = noted  # type: ignore[method-assign]
+        return learner
 
     def rollout(self, agent: Any, policy: Any, *, seed: int, emit: Any) -> Any:
         rollout = super().rollout(agent, policy, seed=seed, emit=emit)
@@ -210,21 +210,21 @@ def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
 
 
 def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, model: str) -> None:
-    ppo_of = Watched.ppo
+    learner_of = Watched.learner
 
     def stopping(self: Watched, policy: Any) -> Any:
-        ppo = ppo_of(self, policy)
-        step = ppo.optimizer.step
+        learner = learner_of(self, policy)
+        step = learner.optimizer.step
 
         def stepped(*arguments: Any) -> Any:
             self.command_queue.put(Stop())
             return step(*arguments)
 
-        ppo.optimizer.step = stepped
-        return ppo
+        learner.optimizer.step = stepped
+        return learner
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watched, "ppo", stopping)
+        patch.setattr(Watched, "learner", stopping)
         builders, seen = play(tmp_path, model, {})
     (finished,) = [event for event in seen if isinstance(event, UpdateFinished)]
     assert 0 < finished.stats.epochs < 1

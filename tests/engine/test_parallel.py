@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import asdict, replace
 
 from llamagym_tui.config import Precision
-from llamagym_tui.engine.learning.batch import Row, parts_of
+from llamagym_tui.engine.learning.packing import Row, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.parallel import on_threads

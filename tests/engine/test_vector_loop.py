@@ -176,7 +176,7 @@ def test_a_reset_in_the_same_step_without_a_final_observation_is_refused():
 def test_what_is_sampled_after_an_update_has_the_new_policys_logprobs():
     agent = agent_of(LadderAgent, batch_size=2)
     loop = loop_of(agent)
-    policy, loop.ppo.updates = loop.policy, 1
+    policy, loop.learner.updates = loop.policy, 1
     agent.act([(1, 0), (2, 0)])
     agent.act([(1, 1), (2, 1)])
     agent.terminate_episode(env=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import PPOConfig, WarmStartStats
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
@@ -69,9 +69,17 @@ def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp
     )
     after = msgspec.structs.replace(found, mean_return=-0.1)
     trained = WarmStartFinished(
-        method="sft", demonstrations=1, tokens=9, steps=60, first_loss=1.0, last_loss=0.1, elapsed_s=1.0,
-        cancelled=False,
-    )  # fmt: skip
+        method="sft",
+        stats=WarmStartStats(
+            demonstrations=1,
+            tokens=9,
+            steps=60,
+            first_loss=1.0,
+            last_loss=0.1,
+            elapsed_s=1.0,
+            cancelled=False,
+        ),
+    )
     back = RolledBack(update=0, reason="x")
     log = [found, trained, WarmStartEvaluated(before=found, after=after), back]
     seen = [summary_of(a_run(tmp_path / str(n), *log[:n])).evaluation for n in range(1, 5)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
     EvaluationCancelled,
@@ -40,13 +40,15 @@ AFTER = EvaluationFinished(
 )
 FINISHED = WarmStartFinished(
     method="sft",
-    demonstrations=20,
-    tokens=180,
-    steps=2,
-    first_loss=1.5,
-    last_loss=0.5,
-    elapsed_s=3.0,
-    cancelled=False,
+    stats=WarmStartStats(
+        demonstrations=20,
+        tokens=180,
+        steps=2,
+        first_loss=1.5,
+        last_loss=0.5,
+        elapsed_s=3.0,
+        cancelled=False,
+    ),
 )
 
 

@@ -251,7 +251,7 @@ def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage
         assert stage.learnt("killed") == stage.learnt("straight")
         assert all(
             len(segment.turns) <= 1 + history
-            for each in session.active_run.ppo.used
+            for each in session.active_run.learner.used
             for segment in each.trajectories[0].segments
         )
         shutil.rmtree(Path(stage.config.run_dir, "killed"))
@@ -301,7 +301,7 @@ def test_an_environment_that_does_not_repeat_itself_begins_anew_and_the_run_says
     warnings = [event.message for event in after if isinstance(event, WarningRaised)]
     (warning,) = [each for each in warnings if "under way cannot go on and will begin anew" in each]
     assert "LlamaWalk-v0" in warning
-    assert session.active_run.ppo.updates == UPDATES
+    assert session.active_run.learner.updates == UPDATES
 
 
 def test_generators_that_users_may_draw_from_go_on(stage, monkeypatch):
@@ -416,13 +416,18 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
         event for event in events if isinstance(event, UpdateFinished) and event.update == 1
     ]
     assert events.index(measured) < events.index(first)
-    assert session.active_run.ppo.config == replace(ppo, gamma=0.98, lam=0.95, whole_episodes=False)
+    assert session.active_run.learner.config == replace(
+        ppo, gamma=0.98, lam=0.95, whole_episodes=False
+    )
     begun = stage.config
     for killed_at in (1, 2, 3):
         stage.config, name = begun, f"killed {killed_at}"
         stage.play(name, killed_at=killed_at)
         written = read_config(Path(stage.config.run_dir, name))
-        assert (written.ppo, written.measured) == (session.active_run.ppo.config, measured.reasons)
+        assert (written.ppo, written.measured) == (
+            session.active_run.learner.config,
+            measured.reasons,
+        )
         stage.config = replace(begun, ppo=written.ppo, measured=written.measured)
         again, _ = stage.play(name, resume=True)
         assert not [event for event in again if isinstance(event, SettingsMeasured)]
@@ -453,7 +458,7 @@ def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, mo
     (measured,) = [event for event in events if isinstance(event, SettingsMeasured)]
     assert measured.values == {"ppo.lam": 0.95}
     assert session.active_run.config.measured == measured.reasons
-    assert session.active_run.ppo.config.gamma == 0.5
+    assert session.active_run.learner.config.gamma == 0.5
 
 
 def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage, monkeypatch):
@@ -473,7 +478,9 @@ def test_the_first_batch_is_measured_whole_although_later_ones_shall_cut_episode
     whole = [True]
 
     def noted(session: Session, run: Any) -> None:
-        whole[:] = [whole[0] and not run.rollout.cuts_episodes] if not run.ppo.updates else whole
+        whole[:] = (
+            [whole[0] and not run.rollout.cuts_episodes] if not run.learner.updates else whole
+        )
         advance(session, run)
 
     advance = Session._advance
@@ -508,7 +515,7 @@ def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_an
     assert stage.learnt("same") == learnt
     stage.config = replace(stage.config, seed=1)
     _, other = stage.play("other", resume=True)
-    assert other.active_run.ppo.updates == UPDATES
+    assert other.active_run.learner.updates == UPDATES
     assert stage.learnt("other")["model.safetensors"] != learnt["model.safetensors"]
     assert stage.learnt("parent") == learnt
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import event_log
@@ -43,7 +43,7 @@ from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests import fake_parts
-from tests.fake_parts import EPISODES_A_BATCH, PPO, Stage
+from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
 BROKEN = {"policy_loss": float("nan")}
@@ -57,8 +57,8 @@ def warnings(stage: Stage) -> list[str]:
 def break_updates(stage: Stage, *updates: int) -> None:
     """Let updates of these numbers, counted from 1 over the session, measure nonsense."""
     stage.also_before_step = lambda rollout: (
-        stage.ppo.figures.clear()
-        or stage.ppo.figures.update(BROKEN if len(stage.ppo.batches) + 1 in updates else {})
+        stage.learner.figures.clear()
+        or stage.learner.figures.update(BROKEN if len(stage.learner.batches) + 1 in updates else {})
     )
 
 
@@ -70,11 +70,11 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
 ) -> None:
     looked: list[int] = []
 
-    def distinguished(ppo: PPO, batch: list[Any]) -> Distinguished:
-        looked.append(ppo.updates)
+    def distinguished(learner: Learner, batch: list[Any]) -> Distinguished:
+        looked.append(learner.updates)
         return Distinguished(observations=212, distinguished=37)
 
-    monkeypatch.setattr(PPO, "distinguished", distinguished)
+    monkeypatch.setattr(Learner, "distinguished", distinguished)
     stage = Stage(tmp_path, episodes=24)
     assert stage.session.run() == "stopped"
     assert looked == [0]
@@ -93,7 +93,7 @@ def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Pa
         "before": 0.75,
         "after": 0.5,
     }
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "moved", moved)
+    stage.also_before_step = lambda rollout: setattr(stage.learner, "moved", MovedEpisode(**moved))
     stage.session.run()
     found = stage.of(UpdateFinished)[0]
     assert found.moved is not None
@@ -105,7 +105,9 @@ def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    monkeypatch.setattr(PPO, "distinguished", lambda ppo, batch: looked.append(ppo.updates))
+    monkeypatch.setattr(
+        Learner, "distinguished", lambda learner, batch: looked.append(learner.updates)
+    )
     stage = Stage(tmp_path, episodes=24)
     stage.builders.good.append({"updates": 0})
     stage.script = {STEPS_A_BATCH + 2: [RollBack()]}
@@ -149,7 +151,7 @@ def test_a_change_is_put_into_effect_and_confirmed_after_a_checkpoint(tmp_path: 
     stage = Stage(tmp_path, episodes=24)
     stage.script = {6: [ChangeSettings(changes={"ppo.clip_range": 0.1, "ppo.batch_size": 64})]}
     stage.session.run()
-    assert (stage.ppo.config.clip_range, stage.rollout.batch_turns) == (0.1, 64)
+    assert (stage.learner.config.clip_range, stage.rollout.batch_turns) == (0.1, 64)
     at = stage.events.index(stage.of(SettingsChanged)[0])
     assert isinstance(stage.events[at - 1], CheckpointSaved)
     changed = stage.events[at]
@@ -162,7 +164,7 @@ def test_a_changed_learning_rate_is_the_one_from_now_on(tmp_path: Path) -> None:
     stage.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4})]}
     stage.session.run()
     assert stage.of(SettingsChanged)[0].changes == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
-    assert (stage.ppo.config.lr, stage.ppo.config.lr_final) == (3e-4, 3e-4)
+    assert (stage.learner.config.lr, stage.learner.config.lr_final) == (3e-4, 3e-4)
 
 
 @pytest.mark.parametrize("changes", [{"generation.temperature": 0.5}, {"n_envs": 7}])
@@ -176,7 +178,10 @@ def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
     stage.session.run()
     assert stage.rollout.restarts == 1
     first = stage.of(UpdateFinished)[0]
-    assert (len(stage.ppo.batches[0]), first.episodes) == (EPISODES_A_BATCH, 6 + EPISODES_A_BATCH)
+    assert (len(stage.learner.batches[0]), first.episodes) == (
+        EPISODES_A_BATCH,
+        6 + EPISODES_A_BATCH,
+    )
     assert first.stats.rollout_s == pytest.approx(STEPS_A_BATCH * 0.125)
     assert stage.policy.generation == GenerationConfig(
         temperature=changes.get("generation.temperature", 1.0)
@@ -200,7 +205,7 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
     assert stage.session.run() == "stopped"
     assert named in warnings(stage)[0]
     assert stage.of(SettingsChanged) == []
-    assert (stage.ppo.config, stage.rollout.restarts) == (stage.config.ppo, 0)
+    assert (stage.learner.config, stage.rollout.restarts) == (stage.config.ppo, 0)
 
 
 def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(
@@ -220,7 +225,7 @@ def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_chang
     }
     assert stage.session.run() == "stopped"
     assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
-    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.ppo.config) == (
+    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.learner.config) == (
         [],
         0,
         stage.config.ppo,
@@ -247,13 +252,13 @@ def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
 
 def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, ppo=PPOConfig(kl_coef=0.0, kl_coef_final=0.0))
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "reference", None)
+    stage.also_before_step = lambda rollout: setattr(stage.learner, "reference", None)
     stage.script = {
         2: [ChangeSettings(changes={"ppo.kl_coef": 0.1}), ChangeSettings(changes={"ppo.lr": 1e-4})]
     }
     stage.session.run()
     assert "without a KL to the reference" in warnings(stage)[0]
-    assert stage.ppo.config.lr == 1e-4
+    assert stage.learner.config.lr == 1e-4
 
 
 @pytest.mark.parametrize(
@@ -295,7 +300,7 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     after = Stage(tmp_path, episodes=16, resume=True)
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
-    assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (
+    assert (after.learner.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (
         3e-4,
         6,
         6,
@@ -306,7 +311,7 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     again = Stage(tmp_path, episodes=24, resume=True, n_envs=9)  # said anew
     again.builders.saved.extend(after.builders.saved)
     again.session.run()
-    assert (again.ppo.config.lr, again.of(RunStarted)[0].n_envs) == (3e-4, 9)
+    assert (again.learner.config.lr, again.of(RunStarted)[0].n_envs) == (3e-4, 9)
     last = run_store.last_settings(tmp_path)
     assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
 
@@ -433,7 +438,7 @@ def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path
 def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+    stage.also_before_step = lambda rollout: stage.learner.figures.update(
         mean_return=0.5 if stage.steps < 60 else -50.0
     )
     stage.session.run()
@@ -443,7 +448,7 @@ def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
 def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+    stage.also_before_step = lambda rollout: stage.learner.figures.update(
         mean_return=0.5 if stage.steps < 60 else -50.0
     )
     stage.session.run()
@@ -462,11 +467,11 @@ def test_a_resumed_run_still_knows_how_well_it_played(
     tmp_path: Path, given: dict[str, Any], is_known: bool
 ) -> None:
     before = Stage(tmp_path, episodes=80)
-    before.also_before_step = lambda rollout: before.ppo.figures.update(mean_return=0.5)
+    before.also_before_step = lambda rollout: before.learner.figures.update(mean_return=0.5)
     before.session.run()
     after = Stage(tmp_path, episodes=1000, resume=True, **given)
     after.builders.saved.extend(before.builders.saved)
-    after.also_before_step = lambda rollout: after.ppo.figures.update(mean_return=-50.0)
+    after.also_before_step = lambda rollout: after.learner.figures.update(mean_return=-50.0)
     after.session.run()
     assert any("mean return fell from 0.500" in message for message in warnings(after)) is is_known
     assert (
@@ -477,7 +482,7 @@ def test_a_resumed_run_still_knows_how_well_it_played(
 def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=400)
     stage.script = {100: [RollBack()]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+    stage.also_before_step = lambda rollout: stage.learner.figures.update(
         mean_return=0.5 if stage.steps < 104 else -50.0
     )
     stage.session.run()
@@ -487,7 +492,7 @@ def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) 
 
 def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(
+    stage.also_before_step = lambda rollout: stage.learner.figures.update(
         mean_return=0.5 if stage.steps < 60 else -50.0
     )
     stage.session.run()
@@ -512,7 +517,7 @@ def test_a_stop_ends_an_update_after_the_minibatch_under_way_and_a_pause_waits_f
             if isinstance(command, Pause):
                 stage.command_queue.put(Resume())
 
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    stage.also_before_step = lambda rollout: setattr(stage.learner, "before_minibatch", ask)
     assert stage.session.run() == "stopped"
     (finished,) = stage.of(UpdateFinished)
     assert finished.stats.epochs == passes  # the stop comes in the second minibatch of four
@@ -527,7 +532,7 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
             stage.command_queue.put(Evaluate(episodes=1))
             stage.command_queue.put(SetMode(mode="train"))
 
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    stage.also_before_step = lambda rollout: setattr(stage.learner, "before_minibatch", ask)
     stage.session.run()
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
 

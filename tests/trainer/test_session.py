@@ -144,7 +144,7 @@ def test_a_first_ratio_that_is_not_one_is_warned_of(
     tmp_path: Path, deviation: float, warnings: int
 ) -> None:
     stage = Stage(tmp_path, episodes=8)
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(first_ratio=deviation)
+    stage.also_before_step = lambda rollout: stage.learner.figures.update(first_ratio=deviation)
     stage.session.run()
     assert (
         len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message])
@@ -162,7 +162,7 @@ def test_time_in_inference_mode_is_not_of_the_next_batch(tmp_path: Path) -> None
 def test_in_inference_mode_nothing_is_trained_and_no_episode_enters_a_batch(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200, mode="inference")
     stage.session.run()
-    assert stage.ppo.batches == []
+    assert stage.learner.batches == []
     assert stage.rollout.take_batch() == []
     assert {event.mode for event in stage.of(EpisodesCounted)} == {"inference"}
 
@@ -175,14 +175,14 @@ def test_a_batch_that_is_full_waits_while_in_inference_mode(tmp_path: Path) -> N
     def overfill(rollout: Rollout) -> None:
         if len(updates) == 5:
             rollout.fill_batch()
-        updates.append(stage.ppo.updates)
+        updates.append(stage.learner.updates)
 
     stage.also_before_step = overfill
     stage.session.run()
     assert updates[:11] == [0] * 11
-    assert stage.ppo.updates > 0
+    assert stage.learner.updates > 0
     assert [event.mode for event in stage.of(ModeChanged)] == ["inference", "train"]
-    assert {episode.mode for batch in stage.ppo.batches for episode in batch} == {"train"}
+    assert {episode.mode for batch in stage.learner.batches for episode in batch} == {"train"}
 
 
 def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(
 ) -> None:
     stage = Stage(tmp_path, episodes=80, faults={"save": FULL})  # ten updates, 1.5 s each
     stage.also_before_step = lambda rollout: (
-        stage.builders.faults.clear() if stage.ppo.updates == 8 else None
+        stage.builders.faults.clear() if stage.learner.updates == 8 else None
     )
     assert stage.session.run() == "stopped"
     full, again = [event.message for event in stage.of(WarningRaised)]

@@ -41,7 +41,7 @@ def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -
     stage = Stage(tmp_path, episodes=8)
     ask_at_second = {1: lambda: stage.command_queue.put(QUESTION)}
     stage.also_before_step = lambda rollout: setattr(
-        stage.ppo, "before_minibatch", lambda number: ask_at_second.get(number, lambda: None)()
+        stage.learner, "before_minibatch", lambda number: ask_at_second.get(number, lambda: None)()
     )
     stage.session.run()
     [answer], [update] = stage.of(ConversationProbed), stage.of(UpdateFinished)

@@ -133,7 +133,7 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
             ):
                 stage.command_queue.put(command)
 
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    stage.also_before_step = lambda rollout: setattr(stage.learner, "before_minibatch", ask)
     stage.session.run()
     kinds = [type(event) for event in stage.events]
     assert (

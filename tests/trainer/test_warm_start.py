@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.training_data import shipped, training_data
 from llamagym_tui.errors import DemoFileError, RunStoreError, UsageError
@@ -79,7 +79,7 @@ def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
     assert stage.session.run() == "stopped"
     assert stage.phases()[:4] == ["loading", "rolling_out", "warm_starting", "rolling_out"]
     (finished,) = stage.of(WarmStartFinished)
-    assert (finished.demonstrations, finished.cancelled) == (3, False)
+    assert (finished.stats.demonstrations, finished.stats.cancelled) == (3, False)
     assert [len(conversation) for conversation in stage.taught] == [3, 3, 3]
     before, after = (stage.events.index(saved) for saved in stage.of(CheckpointSaved)[:2])
     assert before < stage.events.index(finished) < after
@@ -115,8 +115,8 @@ def test_a_warm_start_amid_a_run_drops_the_batch_under_way(tmp_path: Path, file:
     stage.script = {3: [WarmStart(sft_data=file)]}
     stage.session.run()
     # Of the ten episodes after it, eight are a batch; the six before it are in none.
-    assert len(stage.ppo.batches) == 1
-    assert {ended.policy_version for ended in stage.ppo.batches[0]} == {1}
+    assert len(stage.learner.batches) == 1
+    assert {ended.policy_version for ended in stage.learner.batches[0]} == {1}
 
 
 def test_a_warm_start_while_paused_stays_paused(tmp_path: Path, file: str) -> None:
@@ -137,7 +137,7 @@ def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(
     )
     assert stage.session.run() == "stopped"
     (finished,) = stage.of(WarmStartFinished)
-    assert (finished.cancelled, finished.steps) == (True, 2)
+    assert (finished.stats.cancelled, finished.stats.steps) == (True, 2)
     assert stage.of(WarmStartEvaluated) == []
 
 
@@ -337,9 +337,16 @@ def test_the_screens_get_how_far_it_is_and_what_came_out() -> None:
     assert (state.phase, state.detail) == ("warm_starting", "step 12 of 96, loss 0.034")
     finished = WarmStartFinished(
         method="sft",
-        demonstrations=500, tokens=3124, steps=96, first_loss=0.17, last_loss=0.02,
-        elapsed_s=40.2, cancelled=False,
-    )  # fmt: skip
+        stats=WarmStartStats(
+            demonstrations=500,
+            tokens=3124,
+            steps=96,
+            first_loss=0.17,
+            last_loss=0.02,
+            elapsed_s=40.2,
+            cancelled=False,
+        ),
+    )
     state = reduce(state, finished)
     assert state.marks[-1].label == "warm start"
     assert (

@@ -1,4 +1,4 @@
-"""Checkpoints: the model as a standard folder that transformers or PEFT load, and what PPO needs to resume.
+"""Checkpoints: the model as a standard folder that transformers or PEFT load, and what a learner needs to go on.
 
 Besides the weights a folder holds tensors (the optimizer's moments, the sampling generator) as safetensors and
 everything else as msgpack, neither of which can run code. All of it is read and compared with the learner before
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning import checkpoint_folders as folders
-from llamagym_tui.engine.learning.ppo import PPO, PPOState
+from llamagym_tui.engine.learning.learner import Learner, LearnerState
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
@@ -27,15 +27,20 @@ from llamagym_tui.errors import RunStoreError
 from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
 from llamagym_tui.user_files import file_content, link_folder, require_regular
 
-TENSORS, STATE = "learner.safetensors", "learner.msgpack"
+TENSORS = "learner.safetensors"
+"""The optimizer's tensors, and the state of the sampling generator."""
+STATE = "learner.msgpack"
+"""What the learner and the session have become, but for tensors."""
 MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
+"""Name of the sampling generator's state among the tensors."""
 WORDS = {
     MODEL_DIR: "latest checkpoint",
     OLD_MODEL_DIR: "one before it",
     GOOD_MODEL_DIR: "last good one",
 }
+"""Checkpoints that a run may go on from, in the order in which they are tried, in words for people."""
 
 C = TypeVar("C")
 log = logging.getLogger(__name__)
@@ -45,12 +50,20 @@ class Unfit(Exception):
     """A checkpoint cannot be used; the message is for people."""
 
 
-class Saved(NamedTuple):
-    weights: dict[str, Tensor]
+class Weights(NamedTuple):
+    lm: dict[str, Tensor]
+    """The model's, by their names in it; the adapter's alone where there is one."""
     head: dict[str, Tensor]
+    """The value head's."""
+
+
+class Saved(NamedTuple):
+    weights: Weights
     optimizer: dict[int, dict[str, Tensor]]
+    """The optimizer's tensors for each trained weight, by its number."""
     generator: Tensor
-    ppo: PPOState
+    """State of the sampling generator."""
+    learner: LearnerState
     version: int
     """Version of the policy."""
     counters: Any
@@ -62,7 +75,7 @@ class Loaded(NamedTuple):
     """For people: which checkpoint was taken, and why; empty if it was the latest one."""
 
 
-def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> Path:
+def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: Any) -> Path:
     """Write model, tokenizer, optimizer, random states and the session's counters; the model's folder.
 
     Args:
@@ -70,23 +83,26 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    weights, moments = (
-        ppo.shards.gather() if ppo.shards else (None, ppo.optimizer.state_dict()["state"])
-    )
-    named = (
-        (f"{index}.{name}", value)
-        for index, each in moments.items()
-        for name, value in each.items()
-    )
-    tensors = {name: value.contiguous() for name, value in named}
+    shards = policy.model.backbone.shards
+    weights: dict[str, Tensor] | None = None  # those that the model has
+    if shards:
+        weights, moments = shards.gather()
+    else:
+        moments = learner.optimizer.state_dict()["state"]
+    tensors = {
+        f"{index}.{name}": value.contiguous()
+        for index, of_weight in moments.items()
+        for name, value in of_weight.items()
+    }
+    tensors[GENERATOR] = policy.generator.get_state()
+    plain = {"learner": learner.state, "version": policy.version, "counters": counters}
     with _reported(run_dir), folders.written(run_dir, MODEL_DIR) as draft:
         policy.model.save_pretrained(draft, weights)
         policy.chat.tokenizer.save_pretrained(draft)
-        save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
-        plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
+        save_file(tensors, draft / TENSORS)
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
-    if ppo.shards:
-        del weights, moments, tensors, named  # whole copies
+    if shards:
+        del weights, moments, tensors  # whole copies
         return_freed_memory()
     return run_dir / MODEL_DIR
 
@@ -101,7 +117,9 @@ def keep_checkpoint(run_dir: Path, name: str = GOOD_MODEL_DIR) -> Path:
         return folders.keep(run_dir, name)
 
 
-def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any = dict) -> Loaded:
+def load_checkpoint(
+    run_dir: Path, policy: Policy, learner: Learner, kind: type[C] | Any = dict
+) -> Loaded:
     """Restore weights and learner state in a policy and a learner made from the original model.
 
     The latest checkpoint is tried, then the one before it, then the last good one.
@@ -119,22 +137,28 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
                 faults.append(f"the {WORDS[name]} is missing")
             continue
         try:
-            saved = _read(place, policy, ppo, kind)
+            saved = _read(place, policy, learner, kind)
         except Unfit as error:
             faults.append(f"the {WORDS[name]} cannot be used ({error})")
             continue
-        _put(saved, policy, ppo)
+        _put(saved, policy, learner)
         policy.version = saved.version
         _set_generator(policy, saved.generator)
         if faults and (run_dir / MODEL_DIR).is_dir():
             with contextlib.suppress(OSError):
                 folders.set_aside(run_dir / MODEL_DIR)
-        note = (
-            f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
-        )
-        return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
-    reason, advice = "; ".join(faults), "start again in another --run-dir"
-    for place in (run_dir / name for name in WORDS if (run_dir / name).is_dir()):
+        note = ""
+        if faults:
+            goes_on = f"the run goes on from the {WORDS[name]}, of update {learner.updates}."
+            note = f"{'; '.join(faults)}; {goes_on}"
+            note = note[0].upper() + note[1:]
+        return Loaded(saved.counters, note)
+    reason = "; ".join(faults)
+    advice = "start again in another --run-dir"
+    for name in WORDS:
+        place = run_dir / name
+        if not place.is_dir():
+            continue
         with contextlib.suppress(Unfit), _understood(place):
             require_regular(place)
             _read_weights(place, policy)
@@ -145,19 +169,19 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
 
 
-def keep_with_reference(run_dir: Path, policy: Policy, ppo: PPO) -> None:
-    """Keep the latest checkpoint and PPO's reference, which is about to be replaced, to be restored by `roll_back`.
+def keep_with_reference(run_dir: Path, policy: Policy, learner: Learner) -> None:
+    """Keep the latest checkpoint and the reference, which is about to be replaced, to be restored by `roll_back`.
 
     Raises:
         RunStoreError: they cannot be written.
     """
-    if ppo.reference is not None and not (run_dir / START_DIR).is_dir():
-        with ppo.reference.in_place():
+    if learner.reference is not None and not (run_dir / START_DIR).is_dir():
+        with learner.reference.in_place():
             save_start(run_dir, policy)
     keep_checkpoint(run_dir)
 
 
-def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+def roll_back(run_dir: Path, policy: Policy, learner: Learner) -> Path:
     """Restore weights, learner state and reference of the last good checkpoint; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
@@ -173,28 +197,29 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
             "wrong; train on, or start again in another --run-dir."
         )
     try:
-        saved = _read(place, policy, ppo, Any)
+        saved = _read(place, policy, learner, Any)
     except Unfit as error:
         raise RunStoreError(
             f"The checkpoint in {str(place)!r} cannot be used ({error}); train on."
         ) from error
-    if ppo.reference is not None and (place / START_DIR).is_dir():
-        if ppo.shards:
+    if learner.reference is not None and (place / START_DIR).is_dir():
+        if policy.model.backbone.shards:
             raise RunStoreError(
                 "A roll back to before a warm start needs whole weights: resume with shard=false."
             )
         start = _read_start(place / START_DIR, policy)
         with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
             link_folder(place / START_DIR, draft)
-        _put_weights(*start, policy)
-        ppo.reference = Reference(policy)
-    _put(saved._replace(ppo=replace(saved.ppo, random=ppo.state.random)), policy, ppo)
+        _put_weights(start, policy)
+        learner.reference = Reference(policy)
+    state = replace(saved.learner, random=learner.state.random)
+    _put(saved._replace(learner=state), policy, learner)
     policy.version += 1
     return place
 
 
 def save_start(run_dir: Path, policy: Policy) -> Path:
-    """Keep the policy after a warm start, which is PPO's reference; its folder.
+    """Keep the policy after a warm start, which is the learner's reference; its folder.
 
     Raises:
         RunStoreError: it cannot be written; the one before still stands.
@@ -213,10 +238,11 @@ def load_start(run_dir: Path, policy: Policy) -> None:
     with _reported(run_dir):
         folders.clean(run_dir)
     if (run_dir / START_DIR).is_dir():
-        _put_weights(*_read_start(run_dir / START_DIR, policy), policy)
+        _put_weights(_read_start(run_dir / START_DIR, policy), policy)
 
 
-def _read_start(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _read_start(place: Path, policy: Policy) -> Weights:
+    """What `save_start` kept. Raises RunStoreError: it cannot be used."""
     try:
         with _understood(place):
             return _read_weights(place, policy)
@@ -227,7 +253,7 @@ def _read_start(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[st
         ) from error
 
 
-def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
+def _read(place: Path, policy: Policy, learner: Learner, kind: Any) -> Saved:
     """A checkpoint that fits a policy and a learner; raises Unfit if it cannot be read, or does not fit."""
     with _understood(place):
         require_regular(place)
@@ -238,33 +264,36 @@ def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
         for name, value in tensors.items():
             index, _, moment = name.partition(".")
             optimizer.setdefault(int(index), {})[moment] = value
-        weights, head = _read_weights(place, policy)
-        _require_fit(optimizer, ppo)
+        weights = _read_weights(place, policy)
+        _require_fit(optimizer, learner)
         return Saved(
             weights=weights,
-            head=head,
             optimizer=optimizer,
             generator=generator,
-            ppo=msgspec.convert(plain["ppo"], PPOState),
+            learner=msgspec.convert(plain["learner"], type(learner.state)),
             version=plain["version"],
             counters=msgspec.convert(plain["counters"], kind),
         )
 
 
-def _require_fit(optimizer: dict[int, dict[str, Tensor]], ppo: PPO) -> None:
-    trained = dict(
-        enumerate(weight for group in ppo.optimizer.param_groups for weight in group["params"])
-    )
-    for index, moments in optimizer.items():
-        for name, value in moments.items():
-            if index not in trained or (name != "step" and value.shape != trained[index].shape):
+def _require_fit(optimizer: dict[int, dict[str, Tensor]], learner: Learner) -> None:
+    """Raises Unfit: the tensors are not those of this learner's optimizer."""
+    trained = [weight for group in learner.optimizer.param_groups for weight in group["params"]]
+    for index, of_weight in optimizer.items():
+        if not 0 <= index < len(trained):
+            raise Unfit("its optimizer belongs to other weights")
+        for name, value in of_weight.items():
+            # The number of steps is one number; moments have the shape of their weight.
+            if name != "step" and value.shape != trained[index].shape:
                 raise Unfit("its optimizer belongs to other weights")
 
 
-def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _read_weights(place: Path, policy: Policy) -> Weights:
+    """The weights in a folder. Raises Unfit: they are not those of this model."""
     model = policy.model
+    own = model.named_weights()
     weights: dict[str, Tensor] = {}
-    own, tied = model.named_weights(), set[str]()
+    tied: set[str] = set()  # they may be missing
     if model.is_adapted:
         weights = load_file(place / "adapter_model.safetensors")
     else:
@@ -276,46 +305,42 @@ def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[
     unlike = [
         name for name, value in weights.items() if name not in own or value.shape != own[name].shape
     ]
-    shapes = [
-        {name: value.shape for name, value in each.items()}
-        for each in (head, model.v_head.state_dict())
-    ]
-    if missing or unlike or shapes[0] != shapes[1]:
+    head_shapes = {name: value.shape for name, value in head.items()}
+    own_head_shapes = {name: value.shape for name, value in model.v_head.state_dict().items()}
+    if missing or unlike or head_shapes != own_head_shapes:
         raise Unfit("its weights are not those of this model and adapter")
-    return weights, head
+    return Weights(weights, head)
 
 
-def _put_weights(weights: dict[str, Tensor], head: dict[str, Tensor], policy: Policy) -> None:
+def _put_weights(weights: Weights, policy: Policy) -> None:
     model = policy.model
-    model.v_head.load_state_dict(head)
+    model.v_head.load_state_dict(weights.head)
     if model.is_adapted:
         from peft import set_peft_model_state_dict
 
-        set_peft_model_state_dict(model.pretrained_model, weights)
+        set_peft_model_state_dict(model.pretrained_model, weights.lm)
     else:
-        model.causal_lm.load_state_dict(weights, strict=False)
+        model.causal_lm.load_state_dict(weights.lm, strict=False)
 
 
-def _put(saved: Saved, policy: Policy, ppo: PPO) -> None:
-    if ppo.shards:
-        policy.model.v_head.load_state_dict(saved.head)
-        ppo.shards.put(saved.weights, saved.optimizer)
+def _put(saved: Saved, policy: Policy, learner: Learner) -> None:
+    shards = policy.model.backbone.shards
+    if shards:
+        policy.model.v_head.load_state_dict(saved.weights.head)
+        shards.put(saved.weights.lm, saved.optimizer)
     else:
-        _put_weights(saved.weights, saved.head, policy)
-        groups = ppo.optimizer.state_dict()[
-            "param_groups"
-        ]  # rates are those of this learner's settings
-        ppo.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
-    ppo.restore(saved.ppo)
+        _put_weights(saved.weights, policy)
+        # Rates are those of this learner's settings.
+        groups = learner.optimizer.state_dict()["param_groups"]
+        learner.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
+    learner.restore(saved.learner)
 
 
 def _set_generator(policy: Policy, state: Tensor) -> None:
     try:
         policy.generator.set_state(state)
-    except (
-        RuntimeError,
-        TypeError,
-    ):  # of another kind of device: a stream that this run has not used yet
+    except (RuntimeError, TypeError):
+        # It is of another kind of device, so a stream is begun that this run has not used yet.
         policy.generator.manual_seed(policy.generator.initial_seed() + policy.version + 1)
 
 
@@ -342,10 +367,8 @@ def _reported(run_dir: Path) -> Iterator[None]:
         yield
     except Exception as error:
         # Each library has its own error for a full disk.
-        is_full = "No space left" in str(error) or "StorageFull" in str(error)
-        reason = (
-            "No space left on device"
-            if is_full
-            else getattr(error, "strerror", None) or type(error).__name__
-        )
+        if "No space left" in str(error) or "StorageFull" in str(error):
+            reason = "No space left on device"
+        else:
+            reason = getattr(error, "strerror", None) or type(error).__name__
         raise RunStoreError(f"No checkpoint was written in {str(run_dir)!r}: {reason}.") from error

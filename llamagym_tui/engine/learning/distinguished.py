@@ -11,21 +11,27 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, batch_rows, forwards
+from llamagym_tui.engine.learning.packing import Row, batch_rows, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
-APART, ROUNDED = 0.05, 0.005
-"""Distances above which states are apart: in parts of their spread, and of their length, of which bf16 rounds less."""
-FEWEST, MOST = 10, 256
-"""Distinct observations below which nothing is concluded; those that are looked at, at most."""
+APART = 0.05
+"""Part of the states' spread that their distance must exceed to be told apart."""
+ROUNDED = 0.005
+"""Part of the states' length that it must exceed as well; bf16 rounds less than that away."""
+FEWEST = 10
+"""Distinct observations below which nothing is concluded."""
+MOST = 256
+"""Distinct observations that are looked at, at most."""
 
 
 class Distinguished(NamedTuple):
     observations: int
+    """Distinct observations that were looked at."""
     distinguished: int
+    """Those of them that the model tells apart."""
 
 
 @torch.no_grad()
@@ -36,21 +42,20 @@ def distinguished(
     sample = _sample(policy.chat, batch_rows(trajectories))
     if len(sample) < FEWEST:
         return None
-    rows, turns = {row.first_turn: row for row, _ in sample}, {turn for _, turn in sample}
-    backbone, states = policy.model.backbone, []
+    rows = {row.first_turn: row for row, _ in sample}
+    turns = {turn for _, turn in sample}
+    backbone = policy.model.backbone
+    states: list[Tensor] = []
     for part in forwards(rows.values(), limits, backbone.device):
         wanted = [at for at, turn in enumerate(part.turns.indices.tolist()) if turn in turns]
-        states.append(
-            part.encode(backbone)
-            .hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
-            .float()
-            .cpu()
-        )
+        hidden = part.encode(backbone).hidden
+        found = hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
+        states.append(found.float().cpu())
     return Distinguished(len(turns), count_apart(torch.cat(states)))
 
 
 def count_apart(states: Tensor) -> int:
-    """Of (N, D) states: those kept if each is kept that is apart from all that were kept before it."""
+    """How many of (N, D) states are kept if each is kept that is apart from all that were kept before it."""
     spread = (states - states.mean(dim=0)).norm(dim=1).square().mean().sqrt()
     least = max(APART * float(spread), ROUNDED * float(states.norm(dim=1).mean()))
     kept = states[:1]
@@ -61,7 +66,7 @@ def count_apart(states: Tensor) -> int:
 
 
 def _sample(chat: ChatTokenizer, rows: Sequence[Row]) -> Collection[tuple[Row, int]]:
-    """Of each distinct observation a row that has it, and the turn, by its index in the batch."""
+    """For each distinct observation a row that has it, and the turn, by its index in the batch."""
     found: dict[tuple[int, ...], tuple[Row, int]] = {}
     for row in random.Random(0).sample(rows, len(rows)):
         for number, observation in enumerate(observation_ids(chat, row.segment)):
@@ -75,9 +80,10 @@ def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int
     end = 0
     for turn in segment.turns:
         ids = segment.ids[end : turn.start]
-        template = (
-            chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0]) if end else ()
-        )
-        same = list(takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False)))
-        yield tuple(ids[len(same) :])
+        template: Sequence[int] = ()
+        if end:
+            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
+        # What the template writes before an observation is not part of it.
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
+        yield tuple(ids[len(list(same)) :])
         end = turn.end

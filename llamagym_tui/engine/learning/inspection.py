@@ -3,19 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from operator import eq
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import Credit
-from llamagym_tui.engine.learning.credit import turn_sums
+from llamagym_tui.config import Credit, MovedEpisode
 from llamagym_tui.engine.learning.distinguished import observation_ids
-from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.targets import Targets, turn_sums
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+
+MOST_TEXT = 160
+"""Characters of an observation or reply that are kept."""
 
 
 class Earned(NamedTuple):
@@ -41,7 +41,7 @@ class UsedBatch:
     """Under which the batch was sampled and scored."""
 
     def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
-        """Of each decision of a turn: value, return and advantage in the update.
+        """Value, return and advantage of each decision of a turn, in the update.
 
         Args:
             trajectory: one of the batch, the same object.
@@ -49,20 +49,26 @@ class UsedBatch:
         Raises:
             ValueError: it is not of this batch.
         """
-        turns = decisions = 0
+        turns = 0
+        decisions = 0
         for other in self.trajectories:
             for at, turn in enumerate(other.turns):
                 length = len(turn.decision_logprobs)
                 if other is trajectory and at == number:
-                    units = (
-                        [turns] * length
-                        if self.credit == "turn"
-                        else range(decisions, decisions + length)
-                    )
-                    used = (self.targets.values, self.targets.returns, self.targets.advantages)
-                    return [Earned(*(float(figures[unit]) for figures in used)) for unit in units]
-                turns, decisions = turns + 1, decisions + length
+                    if self.credit == "turn":
+                        return [self._earned_at(turns)] * length
+                    return [self._earned_at(decisions + each) for each in range(length)]
+                turns += 1
+                decisions += length
         raise ValueError("no turn of this batch")
+
+    def _earned_at(self, unit: int) -> Earned:
+        """What a turn or decision has, by its index in the batch."""
+        return Earned(
+            value=float(self.targets.values[unit]),
+            target=float(self.targets.returns[unit]),
+            advantage=float(self.targets.advantages[unit]),
+        )
 
 
 def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
@@ -74,48 +80,80 @@ def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
         clip_range: bound on the ratio's distance from 1.
     Source: arXiv:1707.06347, eq. 7.
     """
-    return min(max(ratio, 1 - clip_range), 1 + clip_range) * advantage < ratio * advantage
+    clipped = min(max(ratio, 1 - clip_range), 1 + clip_range)
+    return clipped * advantage < ratio * advantage
 
 
 def moved_most(
-    chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tensor, Tensor]]
-) -> dict[str, Any] | None:
-    """The fields of a `MovedEpisode` event, by `UpdateSums.log_ratios`; None: nothing was moved, or not by a number."""
+    chat: ChatTokenizer, used: UsedBatch, log_ratios: Sequence[tuple[Tensor, Tensor]]
+) -> MovedEpisode | None:
+    """The episode of a batch whose probabilities an update has changed most.
+
+    Args:
+        chat: makes texts of ids.
+        used: the batch.
+        log_ratios: `UpdateSums.log_ratios`.
+    Returns:
+        None: nothing was moved, or not by a number.
+    """
     turns = [turn for trajectory in used.trajectories for turn in trajectory.turns]
     lengths = [len(turn.decision_logprobs) for turn in turns]
-    log_ratio, advantages = torch.zeros(sum(lengths)), used.targets.advantages.cpu()
+    log_ratio = torch.zeros(sum(lengths))  # (D,) of all decisions, new over old
     for decisions, scored in log_ratios:
         log_ratio[decisions.cpu()] = scored.cpu()
+    advantages = used.targets.advantages.cpu()
     if used.credit == "turn":
-        advantages = advantages.repeat_interleave(torch.tensor(lengths))
-    moved = iter(turn_sums(turns, (advantages * log_ratio.expm1()).abs()).tolist())
-    by_turn = [[next(moved) for _ in trajectory.turns] for trajectory in used.trajectories]
-    sums = [sum(each) for each in by_turn]
-    if not math.isfinite(sum(sums)) or not sum(sums):
+        advantages = advantages.repeat_interleave(torch.tensor(lengths))  # (D,)
+    # A decision is moved by |advantage x (ratio - 1)|.
+    by_turn = turn_sums(turns, (advantages * log_ratio.expm1()).abs()).tolist()
+    by_episode: list[list[float]] = []
+    first = 0
+    for trajectory in used.trajectories:
+        after_last = first + len(trajectory.turns)
+        by_episode.append(by_turn[first:after_last])
+        first = after_last
+    sums = [sum(each) for each in by_episode]
+    total = sum(sums)
+    if not math.isfinite(total) or not total:
         return None
-    most = max(range(len(sums)), key=sums.__getitem__)
-    trajectory, number = (
-        used.trajectories[most],
-        max(range(len(by_turn[most])), key=by_turn[most].__getitem__),
-    )
-    first = sum(len(each.turns) for each in used.trajectories[:most]) + number
-    turn, old = turns[first], sum(turns[first].decision_logprobs)
+    episode = _largest(sums)
+    number = _largest(by_episode[episode])
+    trajectory = used.trajectories[episode]
+    # The turn's index in the batch.
+    at = sum(len(each.turns) for each in used.trajectories[:episode]) + number
+    turn = turns[at]
+    old = sum(turn.decision_logprobs)
+    new = old + float(log_ratio.split(lengths)[at].sum())
     pairs = [
         (segment, ids) for segment in trajectory.segments for ids in observation_ids(chat, segment)
     ]
     segment, ids = pairs[number]
-    after_it = sum(
-        takewhile(bool, map(eq, reversed(ids), reversed(chat.continuation("", ended=True))))
+    reply_ids = segment.ids[turn.start : turn.end]
+    return MovedEpisode(
+        episode=trajectory.episode,
+        episode_return=trajectory.episode_return,
+        moved=sums[episode],
+        of_batch=total,
+        turn=len(trajectory.earlier) + number,
+        observation=chat.text(_without_template_end(chat, ids)).strip()[:MOST_TEXT],
+        reply=chat.text(reply_ids)[:MOST_TEXT],
+        advantage=float(advantages.split(lengths)[at].mean()),
+        before=math.exp(old),
+        after=math.exp(min(0.0, new)),
     )
-    return {
-        "episode": trajectory.episode,
-        "episode_return": trajectory.episode_return,
-        "moved": sums[most],
-        "of_batch": sum(sums),
-        "turn": len(trajectory.earlier) + number,
-        "observation": chat.text(ids[: len(ids) - after_it]).strip()[:160],
-        "reply": chat.text(segment.ids[turn.start : turn.end])[:160],
-        "advantage": float(advantages.split(lengths)[first].mean()),
-        "before": math.exp(old),
-        "after": math.exp(min(0.0, old + float(log_ratio.split(lengths)[first].sum()))),
-    }
+
+
+def _largest(numbers: Sequence[float]) -> int:
+    """Index of the largest number, the first if there are several."""
+    return max(range(len(numbers)), key=numbers.__getitem__)
+
+
+def _without_template_end(chat: ChatTokenizer, ids: Sequence[int]) -> Sequence[int]:
+    """Ids of an observation without what the template writes after it, before the reply."""
+    template = chat.continuation("", ended=True)
+    same = 0
+    for own, templates in zip(reversed(ids), reversed(template), strict=False):
+        if own != templates:
+            break
+        same += 1
+    return ids[: len(ids) - same]

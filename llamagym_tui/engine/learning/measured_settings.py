@@ -11,18 +11,25 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from llamagym_tui.config import MEASURED, PPOConfig, Value
+from llamagym_tui.config import PPOConfig, Value
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 SHORT = 12
 """Turns up to which an episode is short, and up to which all are, on average."""
-SHORTEST_HORIZON, LONGEST_HORIZON = 50, 1000
-"""Steps that a discount looks ahead, whatever the first episodes are: good play may last longer, or shorter."""
+SHORTEST_HORIZON = 50
+"""Steps that a discount looks ahead at least, as good play may last longer than the first episodes."""
+LONGEST_HORIZON = 1000
+"""Steps that it looks ahead at most, as good play may be shorter."""
 LAMBDA = 0.95
+"""The lambda where episodes are long."""
 LARGE = 10.0
 """Mean of returns, or standard deviation, from which on rewards are scaled."""
-EPISODES, LARGEST_BATCH, ROUND = 8, 8192, 256
-"""Lengths of an episode that a batch has; turns that it has at most; what it is a multiple of."""
+EPISODES = 8
+"""Lengths of an episode that a batch has."""
+LARGEST_BATCH = 8192
+"""Turns that it has at most."""
+ROUND = 256
+"""Number of turns of which it is a multiple."""
 
 
 class Measured(NamedTuple):
@@ -33,42 +40,51 @@ class Measured(NamedTuple):
 
 def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     """The settings by their dotted names, from episodes that have ended, at least one."""
-    lengths = [len(each.earlier) + len(each.turns) for each in episodes]
-    turns, longest = fmean(lengths), max(lengths)
-    steps = fmean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
+    all_turns = [[*each.earlier, *each.turns] for each in episodes]
+    lengths = [len(turns) for turns in all_turns]
+    longest = max(lengths)
+    turns = fmean(lengths)
+    steps = fmean([sum(turn.steps for turn in turns) for turns in all_turns])
     returns = [each.episode_return for each in episodes]
-    mean, spread = fmean(returns), pstdev(returns)
-    long, defaults = turns > SHORT, PPOConfig()
-    horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
-    gamma = round(1 - 1 / horizon, 3) if longest > SHORT else defaults.gamma
-    lam = LAMBDA if long else defaults.lam
+    mean = fmean(returns)
+    spread = pstdev(returns)
+    defaults = PPOConfig()
+    is_long = turns > SHORT
     is_scaled = max(spread, abs(mean)) >= LARGE
-    several = math.ceil(EPISODES * turns / ROUND) * ROUND
-    size = max(defaults.batch_size, min(several, LARGEST_BATCH)) if long else defaults.batch_size
-    in_steps = f", of {steps:,.3g} steps" if steps != turns else ""
-    up_to = f", up to {longest:,}" if gamma != 1 else ""
-    credited = (
-        "what comes long after an action says little about it"
-        if long
-        else "each turn is credited whole"
-    )
-    scale = "running reward scale" if is_scaled else "reward scale 1"
-    ends = (
-        "updates may come in the middle of episodes"
-        if long
-        else "updates wait for the end of episodes"
-    )
-    found: list[tuple[Value, str]] = [
-        (
-            gamma,
-            f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{up_to}{in_steps}",
+
+    gamma = defaults.gamma
+    if longest > SHORT:
+        horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
+        gamma = round(1 - 1 / horizon, 3)
+    discounted = f"discount {gamma:g}: episodes have {turns:,.3g} turns on average"
+    if gamma != 1:
+        discounted += f", up to {longest:,}"
+    if steps != turns:
+        discounted += f", of {steps:,.3g} steps"
+
+    if is_long:
+        lam = LAMBDA
+        several = math.ceil(EPISODES * turns / ROUND) * ROUND
+        size = max(defaults.batch_size, min(several, LARGEST_BATCH))
+        credited = f"lambda {lam:g}: what comes long after an action says little about it"
+        ends = "updates may come in the middle of episodes: they are long"
+    else:
+        lam = defaults.lam
+        size = defaults.batch_size
+        credited = f"lambda {lam:g}: each turn is credited whole"
+        ends = "updates wait for the end of episodes: they are short"
+
+    scale = None if is_scaled else defaults.reward_scale
+    scaled = "running reward scale" if is_scaled else "reward scale 1"
+    return {
+        "ppo.gamma": Measured(gamma, discounted),
+        "ppo.lam": Measured(lam, credited),
+        "ppo.reward_scale": Measured(
+            scale,
+            f"{scaled}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
         ),
-        (lam, f"lambda {lam:g}: {credited}"),
-        (
-            None if is_scaled else defaults.reward_scale,
-            f"{scale}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
+        "ppo.batch_size": Measured(
+            size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
         ),
-        (size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"),
-        (not long, f"{ends}: they are {'long' if long else 'short'}"),
-    ]
-    return {name: Measured(*each) for name, each in zip(MEASURED, found, strict=True)}
+        "ppo.whole_episodes": Measured(not is_long, ends),
+    }

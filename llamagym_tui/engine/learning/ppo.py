@@ -1,25 +1,36 @@
-"""One PPO update, from trajectories to changed weights.
+"""PPO: one update, from trajectories to changed weights.
 
 It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply,
 unless `credit` is "token"; token terms are summed within a turn and averaged over turns, so that boilerplate
 tokens of a reply neither earn nor dilute; and the entropy bonus is on the action distribution, where admissible
 replies part, not on the vocabulary.
+
+An update is `targets`, computed once, and then for each minibatch: `packed`, `score`, `loss`, the backward, and `step`.
+These methods are where another estimator, or another way to compute this one, would differ.
 """
 
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from msgspec import Struct
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig, UpdateStats
+from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.learning.batch import (
+from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
+from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
+from llamagym_tui.engine.learning.learner import LearnerState
+from llamagym_tui.engine.learning.losses import (
+    PolicyLoss,
+    clipped_policy_loss,
+    reference_kl,
+    value_loss,
+)
+from llamagym_tui.engine.learning.packing import (
     PackedRows,
     Row,
     batch_rows,
@@ -27,20 +38,15 @@ from llamagym_tui.engine.learning.batch import (
     minibatches,
     parts_of,
 )
-from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
-from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
-from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
-from llamagym_tui.engine.learning.schedules import (
-    adapted_kl_coef,
-    along_line,
-    learning_rate,
-)
+from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.shape import ForwardLimits, forward_limits, shape_of
 from llamagym_tui.engine.parallel import on_threads
+from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -49,21 +55,18 @@ KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
 
 
-RandomState = tuple[int, tuple[int, ...], float | None]
-"""Of a `random.Random`."""
-
-
-class PPOState(Struct, frozen=True, kw_only=True):
-    """What a learner has become, apart from weights and the optimizer's moments; no settings."""
-
-    updates: int
-    random: RandomState
+class PPOState(LearnerState, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
 
-    def __post_init__(self) -> None:
-        """Raises ValueError: the state is of no `random.Random`."""
-        random.Random().setstate(self.random)
+
+class Scored(NamedTuple):
+    """A part of a minibatch as the weights of now see it, with gradients."""
+
+    part: PackedRows
+    decisions: Decisions
+    encoded: Encoded
+    """The hidden states from which values are read."""
 
 
 class PPO:
@@ -71,29 +74,35 @@ class PPO:
         self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
     ) -> None:
         """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
-        self.policy, self.config, self.ranks = policy, config, ranks
+        self.policy = policy
+        self.config = config
+        self.ranks = ranks
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
-        backbone = policy.model.backbone
-        shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
-        self._limits = forward_limits(
-            shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean
-        )
         self.updates = 0
         self.return_moments = ReturnMoments()
-        """Of the discounted returns in all episodes that the policy played alone."""
+        """Moments of the discounted returns in all episodes that the policy played alone."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
-        self.moved: dict[str, Any] | None = None
-        """The episode that the last update moved most, as `moved.moved_most` has it."""
+        self.moved: MovedEpisode | None = None
+        """The episode that the last update moved most. None: it moved none."""
         self._adapted_kl_coef: float | None = None
         self._rng = random.Random(seed)
+        backbone = policy.model.backbone
+        self._limits = forward_limits(
+            shape_of(backbone.lm.config),
+            backbone.dtype.itemsize,
+            scores_all=not backbone.is_split,
+            flat=backbone.is_lean,
+        )
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
         groups = [
             {"params": self._trunk, "lr": config.lr},
             {"params": self._head, "lr": config.value_lr},
         ]
-        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+            groups, betas=(0.9, 0.95), weight_decay=0.0
+        )
         self.shards = backbone.shards
         if self.shards:
             self.shards.learns(policy.model, self.optimizer)
@@ -113,23 +122,25 @@ class PPO:
             progress: called before each minibatch with its epoch, from 1, and the number of epochs.
         """
         self.config = self.ranks.first(self.config)
-        began, waited_s = time.perf_counter(), self.ranks.waited_s
+        began_s = time.perf_counter()
+        waited_s = self.ranks.waited_s
         trajectories = [each for part in self.ranks.gather(trajectories) for each in part]
         # 1. Targets, from what was sampled. Whatever comes from models (reference, values, bootstraps) is computed
         #    here, before the first step, and stays fixed over all epochs.
         rows = batch_rows(trajectories)
-        own = [trajectory for trajectory in trajectories if trajectory.is_own]
         returns = [
-            each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)
+            each
+            for trajectory in trajectories
+            if trajectory.is_own
+            for each in discounted_returns(trajectory, self.config.gamma)
         ]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
-        lr = learning_rate(self.config, self.updates)
-        for group, rate in zip(
-            self.optimizer.param_groups, (lr, self.config.value_lr), strict=True
-        ):
-            group["lr"] = rate
+        lr = self.lr
+        of_trunk, of_head = self.optimizer.param_groups
+        of_trunk["lr"] = lr
+        of_head["lr"] = self.config.value_lr
         sums = UpdateSums()
         epochs = 0.0
         for epoch in range(1, self.config.epochs + 1):
@@ -137,15 +148,15 @@ class PPO:
                 rows,
                 targets,
                 sums,
-                first=epoch == 1,
+                is_first_epoch=epoch == 1,
                 progress=partial(progress, epoch, self.config.epochs),
                 should_stop=should_stop,
             )
             epochs += made
+            if made < 1:  # a stop
+                break
             target_kl = self.config.target_kl
-            if made < 1 or (
-                target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl
-            ):
+            if target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl:
                 break
         return_freed_memory()
         sums = sums.of_all(self.ranks)
@@ -155,7 +166,7 @@ class PPO:
             targets,
             sums,
             epochs=epochs,
-            update_s=time.perf_counter() - began,
+            update_s=time.perf_counter() - began_s,
             lr=lr,
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
@@ -165,32 +176,44 @@ class PPO:
         was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
-        config, temperature = self.config, self.policy.generation.temperature
-        used = UsedBatch(trajectories, targets, config.credit, config.clip_range, temperature)
-        self.used.append(used)
-        self.ranks.waits = self.ranks.gather(
-            (self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9)
+        used = UsedBatch(
+            trajectories,
+            targets,
+            self.config.credit,
+            self.config.clip_range,
+            self.policy.generation.temperature,
         )
-        self.moved = None if was_warming_up else moved_most(self.policy.chat, used, sums.log_ratios)
+        self.used.append(used)
+        self.moved = None
+        if not was_warming_up:
+            self.moved = moved_most(self.policy.chat, used, sums.log_ratios)
+        waited_in_update_s = self.ranks.waited_s - waited_s
+        self.ranks.waits = self.ranks.gather(waited_in_update_s / max(stats.update_s, 1e-9))
         return stats
 
-    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
-        return distinguished(self.policy, trajectories, self.limits)
-
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
+        """What the update aims at: advantages, and returns for the critic.
+
+        Args:
+            trajectories: the batch.
+            rows: its segments.
+        """
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
-        if self.reference:  # each rank computes a part, and leaves those of others zero
+        reference_logprobs = None
+        if self.reference:
+            # Each rank computes a part, and leaves those of others zero.
             own = parts_of(rows, self.ranks.size)[self.ranks.rank]
+            decisions = sum(len(turn.decision_logprobs) for turn in turns)
             parts = self.ranks.gather(self.reference.logprobs(own, decisions, self.limits))
-            reference = torch.stack(parts).sum(0)
+            reference_logprobs = torch.stack(parts).sum(0)  # (D,)
+        decision_values = None
+        if self.config.credit == "token":
+            decision_values = self._decision_values(turns, rows)
         return batch_targets(
             trajectories,
             self.config,
-            reference_logprobs=reference,
-            decision_values=self._decision_values(turns, rows)
-            if self.config.credit == "token"
-            else None,
+            reference_logprobs=reference_logprobs,
+            decision_values=decision_values,
             bootstraps=self.policy.bootstrap_values(trajectories),
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
@@ -202,40 +225,221 @@ class PPO:
         """(D,) V before each decision of a batch; of a turn that someone else chose, its stored value."""
         model = self.policy.model
         values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
-        for part in forwards(rows, self.limits, model.backbone.device):
+        for part in self.packed(rows):
             hidden = part.encode(model.backbone).hidden[part.decisions.rows, part.decisions.columns]
             values[part.decisions.indices.cpu()] = model.v_head(hidden).cpu()
         return values
 
+    def packed(self, rows: Sequence[Row]) -> Iterator[PackedRows]:
+        """Rows in the parts that are computed at once; their gradients are added."""
+        return forwards(rows, self.limits, self.policy.model.backbone.device)
+
+    def score(self, part: PackedRows) -> Scored:
+        """How probable the decisions are under the weights of now: by a forward."""
+        # Shards add up a gradient of the trunk in the backward, so while it is to have none, nothing is recorded.
+        needs_trunk = not (self.shards and self.is_warming_up)
+        with torch.set_grad_enabled(needs_trunk):
+            encoded = part.encode(self.policy.model.backbone)
+            decisions = part.score(encoded, self.policy.generation.temperature)
+        return Scored(part, decisions, encoded)
+
+    def loss(
+        self, part: PackedRows, targets: Targets, sums: UpdateSums, *, is_first: bool
+    ) -> Tensor:
+        """() sum over turns of policy, value, entropy and KL loss.
+
+        Args:
+            part: of a minibatch.
+            targets: of the batch.
+            sums: where the figures are added.
+            is_first: whether no step was made in this update.
+        """
+        scored = self.score(part)
+        logprobs = scored.decisions.logprobs
+        sums.log_ratios.append((part.decisions.indices, (logprobs - part.old_logprobs).detach()))
+        policy = self.policy_loss(scored, targets)
+        critic = self.critic_loss(scored, targets)
+        loss = critic
+        if not self.is_warming_up:
+            entropy = scored.decisions.action_entropy.sum()
+            loss = loss + policy.loss - self.entropy_coef * entropy
+            if self.config.kl_form == "loss" and targets.reference_logprobs is not None:
+                reference_logprobs = targets.reference_logprobs[part.decisions.indices]
+                loss = loss + self.kl_coef * reference_kl(logprobs, reference_logprobs).sum()
+        turns = len(part.turns.indices)
+        sums.add(policy, critic, scored.decisions, turns, is_first=is_first)
+        return loss
+
+    def policy_loss(self, scored: Scored, targets: Targets) -> PolicyLoss:
+        """PPO's clipped surrogate, summed over decisions."""
+        # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
+        # dropout. `first_ratio` in the figures shows it.
+        part = scored.part
+        advantages = targets.advantages[part.credited_to(self.config.credit)]  # (D,)
+        return clipped_policy_loss(
+            scored.decisions.logprobs,
+            part.old_logprobs,
+            advantages * part.weights,
+            self.config.clip_range,
+        )
+
+    def critic_loss(self, scored: Scored, targets: Targets) -> Tensor:
+        """() half the squared error of the values, summed over turns."""
+        units = scored.part.credited(self.config.credit)
+        hidden = scored.encoded.hidden[units.rows, units.columns]  # (U, D)
+        # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
+        # `value_coef`, and none while the critic warms up.
+        coef = 0.0 if self.is_warming_up else self.config.value_coef
+        seen = hidden.detach()
+        if coef:
+            seen = coef * hidden + (1 - coef) * seen
+        return value_loss(
+            self.policy.model.v_head(seen),
+            targets.returns[units.indices],
+            targets.value_weights[units.indices],
+        )
+
+    def step(self, sums: UpdateSums) -> None:
+        """Clip the gradients and make an optimizer step; one that is not finite is skipped and counted."""
+        # Shards have added the trunk's gradients of all ranks in the backward; in the warm-up it has none.
+        if self.is_warming_up or self.shards:
+            self.ranks.add_gradients(self._head)
+        else:
+            self.ranks.add_gradients([*self._trunk, *self._head])
+        # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
+        trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
+        if self.shards:
+            trunk = self.shards.whole(trunk)
+        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
+        if not (trunk + head).isfinite():
+            self.optimizer.zero_grad(set_to_none=True)
+            sums.skipped += 1
+            return
+        sums.grad_norms.append(trunk)
+        self.optimizer.step()
+
+    def _epoch(
+        self,
+        rows: Sequence[Row],
+        targets: Targets,
+        sums: UpdateSums,
+        *,
+        is_first_epoch: bool,
+        progress: Callable[[], None],
+        should_stop: Callable[[], bool],
+    ) -> float:
+        """Train on all rows once, unless stopped; the share of the epoch that was made."""
+        sums.log_ratios = []
+        drawn = list(minibatches(rows, self.config.mini_batch_size, self._rng))
+        for at, minibatch in enumerate(drawn):
+            is_first = is_first_epoch and at == 0
+            if not is_first and self.ranks.first(should_stop()):
+                return at / len(drawn)
+            # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
+            turns = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
+            self.optimizer.zero_grad(set_to_none=True)
+            progress()
+            own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
+            self._add_gradients(own, targets, sums, turns=turns, is_first=is_first)
+            if turns:
+                self.step(sums)
+        return 1.0
+
+    def _add_gradients(
+        self,
+        rows: Sequence[Row],
+        targets: Targets,
+        sums: UpdateSums,
+        *,
+        turns: int,
+        is_first: bool,
+    ) -> None:
+        """Add the gradients of a minibatch's loss, a mean over so many turns, and its figures."""
+        threads = self.policy.threads
+        if threads == 1:
+            own = UpdateSums()
+            for part in self.packed(rows):
+                mean = self.loss(part, targets, own, is_first=is_first) / turns
+                mean.backward()
+            sums.include(own)
+            return
+
+        # Threads compute parts of the rows side by side. Each has sums and gradients of its own, or they would be in
+        # each other's way.
+        weights = self._head if self.is_warming_up else [*self._trunk, *self._head]
+
+        def computed(some: Sequence[Row]) -> tuple[UpdateSums, list[Tensor]]:
+            own = UpdateSums()
+            gradients = [torch.zeros_like(weight) for weight in weights]
+            for part in self.packed(some):
+                mean = self.loss(part, targets, own, is_first=is_first) / turns
+                added = torch.autograd.grad(
+                    mean, weights, allow_unused=True, materialize_grads=True
+                )
+                torch._foreach_add_(gradients, added)
+            return own, gradients
+
+        # What they found is added in one order, so that a run gives the same bits again.
+        for own, gradients in on_threads(computed, parts_of(rows, threads)):
+            sums.include(own)
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.grad = gradient if weight.grad is None else weight.grad + gradient
+
     @property
     def limits(self) -> ForwardLimits:
-        """Of one forward; a larger minibatch accumulates gradients over several, and threads compute some at once."""
-        (tokens, scored, flat), threads = self._limits, self.policy.threads
-        return ForwardLimits(tokens // threads, scored / threads, flat)
+        """What a forward may hold; a larger minibatch accumulates gradients, and threads compute some at once."""
+        threads = self.policy.threads
+        return ForwardLimits(
+            tokens=self._limits.tokens // threads,
+            scored=self._limits.scored / threads,
+            flat=self._limits.flat,
+        )
+
+    @property
+    def lr(self) -> float:
+        """The policy's learning rate in the next update."""
+        return learning_rate(self.config, self.updates)
 
     @property
     def kl_coef(self) -> float:
         """Weight of the KL to the reference in the next update."""
         if self.config.kl_target is None:
             return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
-        return self.config.kl_coef if self._adapted_kl_coef is None else self._adapted_kl_coef
+        if self._adapted_kl_coef is None:
+            return self.config.kl_coef
+        return self._adapted_kl_coef
 
     @property
     def entropy_coef(self) -> float:
         """Weight of the action distribution's entropy in the next update."""
         return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
 
+    def _scheduled(self, start: float, final: float) -> float:
+        return along_line(start, final, self.updates / self.config.decay_updates)
+
     @property
     def reward_scale(self) -> float:
-        return (
-            self.return_moments.scale
-            if self.config.reward_scale is None
-            else self.config.reward_scale
-        )
+        """Factor on the environment's rewards."""
+        if self.config.reward_scale is None:
+            return self.return_moments.scale
+        return self.config.reward_scale
 
     @property
     def is_warming_up(self) -> bool:
+        """Whether the critic alone is trained in the next update."""
         return self.updates < self.config.critic_warmup_updates
+
+    def _adapt_kl_coef(self, kl: float) -> None:
+        """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""
+        target = self.config.kl_target
+        if target is None:
+            self._adapted_kl_coef = None
+        elif not self.is_warming_up:
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target)
+
+    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
+        """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
+        return distinguished(self.policy, trajectories, self.limits)
 
     @property
     def state(self) -> PPOState:
@@ -246,161 +450,35 @@ class PPO:
             adapted_kl_coef=self._adapted_kl_coef,
         )
 
-    def reseed(self, seed: int) -> None:
-        """Draw minibatches from another seed on."""
-        self._rng = random.Random(seed)
-
     def restore(self, state: PPOState) -> None:
         """Go on from a state; what the last updates used is not known then."""
-        self.updates, self.return_moments = state.updates, state.return_moments
+        self.updates = state.updates
+        self.return_moments = state.return_moments
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
         self.used.clear()  # a roll back undid these updates
 
+    def reseed(self, seed: int) -> None:
+        """Draw minibatches from another seed on."""
+        self._rng = random.Random(seed)
+
     @torch.no_grad()
     def share(self) -> None:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
-        reference = [then for _, then in self.reference.start] if self.reference else []
-        weights = self._head if self.shards else [*self._trunk, *self._head, *reference]
-        learner = (
-            weights,
-            None if self.shards else self.optimizer.state_dict(),
-            self.state,
-            self.policy.version,
-        )
-        of_first, moments, state, version = self.ranks.first(learner)
-        if self.ranks.rank:
-            for weight, other in zip(weights, of_first, strict=True):
-                weight.copy_(other)
-            if moments:
-                self.optimizer.load_state_dict(moments)
-            self.restore(state)
-            self.policy.version = version
-
-    def _scheduled(self, start: float, final: float) -> float:
-        return along_line(start, final, self.updates / self.config.decay_updates)
-
-    def _adapt_kl_coef(self, kl: float) -> None:
-        """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""
-        target = self.config.kl_target
-        if target is None:
-            self._adapted_kl_coef = None
-        elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target)
-
-    def _epoch(
-        self,
-        rows: Sequence[Row],
-        targets: Targets,
-        sums: UpdateSums,
-        *,
-        first: bool,
-        progress: Callable[[], None],
-        should_stop: Callable[[], bool],
-    ) -> float:
-        """Train on all rows once, unless stopped; the share of the epoch that was made."""
-        sums.log_ratios = []
-        parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
-        for at, minibatch in enumerate(parts):
-            is_first = first and at == 0
-            if not is_first and self.ranks.first(should_stop()):
-                return at / len(parts)
-            # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
-            turns = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
-            self.optimizer.zero_grad(set_to_none=True)
-            progress()
-            own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
-            self._add_gradients(
-                own, partial(self._loss, targets=targets, is_first=is_first), turns, sums
-            )
-            if turns:
-                self._step(sums)
-        return 1.0
-
-    def _add_gradients(
-        self, rows: Sequence[Row], loss: Callable[..., Tensor], turns: int, sums: UpdateSums
-    ) -> None:
-        """Add those of a loss over a number of turns, and its figures; parts of the rows are computed side by side."""
-        threads, weights = (
-            self.policy.threads,
-            self._head if self.is_warming_up else [*self._trunk, *self._head],
-        )
-
-        def computed(some: Sequence[Row]) -> tuple[UpdateSums, list[Tensor]]:
-            own, gradients = (
-                UpdateSums(),
-                [torch.zeros_like(weight) for weight in weights if threads > 1],
-            )
-            for part in forwards(some, self.limits, self.policy.model.backbone.device):
-                mean = loss(part, sums=own) / turns
-                if threads == 1:
-                    mean.backward()
-                    continue
-                more = torch.autograd.grad(mean, weights, allow_unused=True, materialize_grads=True)
-                torch._foreach_add_(gradients, more)
-            return own, gradients
-
-        for own, gradients in on_threads(
-            computed, parts_of(rows, threads)
-        ):  # in one order: the same bits again
-            sums.include(own)
-            for weight, gradient in zip(weights, gradients, strict=False):
-                weight.grad = gradient if weight.grad is None else weight.grad + gradient
-
-    def _loss(
-        self, part: PackedRows, *, targets: Targets, sums: UpdateSums, is_first: bool
-    ) -> Tensor:
-        """() sum over turns of policy, value, entropy and KL loss."""
-        config, model = self.config, self.policy.model
-        with torch.set_grad_enabled(
-            not (self.shards and self.is_warming_up)
-        ):  # then none goes back into the trunk
-            encoded = part.encode(model.backbone)
-            scored = part.score(encoded, self.policy.generation.temperature)
-        sums.log_ratios.append(
-            (part.decisions.indices, (scored.logprobs - part.old_logprobs).detach())
-        )
-        credited, of_decisions = part.credited(config.credit)
-        # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
-        # dropout. `first_ratio` in the figures shows it.
-        advantages = targets.advantages[of_decisions] * part.weights
-        policy = clipped_policy_loss(
-            scored.logprobs, part.old_logprobs, advantages, config.clip_range
-        )
-        hidden = encoded.hidden[credited.rows, credited.columns]
-        # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
-        # `value_coef`, and none while the critic warms up.
-        weight = 0.0 if self.is_warming_up else config.value_coef
-        seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
-        critic = value_loss(
-            model.v_head(seen),
-            targets.returns[credited.indices],
-            targets.value_weights[credited.indices],
-        )
-        loss = critic
-        if not self.is_warming_up:
-            loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
-            if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(
-                    scored.logprobs, targets.reference_logprobs[part.decisions.indices]
-                )
-                loss = loss + self.kl_coef * kl.sum()
-        sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
-        return loss
-
-    def _step(self, sums: UpdateSums) -> None:
-        """Clip and step; a step with a non-finite gradient is skipped and counted."""
-        trunk_here = (
-            [] if self.is_warming_up or self.shards else self._trunk
-        )  # shards have those of all already
-        self.ranks.add_gradients([*trunk_here, *self._head])
-        # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
-        trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
-        trunk = self.shards.whole(trunk) if self.shards else trunk
-        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
-        if not (trunk + head).isfinite():
-            self.optimizer.zero_grad(set_to_none=True)
-            sums.skipped += 1
+        if self.shards:  # each rank has its part of the trunk and of its moments
+            weights = list(self._head)
+            moments = None
+        else:
+            reference = [then for _, then in self.reference.start] if self.reference else []
+            weights = [*self._trunk, *self._head, *reference]
+            moments = self.optimizer.state_dict()
+        own = (weights, moments, self.state, self.policy.version)
+        first_weights, first_moments, first_state, first_version = self.ranks.first(own)
+        if self.ranks.rank == 0:
             return
-        sums.grad_norms.append(trunk)
-        self.optimizer.step()
+        for weight, first in zip(weights, first_weights, strict=True):
+            weight.copy_(first)
+        if first_moments:
+            self.optimizer.load_state_dict(first_moments)
+        self.restore(first_state)
+        self.policy.version = first_version

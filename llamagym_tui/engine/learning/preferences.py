@@ -8,8 +8,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llamagym_tui.config import DPOSettings
-from llamagym_tui.engine.learning.sft import Progress, WarmStartStats, arguments, drawn, trained
+from llamagym_tui.config import DPOSettings, WarmStartStats
+from llamagym_tui.engine.learning.sft import Progress, arguments, drawn, trained
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.chat import Preference

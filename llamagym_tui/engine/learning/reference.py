@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, forwards, parts_of
+from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
@@ -17,6 +17,7 @@ from llamagym_tui.engine.policy.policy import Policy
 
 class Reference:
     def __init__(self, policy: Policy) -> None:
+        """The policy as it is now."""
         self.policy = policy
         trained = [
             weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad
@@ -27,15 +28,15 @@ class Reference:
 
     def logprobs(self, rows: Sequence[Row], decisions: int, limits: ForwardLimits) -> Tensor:
         """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
-        temperature, backbone = self.policy.generation.temperature, self.policy.model.backbone
+        temperature = self.policy.generation.temperature
+        backbone = self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
 
         @torch.no_grad()
         def score(some: Sequence[Row]) -> None:
             for part in forwards(some, limits, backbone.device):
-                logprobs[part.decisions.indices] = part.score(
-                    part.encode(backbone), temperature
-                ).logprobs
+                scored = part.score(part.encode(backbone), temperature)
+                logprobs[part.decisions.indices] = scored.logprobs
 
         with self.in_place():
             on_threads(score, parts_of(rows, self.policy.threads))
@@ -45,12 +46,13 @@ class Reference:
     def in_place(self) -> Iterator[None]:
         """The policy has the reference's weights meanwhile; of shards, when all ranks are there."""
         shards = self.policy.model.backbone.shards
-        meet = shards.meet if shards else lambda: None
-        meet()
+        if shards:
+            shards.meet()
         self._swap()
         try:
             yield
-            meet()
+            if shards:
+                shards.meet()
         finally:
             self._swap()
 
@@ -62,4 +64,6 @@ class Reference:
                 weight.copy_(then)
                 then.copy_(now)
             else:
-                weight.data, then.data = then.data, weight.data
+                now = weight.data
+                weight.data = then.data
+                then.data = now

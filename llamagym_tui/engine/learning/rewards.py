@@ -34,7 +34,8 @@ class ReturnMoments(NamedTuple):
             return self
         mean = math.fsum(new) / len(new)
         squares = math.fsum((value - mean) ** 2 for value in new)
-        turns, apart = self.turns + len(new), mean - self.mean
+        turns = self.turns + len(new)
+        apart = mean - self.mean
         return self._replace(
             turns=turns,
             mean=self.mean + apart * len(new) / turns,
@@ -43,6 +44,7 @@ class ReturnMoments(NamedTuple):
 
     @property
     def std(self) -> float:
+        """Standard deviation; 0 of no returns."""
         return math.sqrt(self.squares / self.turns) if self.turns else 0.0
 
     @property
@@ -53,7 +55,8 @@ class ReturnMoments(NamedTuple):
 
 def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
     """What follows from each turn of an episode on, the last one's first; those in earlier batches too."""
-    found, total = list[float](), 0.0
+    found: list[float] = []
+    total = 0.0
     for turn in (*reversed(trajectory.turns), *reversed(trajectory.earlier)):
         total = turn.reward + gamma**turn.steps * total
         found.append(total)
@@ -62,4 +65,7 @@ def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
 
 def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -> Tensor:
     """(K,) reward of each turn: the environment's times `scale`, less the penalty if the reply named no action."""
-    return torch.tensor([scale * turn.reward - parse_penalty * turn.parse_failed for turn in turns])
+    rewards = [
+        scale * turn.reward - (parse_penalty if turn.parse_failed else 0.0) for turn in turns
+    ]
+    return torch.tensor(rewards)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
@@ -57,16 +57,21 @@ def reply_logprobs(
     """
     backbone = policy.model.backbone
     divisor = policy.generation.temperature if temperature is None else temperature
-    choice = Choice(0, 0.0, tuple(map(tuple, replies)), (1.0,) * len(replies))
+    # As if the first of the replies had been chosen on each prompt: so the update would score all of them.
+    choice = Choice(
+        chosen=0,
+        logprob=0.0,
+        replies=tuple(tuple(reply) for reply in replies),
+        divisors=(1.0,) * len(replies),
+    )
     rows = []
-    for number, (prefix, rest) in enumerate(
-        prompts
-    ):  # as if one of the replies had been chosen there
-        turn = Turn(len(rest), len(rest) + 1, logprobs=(0.0,), value=0.0, reward=0.0, choice=choice)
+    for number, (prefix, rest) in enumerate(prompts):
+        end = len(rest) + 1
+        turn = Turn(len(rest), end, logprobs=(0.0,), value=0.0, reward=0.0, choice=choice)
         rows.append(Row(Segment(prefix, list(rest), [turn]), number))
     sums = torch.zeros(len(prompts), len(replies), device=backbone.device)
-    for part in forwards(rows, ForwardLimits(MOST_COLUMNS, flat=backbone.is_lean), backbone.device):
-        sums[part.turns.indices] = part.reply_logprobs(
-            part.encode(backbone), divisor, backbone.vocabulary
-        )
+    limits = ForwardLimits(MOST_COLUMNS, flat=backbone.is_lean)
+    for part in forwards(rows, limits, backbone.device):
+        encoded = part.encode(backbone)
+        sums[part.turns.indices] = part.reply_logprobs(encoded, divisor, backbone.vocabulary)
     return sums

@@ -13,13 +13,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from llamagym_tui.config import SFTSettings
+from llamagym_tui.config import SFTSettings, WarmStartStats
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
@@ -38,19 +37,6 @@ class Example(NamedTuple):
     input_ids: list[int]
     labels: list[int]
     """The ids of replies, `NOT_TRAINED` elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class WarmStartStats:
-    """Figures; see `docs/METRICS.md`."""
-
-    demonstrations: int
-    tokens: int
-    steps: int
-    first_loss: float
-    last_loss: float
-    elapsed_s: float
-    cancelled: bool
 
 
 def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Example]:

@@ -3,15 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from llamagym_tui.config import UpdateStats
-from llamagym_tui.engine.learning.advantages import explained_variance
 from llamagym_tui.engine.learning.losses import PolicyLoss, deviation_k3
-from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks
@@ -25,39 +23,56 @@ class UpdateSums:
     value_loss: Tensor | float = 0.0
     approx_kl: Tensor | float = 0.0
     clipped: Tensor | float = 0.0
+    """Decisions whose ratio lies outside the clip range."""
     entropy: Tensor | float = 0.0
     action_entropy: Tensor | float = 0.0
     first_ratio: Tensor | float = 0.0
+    """Largest |ratio - 1| before the first step."""
     decisions: int = 0
     turns: int = 0
     branches: int = 0
+    """Places where admissible replies part."""
     grad_norms: list[Tensor | float] = field(default_factory=list)
+    """The policy's, of each step that was made, before clipping."""
     skipped: int = 0
+    """Steps that were not made."""
     log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """Of each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
+    """For each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
 
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
         found = [log_ratios for _, log_ratios in self.log_ratios]
-        return float(deviation_k3(torch.cat(found)).mean()) if found else 0.0
+        if not found:
+            return 0.0
+        return float(deviation_k3(torch.cat(found)).mean())
 
     def of_all(self, ranks: Ranks) -> "UpdateSums":
         """The sums of all ranks."""
         total = UpdateSums()
         for part in ranks.gather(self):
             total.include(part)
-        total.skipped = self.skipped  # steps are the same on each
+        total.skipped = self.skipped  # all ranks make the same steps, so there is nothing to add
         return total
 
     def include(self, part: "UpdateSums") -> None:
         """Add those of another part of the batch."""
-        first_ratio = torch.maximum(
+        self.policy_loss += part.policy_loss
+        self.value_loss += part.value_loss
+        self.approx_kl += part.approx_kl
+        self.clipped += part.clipped
+        self.entropy += part.entropy
+        self.action_entropy += part.action_entropy
+        # Unlike that of max(), torch's maximum keeps a NaN.
+        self.first_ratio = torch.maximum(
             torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio)
         )
-        for name in UpdateSums.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(part, name))
-        self.first_ratio = first_ratio  # unlike that of max(), it keeps a NaN
+        self.decisions += part.decisions
+        self.turns += part.turns
+        self.branches += part.branches
+        self.grad_norms += part.grad_norms
+        self.skipped += part.skipped
+        self.log_ratios += part.log_ratios
 
     @torch.no_grad()
     def add(
@@ -74,25 +89,39 @@ class UpdateSums:
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:
-            # Unlike max(), it keeps a NaN.
+            # Unlike max(), clamp keeps a NaN.
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
 
 
 def update_stats(
-    trajectories: Sequence[Trajectory], targets: Targets, sums: UpdateSums, **known: Any
+    trajectories: Sequence[Trajectory],
+    targets: Targets,
+    sums: UpdateSums,
+    *,
+    update_s: float,
+    epochs: float,
+    lr: float,
+    kl_coef: float,
+    entropy_coef: float,
+    reward_scale: float,
 ) -> UpdateStats:
-    """Figures of an update but for those of its rollout; `known` are those that the learner has itself."""
+    """Figures of an update but for those of its rollout; the named ones are those that the learner has itself."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
     weights = [
         weight for turn in turns for weight in turn.weights or [1.0] * (turn.end - turn.start)
     ]
+    mean_return = math.nan
+    return_std = math.nan
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
+    if returns:
+        mean_return = sum(returns) / len(returns)
+        return_std = float(torch.tensor(returns).std(unbiased=False))
     trained = targets.trained
     return UpdateStats(
-        mean_return=sum(returns) / len(returns) if returns else math.nan,
-        return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else math.nan,
+        mean_return=mean_return,
+        return_std=return_std,
         policy_loss=float(sums.policy_loss) / max(sums.turns, 1),
         value_loss=float(sums.value_loss) / max(sums.turns, 1),
         approx_kl=float(sums.approx_kl) / max(sums.decisions, 1),
@@ -110,5 +139,10 @@ def update_stats(
         tokens=tokens,
         skipped_steps=sums.skipped,
         importance_weight=sum(weights) / max(tokens, 1),
-        **known,
+        update_s=update_s,
+        epochs=epochs,
+        lr=lr,
+        kl_coef=kl_coef,
+        entropy_coef=entropy_coef,
+        reward_scale=reward_scale,
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
@@ -60,9 +60,9 @@ class _Chosen(NamedTuple):
 
 
 class ReplyInspector:
-    def __init__(self, policy: Policy, ppo: PPO, rollout: AnyRollout) -> None:
+    def __init__(self, policy: Policy, learner: Learner, rollout: AnyRollout) -> None:
         self._policy = policy
-        self._ppo = ppo
+        self._learner = learner
         self._rollout = rollout
 
     def inspect(self, episode: int, turn: int) -> TurnInspected:
@@ -90,7 +90,7 @@ class ReplyInspector:
 
     def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
         """A turn's episode and the batch of it that an update used, the last one first; None: none did."""
-        for batch in reversed(self._ppo.used):
+        for batch in reversed(self._learner.used):
             for trajectory in batch.trajectories:
                 if trajectory.episode == episode and _has(trajectory, turn):
                     return batch, trajectory
@@ -107,8 +107,8 @@ class ReplyInspector:
             credit = used.credit
         else:
             temperature = self._policy.generation.temperature
-            clip_range = self._ppo.config.clip_range
-            credit = self._ppo.config.credit
+            clip_range = self._learner.config.clip_range
+            credit = self._learner.config.credit
         earned: list[Earned] = []
         if used and turn.is_trained:
             earned = used.earned(trajectory, number - len(trajectory.earlier))

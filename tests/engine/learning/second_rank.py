@@ -69,7 +69,7 @@ def main(port: int) -> None:
                 )
         ppo = PPO(policy, job["config"], seed=7, ranks=ranks)
         ppo.share()
-        loss = ppo._loss
+        loss = ppo.loss
 
         def other_loss(*arguments, loss=loss, job=job, **more):
             if job.get("dies"):
@@ -77,7 +77,7 @@ def main(port: int) -> None:
             time.sleep(job.get("slow_s", 0.0))
             return loss(*arguments, **more)
 
-        ppo._loss = other_loss
+        ppo.loss = other_loss
         for batch in job["batches"]:
             stats = ppo.update(batch)
         ranks.gather((None if shard else weights_of(ppo), stats, ppo.state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.advantages import (
+from llamagym_tui.engine.learning.targets import (
     Advantages,
     batch_advantages,
     explained_variance,

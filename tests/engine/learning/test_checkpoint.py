@@ -14,7 +14,6 @@ import torch
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.checkpoint import (
     keep_checkpoint,
     keep_with_reference,
@@ -24,6 +23,7 @@ from llamagym_tui.engine.learning.checkpoint import (
     save_checkpoint,
     save_start,
 )
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.shape import ForwardLimits

@@ -46,20 +46,20 @@ def test_the_episode_with_the_largest_sum_of_advantage_times_ratio_change_moved_
     of_second = (
         2.0 * 0.5 * tokens[2]
     )  # nothing by a turn without advantage, however far its ratio went
-    assert (found["episode"], found["episode_return"]) == (two[1].episode, 1.0)
-    assert found["moved"] == pytest.approx(of_second, rel=1e-4)
-    assert found["of_batch"] == pytest.approx(of_first + of_second, rel=1e-4)
+    assert (found.episode, found.episode_return) == (two[1].episode, 1.0)
+    assert found.moved == pytest.approx(of_second, rel=1e-4)
+    assert found.of_batch == pytest.approx(of_first + of_second, rel=1e-4)
     sampled, segment = two[1].turns[0], two[1].segments[0]
-    assert (found["turn"], found["advantage"], found["observation"]) == (0, 2.0, "Steps: 0.")
-    assert found["before"] == pytest.approx(math.exp(sum(sampled.logprobs)), rel=1e-4)
-    assert found["after"] == pytest.approx(found["before"] * 1.5 ** tokens[2], rel=1e-3)
-    assert found["reply"] == course.policy.chat.text(segment.ids[sampled.start : sampled.end])
+    assert (found.turn, found.advantage, found.observation) == (0, 2.0, "Steps: 0.")
+    assert found.before == pytest.approx(math.exp(sum(sampled.logprobs)), rel=1e-4)
+    assert found.after == pytest.approx(found.before * 1.5 ** tokens[2], rel=1e-3)
+    assert found.reply == course.policy.chat.text(segment.ids[sampled.start : sampled.end])
 
 
 def test_the_turn_that_is_shown_is_the_one_that_was_moved_most(course):
     two, _, found = hand_worked(course, [0.1, -3.0, 0.0, 0.0], [1.1, 0.9, 1.0, 1.0])
-    assert (found["episode"], found["turn"], found["advantage"]) == (two[0].episode, 1, -3.0)
-    assert found["observation"] == "Steps: 1."
+    assert (found.episode, found.turn, found.advantage) == (two[0].episode, 1, -3.0)
+    assert found.observation == "Steps: 1."
 
 
 @pytest.mark.parametrize("ratios", [[1.0] * 4, [math.inf, 1.0, 1.0, 1.0]])
@@ -79,23 +79,23 @@ def test_with_token_credit_each_token_has_its_own_advantage(course):
         course.policy.chat, used, [(torch.arange(len(own)), torch.full_like(own, math.log(1.25)))]
     )
     assert found is not None
-    assert found["moved"] == pytest.approx(0.25, rel=1e-4)
+    assert found.moved == pytest.approx(0.25, rel=1e-4)
 
 
 def test_an_update_takes_ratios_from_its_last_epoch_and_none_of_its_own(make_policy):
     """One epoch in one minibatch scores nothing after a step; in two epochs every episode was moved by the first."""
     course = Course(make_policy(), replace(HAND, epochs=1, mini_batch_size=99))
     course.update()
-    assert course.ppo.moved is None or course.ppo.moved["moved"] < 1e-3
+    assert course.ppo.moved is None or course.ppo.moved.moved < 1e-3
     course.ppo.config = replace(HAND, epochs=2, mini_batch_size=99)
     batch = course.update()
     found = course.ppo.moved
-    assert found["moved"] > 0.01
-    trajectory = next(each for each in batch if each.episode == found["episode"])
-    assert found["before"] == pytest.approx(
-        math.exp(sum(trajectory.turns[found["turn"]].logprobs)), rel=1e-4
+    assert found.moved > 0.01
+    trajectory = next(each for each in batch if each.episode == found.episode)
+    assert found.before == pytest.approx(
+        math.exp(sum(trajectory.turns[found.turn].logprobs)), rel=1e-4
     )
-    assert abs(found["after"] / found["before"] - 1) > 0.01
+    assert abs(found.after / found.before - 1) > 0.01
 
 
 def test_while_the_critic_warms_up_no_episode_was_moved(make_policy):
@@ -103,4 +103,4 @@ def test_while_the_critic_warms_up_no_episode_was_moved(make_policy):
     course.update()
     assert course.ppo.moved is None
     course.update()
-    assert course.ppo.moved["episode"] is not None
+    assert course.ppo.moved.episode is not None

@@ -11,8 +11,8 @@ import torch
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from torch.distributed import TCPStore, destroy_process_group
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import batch_rows, parts_of
+from llamagym_tui.engine.learning.packing import batch_rows, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import RankLost
@@ -119,9 +119,9 @@ def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
     alone = PPO(make_policy(), config, seed=3)
     stats = alone.update(batch)
     require_equal(found, weights_of(alone), stats, alone)
-    assert pair.moved["episode"] == alone.moved["episode"]
+    assert pair.moved.episode == alone.moved.episode
     for name in ("moved", "of_batch", "before", "after"):
-        assert pair.moved[name] == pytest.approx(alone.moved[name], rel=1e-3)
+        assert getattr(pair.moved, name) == pytest.approx(getattr(alone.moved, name), rel=1e-3)
 
 
 def test_a_minibatch_is_split_into_neighbours_with_as_much_to_compute(make_policy):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning import batch, scoring
+from llamagym_tui.engine.learning import packing, scoring
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -45,7 +45,7 @@ def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, m
     openings = [policy.chat.opening("Play.", text) for text in ("a", "a b", "c")]
     whole = reply_logprobs(policy, openings, policy.trie.replies)
     monkeypatch.setattr(
-        "llamagym_tui.engine.learning.batch.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
+        "llamagym_tui.engine.learning.packing.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
     )
     assert torch.allclose(reply_logprobs(policy, openings, policy.trie.replies), whole, atol=1e-5)
 
@@ -61,9 +61,9 @@ def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
 def test_prompts_that_begin_alike_share_a_tree_and_others_do_not(make_policy, monkeypatch):
     policy, trees = make_policy(), []
     policy.model.backbone.flat_is_exact = False  # or all are on one, without padding
-    rows = batch.tree_rows
+    rows = packing.tree_rows
     monkeypatch.setattr(
-        batch, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device)
+        packing, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device)
     )
     alike = [Opening((5, 6), (*range(7, 200), end)) for end in range(10)]
     apart = [Opening((5, 6), tuple(range(start, start + 200))) for start in range(7, 17)]

@@ -12,7 +12,7 @@ import torch
 from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import GenerationConfig, SFTSettings
+from llamagym_tui.config import GenerationConfig, SFTSettings, WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.engine.learning import sft
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
@@ -192,7 +192,7 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
 
 
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:
-    def trained(seed: int) -> tuple[sft.WarmStartStats, torch.Tensor]:
+    def trained(seed: int) -> tuple[WarmStartStats, torch.Tensor]:
         policy = make_policy()
         settings = SFTSettings(epochs=1, min_steps=5, batch_size=2, max_examples=4)
         stats = sft.train_on(policy, [hand(total) for total in range(4, 20)], settings, seed=seed)

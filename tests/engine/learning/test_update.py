@@ -13,8 +13,8 @@ from msgspec.structs import replace as replaced
 from torch import Tensor, nn
 
 from llamagym_tui.config import FIGURES_OF_A_RUN, PPOConfig
-from llamagym_tui.engine.learning.batch import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.losses import PolicyLoss
+from llamagym_tui.engine.learning.packing import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
@@ -642,8 +642,9 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     sums.log_ratios = [(torch.tensor([at]), torch.tensor([1.0])) for at in range(n)]
     assert sums.kl_of_epoch == pytest.approx(math.e - 2)  # (r - 1) - log r
     episode = Trajectory([Segment((1,), [2], [turn])], "terminated", shortened=2)
+    stats = update_stats([episode] * n, targets, sums, **known)
     known |= dict.fromkeys(FIGURES_OF_A_RUN, 0.0)
-    assert asdict(update_stats([episode] * n, targets, sums, **known)) == known | {
+    assert asdict(stats) == known | {
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
-from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model import forward, lean
 from llamagym_tui.engine.model.shape import ForwardLimits

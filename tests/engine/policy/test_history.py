@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import batch_rows
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
 from llamagym_tui.engine.policy.episode import Episode, prompt_after

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.batch import (
+from llamagym_tui.engine.learning.packing import (
     PackedTree,
     Row,
     batch_rows,

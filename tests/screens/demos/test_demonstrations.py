@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.config import WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import encode
 from llamagym_tui.demos.edits import trash_path
@@ -408,13 +409,15 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         client.emit(
             WarmStartFinished(
                 method="sft",
-                demonstrations=3,
-                tokens=30,
-                steps=2,
-                first_loss=2.5,
-                last_loss=0.5,
-                elapsed_s=3.0,
-                cancelled=True,
+                stats=WarmStartStats(
+                    demonstrations=3,
+                    tokens=30,
+                    steps=2,
+                    first_loss=2.5,
+                    last_loss=0.5,
+                    elapsed_s=3.0,
+                    cancelled=True,
+                ),
             )
         )
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
@@ -486,9 +489,16 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
 def finished() -> WarmStartFinished:
     return WarmStartFinished(
         method="sft",
-        demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
-        cancelled=False,
-    )  # fmt: skip
+        stats=WarmStartStats(
+            demonstrations=1,
+            tokens=9,
+            steps=60,
+            first_loss=2.5,
+            last_loss=0.5,
+            elapsed_s=3.0,
+            cancelled=False,
+        ),
+    )
 
 
 async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_that_takes_it_back(

@@ -7,8 +7,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.config import MovedEpisode
 from llamagym_tui.protocol.commands import Step, WatchPolicyMap
-from llamagym_tui.protocol.events import MovedEpisode, PolicyMapped, UpdateFinished
+from llamagym_tui.protocol.events import PolicyMapped, UpdateFinished
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake

@@ -219,7 +219,7 @@ def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_b
     kinds = [type(event) for event in stage.events]
     assert kinds.index(PolicyMapLaidOut) == kinds.index(RunStarted) + 1
     first, *_, last = stage.of(PolicyMapped)
-    assert (first.update, last.update) == (0, stage.ppo.updates)
+    assert (first.update, last.update) == (0, stage.learner.updates)
     assert kinds[-1] is RunFinished
 
 
@@ -229,7 +229,9 @@ def test_whoever_looks_gets_a_map_of_every_update(stage: Stage) -> None:
     assert stage.of(PolicyMapWatched) == [
         PolicyMapWatched(on=True, at_s=stage.of(PolicyMapWatched)[0].at_s)
     ]
-    assert [event.update for event in stage.of(PolicyMapped)] == list(range(stage.ppo.updates + 1))
+    assert [event.update for event in stage.of(PolicyMapped)] == list(
+        range(stage.learner.updates + 1)
+    )
 
 
 def test_a_look_during_a_pause_and_in_inference_mode_gets_the_present_policy_at_once(
@@ -242,7 +244,7 @@ def test_a_look_during_a_pause_and_in_inference_mode_gets_the_present_policy_at_
     watched = next(
         index for index, event in enumerate(stage.events) if isinstance(event, PolicyMapWatched)
     )
-    update = stage.ppo.updates
+    update = stage.learner.updates
     assert update == 1
     assert [event.update for event in stage.of(PolicyMapped)] == [0, update]
     assert any(

@@ -1,0 +1,98 @@
+"""What a learner is for those who use one: it changes the policy, batch by batch, and keeps what that needs.
+
+The run gives it batches, the inspector reads what its last updates used, and a checkpoint keeps its `state` and the
+tensors of its optimizer: a learner that gets these back goes on exactly. How it computes advantages, losses and steps
+is its own matter. `llamagym_tui.engine.learning.ppo` is one, and `llamagym_tui.engine.learning.learners` lists all.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from msgspec import Struct
+
+from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
+from llamagym_tui.engine.learning.distinguished import Distinguished
+from llamagym_tui.engine.learning.inspection import UsedBatch
+from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.policy.trajectory import Trajectory
+
+RandomState = tuple[int, tuple[int, ...], float | None]
+"""The state of a `random.Random`."""
+
+
+class LearnerState(Struct, frozen=True, kw_only=True):
+    """What a learner has become, apart from weights and the optimizer's tensors; no settings.
+
+    A learner that has become more adds fields in a class of its own.
+    """
+
+    updates: int
+    random: RandomState
+    """From which minibatches are drawn."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: `random` is no state of a `random.Random`."""
+        random.Random().setstate(self.random)
+
+
+class Learner(Protocol):
+    config: PPOConfig
+    """Settings; others may be put in their place between two updates."""
+    reference: Reference | None
+    """The policy that the trained one is kept near to. None: there is none."""
+    optimizer: torch.optim.Optimizer
+    """Its tensors are kept by a checkpoint."""
+
+    @property
+    def updates(self) -> int:
+        """Updates made so far; a roll back takes some away."""
+        ...
+
+    @property
+    def used(self) -> Sequence[UsedBatch]:
+        """What the last updates trained on, the newest last, for the inspector."""
+        ...
+
+    @property
+    def moved(self) -> MovedEpisode | None:
+        """The episode that the last update moved most. None: it moved none."""
+        ...
+
+    @property
+    def state(self) -> LearnerState:
+        """From which `restore` goes on."""
+        ...
+
+    def update(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        should_stop: Callable[[], bool] = ...,
+        progress: Callable[[int, int], None] = ...,
+    ) -> UpdateStats:
+        """Change the policy by one batch of episodes; the figures of that, but for those of the rollout.
+
+        Args:
+            trajectories: the batch.
+            should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
+            progress: called before each minibatch with its epoch, from 1, and the number of epochs.
+        """
+        ...
+
+    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
+        """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go on from the `state` of a learner of the same kind; what the last updates used is not known then."""
+        ...
+
+    def reseed(self, seed: int) -> None:
+        """Draw from another seed on."""
+        ...
+
+    def share(self) -> None:
+        """Let the learners of all ranks be as that of rank 0; all ranks call it."""
+        ...
