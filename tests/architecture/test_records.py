@@ -17,14 +17,15 @@ ROOMS = tuple(
     for room in ("demos", "engine", "protocol", "returns", "state", "trainer")
 )
 GROWING = {
-    "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
+    "CollapseMonitor", "EnvSlot", "EpisodeCounts", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
 }  # fmt: skip
 """Records that grow while something goes on."""
 DEFAULTS = {
     "CollapseMonitor": {"is_quiet": True, "lowest_failures": math.inf},
     "Demonstration": {"schema": 1},
-    "EnvSlot": {"knows_last": True, "mode": "train"},
+    "EnvSlot": {"knows_last": True},
+    "EpisodeCounts": {"mode": "train"},
     "Evaluate": {"episodes": 1000, "greedy": True},
     "ForwardLimits": {"scored": math.inf},
     "Lookahead": {"gain": 64.0},

@@ -86,7 +86,8 @@ def test_none_is_awaited_after_one_that_was_cancelled(at: int) -> None:
     events: list[Any] = [PhaseChanged(phase="warm_starting"), FINISHED]
     events.insert(at, EvaluationCancelled(played=3, episodes=300))
     assert told(*events, begun=begun(evaluates=True)).stage is Stage.OVER
-    cancelled = structs.replace(FINISHED, cancelled=True)
+    stats = structs.replace(FINISHED.stats, cancelled=True)
+    cancelled = structs.replace(FINISHED, stats=stats)
     assert told(cancelled, begun=begun(evaluates=True)).stage is Stage.OVER
 
 
