@@ -74,7 +74,7 @@ class Act(Command, frozen=True, kw_only=True):
 
     episode: int
     turn: int
-    """Of the ``ActionAwaited`` that it answers."""
+    """The turn of the ``ActionAwaited`` that it answers."""
     action: int | str
     """One of those on the person's keys."""
     reasoning: str = ""
@@ -116,7 +116,8 @@ class Evaluate(Command, frozen=True, kw_only=True):
     episodes: int = 1000
     greedy: bool = True
     seed: int | None = None
-    """From which those of the episodes follow; then the result has each one's return. None: one by the run's."""
+    """The seed from which those of the episodes follow; then the result has each one's return. None: one that follows
+    from the run's."""
 
 
 class ComparePrompts(Command, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ class ProbeActions(Command, frozen=True, kw_only=True):
     ``ConversationProbed``. Nothing of the run changes."""
 
     ticket: int
-    """Of the question; its answer has the same."""
+    """The number of the question; its answer has the same."""
     messages: list[ChatMessage]
     """The conversation as the agent would have it: a system message or none, then user and assistant in turn, a
     user's last."""

@@ -128,7 +128,7 @@ class ActionsProbed(Event, frozen=True, kw_only=True):
     turn: int
     """Turn of which the reply has not come yet."""
     names: list[str]
-    """Of the actions."""
+    """The names of the actions."""
     shares: list[float]
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
     before: list[float] = []
@@ -179,7 +179,7 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     episode_return: float
     """Undiscounted sum of the environment's rewards, no penalties."""
     length: int
-    """Turns."""
+    """The number of turns."""
     end: End
 
 
@@ -208,14 +208,14 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     policy: int = 0
     """Policy version now."""
     clip_range: float = 0.0
-    """Of that update; before it, of the settings."""
+    """The clip range of that update; before it, that of the settings."""
     credit: Credit = "turn"
     """What a value and an advantage belong to."""
     temperature: float = 1.0
     before: list[ContextToken] = []
     """The last tokens before the reply."""
     tokens: list[InspectedToken] = []
-    """Of the reply, its end included if it was sampled."""
+    """The tokens of the reply, its end included if it was sampled."""
     after: list[ContextToken] = []
     """The template's and the next observation's first tokens, as far as they are there."""
     conversation: int = 0
@@ -313,8 +313,8 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     """Updates made so far."""
     prompt_version: int
     shares: list[list[float]]
-    """Of each state, panel by panel and row by row: probability of each action's canonical reply; where replies are
-    sampled, the rest to 1 are other replies."""
+    """For each state, panel by panel and row by row, the probability of each action's canonical reply; where replies
+    are sampled, the rest to 1 are other replies."""
 
 
 class PolicyMapWatched(Event, frozen=True, kw_only=True):
@@ -402,7 +402,8 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     seed: int | None = None
     """As requested; then there are `returns`."""
     returns: list[float | None] = []
-    """Of each episode, in the order of their numbers; None: it failed, and another one was played in its place."""
+    """The return of each episode, in the order of their numbers; None: it failed, and another one was played in its
+    place."""
     outdated: str = ""
     """Why it is not of the present policy, for people; only the UI fills it in."""
 
@@ -413,14 +414,14 @@ class PromptsCompared(Event, frozen=True, kw_only=True):
     a: EvaluationFinished
     b: EvaluationFinished
     pairs: int
-    """Of episodes."""
+    """The number of pairs of episodes."""
     difference: float
     """By how much B earns more, on average over the pairs."""
     difference_stderr: float
     enough: float
     """Half the 95 % interval that was wanted."""
     shares: list[list[float]] = []
-    """Of A's turns and of B's, the share in which the reply names each action; empty: they are not counted."""
+    """The share of A's turns, and of B's, in which the reply names each action; empty: they are not counted."""
     maps: list[PolicyMapped] = []
     """The policy under A and under B; empty: the agent has no map."""
 
@@ -433,16 +434,16 @@ class EvaluationCancelled(Event, frozen=True, kw_only=True):
     played: int
     """Episodes that had ended."""
     episodes: int
-    """That there were to be."""
+    """Episodes that were to be played."""
 
 
 class ConversationProbed(Event, frozen=True, kw_only=True):
     """How probable the policy finds each action after a conversation that somebody else plays, as requested."""
 
     ticket: int
-    """Of the question."""
+    """The number of the question."""
     names: list[str]
-    """Of the actions; empty: the agent names none, so there is nothing to probe."""
+    """The names of the actions; empty: the agent names none, so there is nothing to probe."""
     shares: list[float]
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
     why_not: str = ""

@@ -65,5 +65,5 @@ class ScoredReply(Struct, frozen=True, kw_only=True):
     score: float
     """Its summed log-probability, normalised as configured, under the policy as it is now."""
     probability: float
-    """Of choosing it, now."""
+    """The probability of choosing it, now."""
     chosen: bool

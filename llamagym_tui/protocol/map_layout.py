@@ -9,7 +9,7 @@ class MapCell(Struct, frozen=True, kw_only=True):
     words: str = ""
     """The state in the agent's words, or what the landmark is; empty: nothing is there."""
     sign: str = ""
-    """Of a landmark; empty: a state, or nothing."""
+    """The character of a landmark; empty: the field is a state, or nothing."""
     best: list[int] = []
     """Best actions, by index; empty: nobody knows."""
 
@@ -20,7 +20,11 @@ class MapCell(Struct, frozen=True, kw_only=True):
 
 
 class MapPanel(Struct, frozen=True, kw_only=True):
-    """Fields in rows and columns."""
+    """Fields in rows and columns.
+
+    A `Panel` of `llamagym_tui.game.policy_map` has the same labels. It is what an agent's own code returned, with
+    observations of any kind, so it cannot cross the wire; this is what was checked of it, and laid out.
+    """
 
     title: str
     row_name: str

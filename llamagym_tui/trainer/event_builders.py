@@ -13,11 +13,11 @@ from llamagym_tui.trainer.parts import Parts
 
 
 def run_started(config: RunConfig, parts: Parts) -> RunStarted:
-    agent, loaded = parts.agent, parts.loaded
+    agent = parts.agent
     return RunStarted(
         agent=catalog.agent_name(config.agent),
         env_id=agent.env_id,
-        model=loaded.name,
+        model=parts.loaded.name,
         run_dir=config.run_dir,
         seed=config.seed,
         n_envs=config.n_envs,
@@ -27,7 +27,7 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         action_names=list(agent.action_names),
         baselines=dict(agent.baselines),
         return_unit=agent.return_unit,
-        device=str(loaded.device),
+        device=str(parts.loaded.device),
         draws=parts.rollout.draws,
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
@@ -49,9 +49,8 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
     """An error as one sentence for people, which says what to do."""
     if isinstance(error, LlamaGymError):
         return SessionFailed(message=str(error))
-    if (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    ):  # torch's own, not a MemoryError
+    # torch's own error of that name is no MemoryError.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return SessionFailed(
             message="There is not enough memory; take a smaller --model, or fewer --envs."
         )

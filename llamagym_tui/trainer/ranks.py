@@ -44,16 +44,16 @@ def started(config: RunConfig) -> Iterator[Ranks]:
         yield ALONE
         return
     with ExitStack() as ended:
-        store = children = None
+        store = None
+        children = None
         if not is_launched():
             store = distributed.TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
             children = _start_others(size, store.port)
             for process in children.processes:
                 ended.callback(process.kill)
                 ended.callback(process.join, GRACE_S)
-            while not store.check(
-                [f"{rank}" for rank in range(1, size)]
-            ):  # to meet them, nothing would interrupt
+            others = [f"{rank}" for rank in range(1, size)]
+            while not store.check(others):  # to meet them, nothing would interrupt
                 if why := _first_to_end(children, POLL_S):
                     raise RankLost(f"{why} before the run began; its log may have more.")
         ranks = Ranks(0, size, store, lambda: _first_to_end(children, GRACE_S))
@@ -100,7 +100,8 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         ended.enter_context(ranks.explained(GLOO))
         config = ranks.first()
         builders = Builders(config, ranks)
-        agent, loaded = builders.agent(), builders.model()
+        agent = builders.agent()
+        loaded = builders.model()
         policy = builders.policy(agent, loaded)
         learner = builders.learner(policy)
         builders.threads(policy, loaded)
@@ -117,7 +118,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
 
 
 def _see_one_gpu(rank: int) -> None:
-    """Of a node's GPUs, let this process have that of its rank there, before any is used; the first rank has the first.
+    """Let this process see only the GPU of its rank on this node, before any is used; the first rank has the first one.
 
     So all ranks call theirs by one name, and tensors of others that are gathered lie on it.
     """

@@ -24,6 +24,7 @@ class ActionProbes:
         self._policy = policy
         self._agent_names = list(agent.action_names) if policy.trie else []
         self._last: tuple[PendingPrompt, int, list[float]] | None = None
+        """The last prompt, the version of the policy, and the probabilities. None: there is none."""
 
     def probe(self, where: PendingPrompt) -> ActionsProbed | None:
         """None if that was done already, or there are no actions to name."""
@@ -50,22 +51,23 @@ class ActionProbes:
     def probe_conversation(self, question: ProbeActions) -> ConversationProbed:
         """The actions after a conversation that a person plays, or why they are not known."""
         actions = tuple(question.messages[-1].get("actions", ())) or None
-        names, why_not = self._names(actions), ""
+        names = self._names(actions)
+        shares: list[float] = []
+        why_not = ""
         try:
-            shares = (
-                self._shares(prompt_after(self._policy, question.messages), actions)
-                if names
-                else []
-            )
+            if names:
+                shares = self._shares(prompt_after(self._policy, question.messages), actions)
         except PromptTooLongError as error:
-            names, shares, why_not = [], [], f"{error}"
-        except (
-            Exception
-        ) as error:  # a person may play on for longer than the model can read; the run does not
+            why_not = f"{error}"
+        except Exception as error:
+            # A person may play on for longer than the model can read; the run does not.
             log.exception("no action probabilities for a conversation")
-            names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
+            why_not = f"the forward failed: {type(error).__name__}: {error}"
         return ConversationProbed(
-            ticket=question.ticket, names=names, shares=shares, why_not=why_not
+            ticket=question.ticket,
+            names=[] if why_not else names,
+            shares=shares,
+            why_not=why_not,
         )
 
     def _names(self, actions: tuple[str, ...] | None) -> list[str]:

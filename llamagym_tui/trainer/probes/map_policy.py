@@ -27,7 +27,7 @@ AT_ONCE = 64
 """States in one piece; between two of them the map can be given up."""
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
-"""Of the texts of all states."""
+"""Characters that the texts of all states have together, at most."""
 log = logging.getLogger(__name__)
 
 

@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
     is_refused: bool
     """Whether the environment refused the action."""
     steps: int
-    """Of the environment, that the action took."""
+    """The environment's steps that the action took."""
 
 
 def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any, observed.Info]:
@@ -46,9 +46,14 @@ def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any
 def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback: bool) -> Outcome:
     try:
         observation, reward, terminated, truncated, info = env.step(action)
-        is_refused, steps = observed.is_refused(info), observed.action_steps(info)
         return Outcome(
-            observation, float(reward), bool(terminated), bool(truncated), info, is_refused, steps
+            observation=observation,
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            info=info,
+            is_refused=observed.is_refused(info),
+            steps=observed.action_steps(info),
         )
     except RAISED as error:
         source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
