@@ -89,7 +89,7 @@ class CoinAgent(Agent):
         return int(response)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Ended(EpisodeCounts):
     """An episode of one turn, and a trajectory of it to the fake that learns."""
 

@@ -208,7 +208,7 @@ class EnvSlot:
             self.under_way.reply(move.sampled)
         else:
             self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
-            self.counts.is_corrected = True
+            self.counts = replace(self.counts, is_corrected=True)
             self.knows_last = False
         outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
@@ -218,28 +218,25 @@ class EnvSlot:
     def add(self, move: Move, outcome: Outcome) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
         agent = self.shared.agent
-        counts = self.counts
+        before = self.counts
         reward = outcome.reward
         names_none = move.reading.failed or outcome.is_refused
         # Not `>`, so that a return that is no number is refused, too.
-        if not abs(counts.episode_return + reward) <= LARGEST_RETURN:
+        if not abs(before.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
         words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
         self.under_way.reward(reward, parse_failed=names_none, steps=outcome.steps)
-        counts.episode_return += reward
-        if names_none:
-            counts.parse_failures += 1
         # Which action the policy's own reply named.
         is_named = move.replaced is None and not names_none and isinstance(move.action, int)
         if is_named and 0 <= move.action < len(self.actions):
             self.actions[move.action] += 1
         self._show(
             events.TurnFinished(
-                episode=counts.number,
-                turn=counts.length,
+                episode=before.number,
+                turn=before.length,
                 reply=move.reply,
                 action=shown_action(move.action),
                 action_name=agent.action_name(move.action),
@@ -250,7 +247,12 @@ class EnvSlot:
                 is_refused=outcome.is_refused,
             )
         )
-        counts.length += 1
+        self.counts = replace(
+            before,
+            episode_return=before.episode_return + reward,
+            length=before.length + 1,
+            parse_failures=before.parse_failures + 1 if names_none else before.parse_failures,
+        )
         self.observation = words.text
         self.admissible = words.actions
         self._show_state(outcome.observation, outcome.info)
@@ -300,7 +302,6 @@ class EnvSlot:
         self.shared.notices.of_unread(self.counts.length, self.counts.parse_failures)
         was_watched = self.shared.spectator.env == self.index
         self._show(self._finished(end))
-        # A copy: this one is still asked where the environment stands, and may be changed.
         counts = replace(self.counts, actions=tuple(self.actions), is_truncated=end == "truncated")
         correction = episode_corrected(self.history) if counts.is_corrected else None
         return Ended(trajectory, counts, correction, was_watched)
@@ -314,7 +315,7 @@ class EnvSlot:
     def take_correction(self) -> events.EpisodeCorrected | None:
         """The episode under way if a person has acted in it, as cut off where it stands, once; it will not go on."""
         was_corrected = self.counts.is_corrected
-        self.counts.is_corrected = False
+        self.counts = replace(self.counts, is_corrected=False)
         if self.episode is None or not was_corrected:
             return None
         history = self.history

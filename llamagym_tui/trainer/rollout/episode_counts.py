@@ -17,7 +17,7 @@ RATE_WINDOW_S = 10.0
 """Seconds over which the rate of episodes is measured."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EpisodeCounts:
     """What is counted of an episode, watched or not: up to now while it is under way, then to its end."""
 

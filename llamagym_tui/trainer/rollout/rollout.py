@@ -8,6 +8,7 @@ While a person has the wheel, a step waits between replies and actions until the
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -144,7 +145,7 @@ class Rollout:
             self._batch.take()
             self.spectator.forget_batches()
             for slot in self.slots:
-                slot.counts.mode = "inference"
+                slot.counts = replace(slot.counts, mode="inference")
 
     def set_system_prompt(self, text: str, version: int) -> None:
         """Use another system prompt from the next reset on."""
