@@ -25,14 +25,12 @@ from llamagym_tui.errors import require_library
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.run_store import CONFIG_FILE, EVENTS_FILE, is_run, read_config
+from llamagym_tui.run_store import CONFIG_FILE, EVENTS_FILE, TRACKER_LOG_FILE, is_run, read_config
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.user_files import discard, growing_file, make_folder
 
 PROJECT = "llamagym-tui"
-LOG_FILE = "tracker.log"
-"""The file in a run folder with what the library of a tracker prints that follows the run."""
 EVERY_S = {"play": 5.0, "conversation": 30.0}
 """The least time between two points of a run's mean return, and between two sample conversations, in seconds."""
 LAST_WORDS_S = 20.0
@@ -264,12 +262,12 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
         if process.wait():
             with contextlib.suppress(RuntimeError):  # of an app that has ended
                 notify(
-                    f"The tracker has ended, and the run goes on without it; its log is {run_dir / LOG_FILE}."
+                    f"The tracker has ended, and the run goes on without it; its log is {run_dir / TRACKER_LOG_FILE}."
                 )
 
     try:
         make_folder(run_dir)
-        with growing_file(run_dir / LOG_FILE) as log:
+        with growing_file(run_dir / TRACKER_LOG_FILE) as log:
             # A session of its own, so that ctrl+c is the run's.
             process = subprocess.Popen(
                 words,

@@ -27,7 +27,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     UpdateFinished,
 )
-from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.run_store import EVENTS_FILE, TRACKER_LOG_FILE
 from tests import fakes
 from tests.recorded_run import record
 
@@ -196,11 +196,11 @@ def test_a_tracker_that_breaks_is_one_notice_and_nothing_else(tmp_path: Path) ->
         while not notices and time.monotonic() < until:
             time.sleep(0.05)
     assert notices == [
-        f"The tracker has ended, and the run goes on without it; its log is {run_dir / track.LOG_FILE}."
+        f"The tracker has ended, and the run goes on without it; its log is {run_dir / TRACKER_LOG_FILE}."
     ]
     assert (
-        "no event" in (run_dir / track.LOG_FILE).read_text()
-        or "installed" in (run_dir / track.LOG_FILE).read_text()
+        "no event" in (run_dir / TRACKER_LOG_FILE).read_text()
+        or "installed" in (run_dir / TRACKER_LOG_FILE).read_text()
     )
 
 
