@@ -17,7 +17,7 @@ ROOMS = tuple(
     for room in ("demos", "engine", "protocol", "returns", "state", "trainer")
 )
 GROWING = {
-    "CollapseMonitor", "EnvSlot", "EpisodeCounts", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
+    "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
 }  # fmt: skip
 """Records that grow while something goes on."""
