@@ -536,5 +536,5 @@ def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes
     assert torch.equal(
         found.policy.generator.get_state(), torch.Generator().manual_seed(1).get_state()
     )
-    assert found.ppo.state.random == random.Random(1).getstate()
+    assert found.learner.state.random == random.Random(1).getstate()
     assert not any(slot.episode for slot in found.rollout.slots)
