@@ -1,1 +1,1 @@
-"""The background process: environments, policy, PPO; commands in, events out. Knows nothing of Textual."""
+"""The background process: environments, policy, learner; commands in, events out. Knows nothing of Textual."""

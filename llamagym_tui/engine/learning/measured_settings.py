@@ -41,10 +41,10 @@ class Measured(NamedTuple):
 def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     """The settings by their dotted names, from episodes that have ended, at least one."""
     all_turns = [[*each.earlier, *each.turns] for each in episodes]
-    lengths = [len(turns) for turns in all_turns]
+    lengths = [len(episode) for episode in all_turns]
     longest = max(lengths)
     turns = fmean(lengths)
-    steps = fmean([sum(turn.steps for turn in turns) for turns in all_turns])
+    steps = fmean([sum(turn.steps for turn in episode) for episode in all_turns])
     returns = [each.episode_return for each in episodes]
     mean = fmean(returns)
     spread = pstdev(returns)

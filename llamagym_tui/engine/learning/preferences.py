@@ -18,8 +18,11 @@ from llamagym_tui.game.chat import Preference
 def pair_row(policy: Policy, pair: Preference) -> dict[str, list[int]]:
     """A pair as `DPOTrainer` reads it once prepared: ids of the prompt that the policy sees, and of both replies."""
     prefix, rest = prompt_after(policy, pair.prompt)
-    chosen, rejected = (list(policy.chat.reply_ids(text)) for text in (pair.chosen, pair.rejected))
-    return {"prompt_ids": [*prefix, *rest], "chosen_ids": chosen, "rejected_ids": rejected}
+    return {
+        "prompt_ids": [*prefix, *rest],
+        "chosen_ids": list(policy.chat.reply_ids(pair.chosen)),
+        "rejected_ids": list(policy.chat.reply_ids(pair.rejected)),
+    }
 
 
 def prefer(
@@ -34,6 +37,9 @@ def prefer(
     """Train the policy on preferences, with the arguments and errors of `sft.train_on`."""
     rows = [pair_row(policy, pair) for pair in drawn(pairs, settings, seed)]
     model = policy.model.pretrained_model
+    reference = None
+    if not policy.model.is_adapted:  # of an adapter TRL makes the copy itself, as another adapter
+        reference = copy.deepcopy(model).requires_grad_(False)
 
     def trainer(folder: str, callbacks: list[Any]) -> Any:
         from datasets import Dataset
@@ -45,10 +51,7 @@ def prefer(
 
         return OwnIds(
             model=model,
-            # Of an adapter TRL makes the copy itself, as another adapter.
-            ref_model=None
-            if policy.model.is_adapted
-            else copy.deepcopy(model).requires_grad_(False),
+            ref_model=reference,
             processing_class=policy.chat.tokenizer,
             train_dataset=Dataset.from_list(rows),
             callbacks=callbacks,

@@ -34,6 +34,8 @@ Progress = Callable[[int, int, float], None]
 
 
 class Example(NamedTuple):
+    """A row of the data set, by the names that TRL has."""
+
     input_ids: list[int]
     labels: list[int]
     """The ids of replies, `NOT_TRAINED` elsewhere."""
@@ -44,19 +46,15 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
 
     Replies of weight 0 have no loss, and a row of such replies alone is left out.
     """
-    episode = replayed(policy, conversation)
     found = []
-    for segment in episode.finish("terminated").segments:
-        labels = [
-            token if is_trained else NOT_TRAINED
-            for token, is_trained in zip(segment.ids, segment.mask, strict=True)
-        ]
-        if any(segment.mask):
-            found.append(
-                Example(
-                    [*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + labels
-                )
-            )
+    for segment in replayed(policy, conversation).finish("terminated").segments:
+        mask = segment.mask
+        if not any(mask):
+            continue
+        labels = [NOT_TRAINED] * len(segment.prefix)
+        for token, is_trained in zip(segment.ids, mask, strict=True):
+            labels.append(token if is_trained else NOT_TRAINED)
+        found.append(Example(input_ids=[*segment.prefix, *segment.ids], labels=labels))
     return found
 
 
@@ -127,10 +125,10 @@ def trained(
     import huggingface_hub.constants
     from transformers import PrinterCallback
 
-    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = (
-        True  # or TRL sends a report about its use and this machine
-    )
-    began, callback = time.perf_counter(), _callback(progress, should_stop)
+    # Or TRL sends a report about its use and this machine.
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+    began_s = time.perf_counter()
+    callback = _callback(progress, should_stop)
     with _restored(policy), tempfile.TemporaryDirectory() as folder:
         trainer = make(folder, [callback])
         trainer.remove_callback(PrinterCallback)
@@ -146,7 +144,7 @@ def trained(
         steps=len(losses),
         first_loss=losses[0] if losses else 0.0,
         last_loss=losses[-1] if losses else 0.0,
-        elapsed_s=time.perf_counter() - began,
+        elapsed_s=time.perf_counter() - began_s,
         cancelled=len(losses) < trainer.state.max_steps,
     )
 
@@ -162,13 +160,11 @@ def arguments(
     **more: Any,
 ) -> Any:
     """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing."""
-    epochs = max(
-        settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size))
-    )
+    steps_an_epoch = math.ceil(rows / settings.batch_size)
+    epochs = max(settings.epochs, math.ceil(settings.min_steps / steps_an_epoch))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", FutureWarning
-        )  # `gradient_checkpointing` has a new name that TRL lacks
+        # `gradient_checkpointing` has a new name that TRL lacks.
+        warnings.simplefilter("ignore", FutureWarning)
         return kind(
             output_dir=folder,
             num_train_epochs=epochs,
@@ -208,7 +204,8 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
                 progress(state.global_step, state.max_steps, logs["loss"])
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            control.should_training_stop |= should_stop()
+            if should_stop():
+                control.should_training_stop = True
 
     return Callback()
 
@@ -216,20 +213,16 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
 @contextmanager
 def _restored(policy: Policy) -> Iterator[None]:
     """Undo what the trainer changes apart from weights: attributes, configuration, padding, random states, mode."""
-    tokenizer, lm = policy.chat.tokenizer, policy.model.causal_lm
-    owners = [
-        policy.model.pretrained_model,
-        lm,
-        lm.config,
-        *([lm.generation_config] if lm.generation_config else []),
-    ]
+    tokenizer = policy.chat.tokenizer
+    lm = policy.model.causal_lm
+    owners = [policy.model.pretrained_model, lm, lm.config]
+    if lm.generation_config:
+        owners.append(lm.generation_config)
     attributes = [dict(vars(owner)) for owner in owners]
     kinds = [(weight, weight.dtype) for weight in policy.model.parameters() if weight.requires_grad]
-    pad_token, python_state, numpy_state = (
-        tokenizer.pad_token,
-        random.getstate(),
-        np.random.get_state(),
-    )
+    pad_token = tokenizer.pad_token
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()
     with torch.random.fork_rng():
         try:
             yield
@@ -238,9 +231,8 @@ def _restored(policy: Policy) -> Iterator[None]:
                 vars(owner).clear()  # TRL's own `forward` among them
                 vars(owner).update(kept)
             for weight, kind in kinds:
-                weight.data = weight.data.to(
-                    kind
-                )  # TRL puts an adapter on coarse weights into bfloat16
+                # TRL puts an adapter on coarse weights into bfloat16.
+                weight.data = weight.data.to(kind)
             tokenizer.pad_token = pad_token
             random.setstate(python_state)
             np.random.set_state(numpy_state)

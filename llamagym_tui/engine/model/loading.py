@@ -35,7 +35,7 @@ class LoadedModel:
     name: str
     device: str
     parameters: int
-    """Of the causal LM; value head and a fresh adapter excluded."""
+    """Weights of the causal LM; value head and a fresh adapter excluded."""
     warning: str | None = None
     """What is worth knowing before it plays."""
 
