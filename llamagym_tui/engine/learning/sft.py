@@ -217,12 +217,9 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
 def _restored(policy: Policy) -> Iterator[None]:
     """Undo what the trainer changes apart from weights: attributes, configuration, padding, random states, mode."""
     tokenizer, lm = policy.chat.tokenizer, policy.model.causal_lm
-    owners = [
-        policy.model.pretrained_model,
-        lm,
-        lm.config,
-        *([lm.generation_config] if lm.generation_config else []),
-    ]
+    owners = [policy.model.pretrained_model, lm, lm.config]
+    if lm.generation_config:
+        owners.append(lm.generation_config)
     attributes = [dict(vars(owner)) for owner in owners]
     kinds = [(weight, weight.dtype) for weight in policy.model.parameters() if weight.requires_grad]
     pad_token, python_state, numpy_state = (
