@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from llamagym_tui.config import RunConfig, UpdateStats, from_dict
 from llamagym_tui.engine.threads import use_threads
@@ -55,35 +54,46 @@ class BareRun:
 def run_session(
     config: RunConfig,
     on_event: Callable[[Event, queue.SimpleQueue[AnyCommand]], None],
-    **options: Any,
 ) -> Session:
     """A whole session in this process; the session at its end.
 
     Args:
         config: with a run folder that can be made.
         on_event: takes each event, and the queue of commands.
-        options: of the session.
     Raises:
         Exception: why the session failed.
     """
     commands: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     sinks = [lambda event: on_event(event, commands)]
-    session = Session(config, RunStore.create(config), commands, sinks=sinks, **options)
+    session = Session(config, RunStore.create(config), commands, sinks=sinks)
     session.run()
     if session.error is not None:
         raise session.error
     return session
 
 
-def settings(agent: str, changes: Sequence[str] = (), **values: Any) -> RunConfig:
+def settings(
+    agent: str,
+    changes: Sequence[str] = (),
+    *,
+    model: str = BUNDLED,
+    full_finetuning: bool | None = None,
+) -> RunConfig:
     """The settings of a run.
 
     Args:
         agent: as of `train`.
         changes: each NAME=VALUE, as `train --set` takes them.
-        values: settings that `--set` does not take, such as ``model``.
+        model: as of `train`.
+        full_finetuning: whether all weights are trained. None: the model's size decides.
     Raises:
         UsageError: there is no such setting, or its value is not one that it takes.
     """
-    found = {"agent": agent, "run_dir": ".", **values, **assignments.settings(changes)}
-    return from_dict(RunConfig, with_defaults(found, values.get("model", BUNDLED)))
+    found = {
+        "agent": agent,
+        "run_dir": ".",
+        "model": model,
+        "full_finetuning": full_finetuning,
+        **assignments.settings(changes),
+    }
+    return from_dict(RunConfig, with_defaults(found, model))

@@ -81,7 +81,9 @@ class Tokens:
     def __init__(self, watch: Stopwatch, pad_id: int) -> None:
         self.computed: Counter[str] = Counter()
         self.padding: Counter[str] = Counter()
-        self._watch, self._pad_id, self._forwards = watch, pad_id, list[tuple[str, Tensor]]()
+        self._watch = watch
+        self._pad_id = pad_id
+        self._forwards: list[tuple[str, Tensor]] = []
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -100,11 +102,13 @@ class Tokens:
             ]
             return encode_flat(backbone, prefix, trees, read)
 
-        Backbone.encode, Backbone.encode_flat = watched, watched_flat
+        Backbone.encode = watched
+        Backbone.encode_flat = watched_flat
         try:
             yield
         finally:
-            Backbone.encode, Backbone.encode_flat = encode, encode_flat
+            Backbone.encode = encode
+            Backbone.encode_flat = encode_flat
         for name, ids in self._forwards:
             self.computed[name] += ids.numel()
             self.padding[name] += int(((ids.flip(-1) != self._pad_id).cumsum(-1) == 0).sum())
@@ -152,10 +156,8 @@ def main(
     print_time(watch, episodes)
     print_tokens(tokens)
     print_rates(watch, updates, flops, clock)
-    computed, distinct = (
-        tokens.computed["rollout"],
-        sum(distinct_tokens(run.policy, batch) for batch in batches),
-    )
+    computed = tokens.computed["rollout"]
+    distinct = sum(distinct_tokens(run.policy, batch) for batch in batches)
     print(
         f"rollout: {computed:,} tokens computed, {distinct:,} distinct: {computed / distinct:.2f} times as many"
     )
@@ -167,8 +169,11 @@ class Pairs:
     """Tokens of an update's flat forwards, and pairs of query and key in them, by layers of each kind."""
 
     def __init__(self, watch: Stopwatch) -> None:
-        self.forwards = self.tokens = self.read = 0
-        self.computed, self.seen = Counter[str](), Counter[str]()
+        self.forwards = 0
+        self.tokens = 0
+        self.read = 0
+        self.computed: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
         self._watch = watch
 
     @contextmanager
@@ -178,11 +183,9 @@ class Pairs:
         def watched(*args: Any) -> FlatTree:
             flat = made(*args)
             if phase(self._watch) == "update":
-                self.forwards, self.tokens, self.read = (
-                    self.forwards + 1,
-                    self.tokens + len(flat.ids),
-                    self.read + len(flat.read),
-                )
+                self.forwards += 1
+                self.tokens += len(flat.ids)
+                self.read += len(flat.read)
                 for name in ("every", "last"):
                     masks = [blocks.mask for blocks in getattr(flat, name).blocks]
                     self.computed[name] += sum(mask.numel() for mask in masks)
@@ -240,11 +243,9 @@ def products_rate(run: BareRun, tokens: int, read: int, clock: Callable[[], floa
     )
     needed = elapsed_s = 0.0
     for (rows, inputs, outputs), count in shapes.items():
-        x, weight, gradient = (
-            torch.randn(rows, inputs),
-            torch.randn(outputs, inputs),
-            torch.randn(rows, outputs),
-        )
+        x = torch.randn(rows, inputs)
+        weight = torch.randn(outputs, inputs)
+        gradient = torch.randn(rows, outputs)
         for left, right in ((x, weight.T), (gradient, weight), (gradient.T, x)):
             elapsed_s += count * best_s(left, right, clock)
             needed += count * 2 * rows * inputs * outputs

@@ -26,8 +26,10 @@ from llamagym_tui.engine.model.loading import bundled_model_path
 
 SHAPES = {"5M": (256, 6, 4, 704), "32M": (512, 10, 8, 1408), "135M": (576, 30, 9, 1536)}
 """Hidden size, layers, heads, intermediate size."""
-PROMPTS, BATCHES = 16, 4
-"""That `generate()` gets at once, and how often in a round."""
+PROMPTS = 16
+"""Prompts that `generate()` gets at once."""
+BATCHES = 4
+"""How often it gets them in a round."""
 
 
 def main(

@@ -77,10 +77,8 @@ def main():
     os.dup2(2, 1)  # what libraries print goes to stderr
     torch.set_num_threads(setup["threads"])
     torch.manual_seed(setup["seed"])
-    BlackjackAgent.system_prompt, BlackjackAgent.observations = (
-        setup["system_prompt"],
-        setup["observations"],
-    )
+    BlackjackAgent.system_prompt = setup["system_prompt"]
+    BlackjackAgent.observations = setup["observations"]
     tokenizer = AutoTokenizer.from_pretrained(setup["model"])
     model = AutoModelForCausalLMWithValueHead.from_pretrained(setup["model"])
     reply_tokens = []

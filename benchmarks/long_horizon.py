@@ -33,8 +33,9 @@ def main(
     print(machine())
     run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
     room = known_tokens.REMEMBERED, known_tokens.HELD
-    for name, held in (("with", room), ("without", (0, 0))):
-        known_tokens.REMEMBERED, known_tokens.HELD = held
+    for name, remembered, held in (("with", *room), ("without", 0, 0)):
+        known_tokens.REMEMBERED = remembered
+        known_tokens.HELD = held
         found = [late_over_early(run) for _ in range(rounds)]
         print(
             f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4",

@@ -86,9 +86,8 @@ def run(
         words = ("--model", model, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
         found = {way: summary("eval", world, *words, f"--{way}") for way in ("greedy", "sampled")}
         returns = {way: each["mean_return"] for way, each in found.items()}
-        records.add(
-            **where, minutes=minutes, **returns, stderr=found["sampled"]["return_stderr"], **more
-        )
+        error = found["sampled"]["return_stderr"]
+        records.add({**where, "minutes": minutes, **returns, "stderr": error, **more})
         print(f"{world}, {peer}, seed {seed}, {minutes:g} min: {returns}", flush=True)
 
 

@@ -40,7 +40,8 @@ class TextWorld:
     """A Gymnasium environment in words, as the harness drives one."""
 
     def __init__(self, env_id, env_kwargs, observations):
-        self._env, self._texts = gymnasium.make(env_id, **env_kwargs), observations
+        self._env = gymnasium.make(env_id, **env_kwargs)
+        self._texts = observations
 
     def reset(self, seed=None):
         seen, _ = self._env.reset(seed=seed)
@@ -62,8 +63,11 @@ class Marks:
     """Stands for the agent's `learn`: saves the policy at each mark, and ends the training after the last one."""
 
     def __init__(self, agent, minutes, folder, answers):
-        self._agent, self._learn, self._left = agent, agent.learn, list(minutes)
-        self._folder, self._answers = Path(folder), answers
+        self._agent = agent
+        self._learn = agent.learn
+        self._left = list(minutes)
+        self._folder = Path(folder)
+        self._answers = answers
         self._known = {"updates": 0, "turns": 0, "episodes": 0}
         self._began = time.process_time()
 

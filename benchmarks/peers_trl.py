@@ -37,9 +37,12 @@ class Episodes:
     """Plays the episodes of a batch together, one `generate` for a turn of all that are not over."""
 
     def __init__(self, agent: Any, tokenizer: Any, max_turns: int) -> None:
-        self._agent, self._tokenizer, self._max_turns = agent, tokenizer, max_turns
+        self._agent = agent
+        self._tokenizer = tokenizer
+        self._max_turns = max_turns
         self._envs = [agent_env(agent) for _ in range(BATCH)]
-        self.turns = self.episodes = 0
+        self.turns = 0
+        self.episodes = 0
 
     def prompt(self, seed: int) -> list[dict[str, Any]]:
         """Of the episode with a seed, which the message carries along."""
@@ -138,12 +141,10 @@ class Marks(TrainerCallback):
     def __init__(
         self, folder: Path, minutes: Sequence[float], episodes: Episodes, tokenizer: Any
     ) -> None:
-        self._folder, self._left, self._episodes, self._tokenizer = (
-            folder,
-            list(minutes),
-            episodes,
-            tokenizer,
-        )
+        self._folder = folder
+        self._left = list(minutes)
+        self._episodes = episodes
+        self._tokenizer = tokenizer
         self._began = time.process_time()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:

@@ -29,8 +29,10 @@ class Slow(gymnasium.Env[int, int]):
     """Each step takes so many seconds, of waiting or of one processor."""
 
     def __init__(self, step_s: float, computes: bool) -> None:
-        self.observation_space, self.action_space = spaces.Discrete(2), spaces.Discrete(2)
-        self.step_s, self.computes = step_s, computes
+        self.observation_space = spaces.Discrete(2)
+        self.action_space = spaces.Discrete(2)
+        self.step_s = step_s
+        self.computes = computes
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-COLUMNS, ROWS = 120, 34
+COLUMNS = 120
+ROWS = 34
 PATIENCE_S = 30.0
 
 
@@ -25,7 +26,8 @@ class Terminal:
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
     ) -> None:
-        self._ours, its = pty.openpty()
+        ours, its = pty.openpty()
+        self._ours = ours
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._began_s = time.perf_counter()
         colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}

@@ -68,7 +68,9 @@ class Stopwatch:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """A clock may count anything that only grows, as FLOPs do."""
         self.spent: dict[str, float] = defaultdict(float)
-        self._clock, self._open, self._since = clock, ["other"], clock()
+        self._clock = clock
+        self._open = ["other"]
+        self._since = clock()
 
     @property
     def sections(self) -> Sequence[str]:

@@ -54,7 +54,8 @@ class Counting(gymnasium.Env[int, int]):
     shown = 0
 
     def __init__(self) -> None:
-        self.observation_space, self.action_space = spaces.Discrete(10**9), spaces.Discrete(2)
+        self.observation_space = spaces.Discrete(10**9)
+        self.action_space = spaces.Discrete(2)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -184,10 +185,6 @@ def one_update(run: BareRun) -> dict[str, float]:
         "peak MiB": getrusage(RUSAGE_SELF).ru_maxrss / 1024,
         "turns a second": turns / (ended - began),
     }
-
-
-def turns_a_second(run: BareRun) -> float:
-    return one_update(run)["turns a second"]
 
 
 def reached_s(run: BareRun, bar: float) -> float:

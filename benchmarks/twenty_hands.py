@@ -33,7 +33,8 @@ from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.trainer.builders import Builders
 
-STICK, HIT = 0, 1
+STICK = 0
+HIT = 1
 Total = tuple[int, int]
 """The player's total, and whether an ace in it counts 11."""
 

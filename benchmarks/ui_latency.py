@@ -230,16 +230,20 @@ def app(notes_path: str, run_dir: str) -> None:
 class AppTerminal(Terminal):
     """The app, and which observations it has painted."""
 
-    low, high = 10**9, 0
-    """Least and greatest serial number painted since `forget`."""
+    low = 10**9
+    """The least serial number painted since `forget`."""
+    high = 0
+    """The greatest one."""
 
     def forget(self) -> None:
-        self.low, self.high = 10**9, 0
+        self.low = 10**9
+        self.high = 0
 
     def read(self, timeout_s: float) -> bytes:
         painted = super().read(timeout_s)
         for serial in map(int, re.findall(rb"#(\d{7})#", painted)):
-            self.low, self.high = min(self.low, serial), max(self.high, serial)
+            self.low = min(self.low, serial)
+            self.high = max(self.high, serial)
         return painted
 
     def press(self, key: bytes, effect: Callable[[bytes], bool]) -> float:
@@ -250,7 +254,9 @@ class AppTerminal(Terminal):
         return time.monotonic() - began
 
 
-UP, END, ESCAPE = b"\x1b[5~", b"\x1b[F", b"\x1b"
+UP = b"\x1b[5~"
+END = b"\x1b[F"
+ESCAPE = b"\x1b"
 Times = dict[str, list[float]]
 
 

@@ -34,7 +34,9 @@ def exact(env: Any, value_of: Value) -> float:
     for _ in range(turn_limit(env)):
         worth = [
             [
-                sum(p * (reward + (not ended) * values[to]) for p, to, reward, ended in moves)
+                sum(
+                    p * (reward if ended else reward + values[to]) for p, to, reward, ended in moves
+                )
                 for moves in actions.values()
             ]
             for actions in table.values()
@@ -49,11 +51,14 @@ def played(env: Any, act: Callable[[Any, Info], Any], episodes: int) -> tuple[fl
     env.action_space.seed(SEED)
     for episode in range(episodes):
         observation, info = env.reset(seed=SEED + episode)
-        total, over, turns = 0.0, False, 0
+        total = 0.0
+        turns = 0
+        over = False
         while not over:
             observation, reward, terminated, truncated, info = env.step(act(observation, info))
             turns += 1
-            total, over = total + float(reward), terminated or truncated or turns >= turn_limit(env)
+            total += float(reward)
+            over = terminated or truncated or turns >= turn_limit(env)
         returns.append(total)
     return float(np.mean(returns)), float(np.std(returns) / np.sqrt(episodes))
 

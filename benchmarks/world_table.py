@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -44,29 +45,33 @@ def table(
 def cells(
     name: str, row: Row, records: Sequence[Record], marks: Sequence[float], seeds: int
 ) -> list[str]:
-    model, mlp = (
-        [each for each in records if each["player"] == player] for player in ("model", "mlp")
-    )
+    model = [each for each in records if each["player"] == "model"]
+    mlp = [each for each in records if each["player"] == "mlp"]
     known = next((each for each in records if each["player"] == "reference"), {})
     final = returns(model, marks[-1], "greedy")
     turns = [each["turns"] for each in model if each["minutes"] == marks[-1]]
-    curve = [middle(returns(model, mark, "greedy")) for mark in marks]
-    before = f"warm start {middle(returns(model, 0, 'greedy'))} → " if row.demonstrations else ""
-    first = f"first {middle(batch_returns(model, marks[0], 'first_batch'))} → "
-    extremes = f" ({number(min(final))} to {number(max(final))})" if len(final) > 1 else ""
-    at_least = number(row.wanted) + (
-        f", sampled {number(row.sampled)}" if row.sampled is not None else ""
-    )
+    batches = ", ".join(middle(batch_returns(model, mark, "batches")) for mark in marks)
+    first = middle(batch_returns(model, marks[0], "first_batch"))
+    greedy = ", ".join(middle(returns(model, mark, "greedy")) for mark in marks)
+    if row.demonstrations:
+        greedy = f"warm start {middle(returns(model, 0, 'greedy'))} → {greedy}"
+    if len(final) > 1:
+        greedy += f" ({number(min(final))} to {number(max(final))})"
+    wanted = number(row.wanted)
+    if row.sampled is not None:
+        wanted += f", sampled {number(row.sampled)}"
+    if row.turns:
+        wanted += f" within {row.turns:,} turns"
     return [
         name,
         number(known.get("random")),
         number(known.get("optimal", known.get("expert"))),
         middle(returns(mlp, marks[-1], "greedy")),
-        first + ", ".join(middle(batch_returns(model, mark, "batches")) for mark in marks),
-        before + ", ".join(curve) + extremes,
+        f"first {first} → {batches}",
+        greedy,
         middle(returns(model, marks[-1], "sampled")),
         f"{median(turns):,.0f}" if turns else NONE,
-        at_least + (f" within {row.turns:,} turns" if row.turns else ""),
+        wanted,
         outcome(row, model, marks[-1], seeds),
     ]
 
@@ -76,18 +81,15 @@ def outcome(row: Row, model: Sequence[Record], last: float, seeds: int) -> str:
     if len(returns(model, last, "greedy")) < max(seeds, 1):
         return NONE
     if row.turns:
-        of_seed = {
-            seed: [each for each in model if each["seed"] == seed]
-            for seed in {each["seed"] for each in model}
-        }
-        firsts = [first_to_reach(row, run) for run in of_seed.values()]
-        reached = sorted(
-            (each for each in firsts if each is not None), key=lambda each: each["turns"]
-        )
-        if 2 * len(reached) <= len(firsts):
-            return f"**no** ({len(reached)} of {len(firsts)} seeds)"
-        each = reached[len(firsts) // 2]
-        return f"yes, after {each['minutes']:g} min, {each['turns']:,} turns"
+        runs: dict[int, list[Record]] = defaultdict(list)
+        for each in model:
+            runs[each["seed"]].append(each)
+        firsts = [first_to_reach(row, run) for run in runs.values()]
+        reached = [each for each in firsts if each is not None]
+        if 2 * len(reached) <= len(runs):
+            return f"**no** ({len(reached)} of {len(runs)} seeds)"
+        middle_one = sorted(reached, key=lambda each: each["turns"])[len(runs) // 2]
+        return f"yes, after {middle_one['minutes']:g} min, {middle_one['turns']:,} turns"
     greedy = median(returns(model, last, "greedy"))
     has = greedy >= row.wanted and (
         row.sampled is None or median(returns(model, last, "sampled")) >= row.sampled
@@ -122,4 +124,8 @@ def number(value: float | None) -> str:
     """As many decimals as a return of its size needs."""
     if value is None:
         return NONE
-    return f"{value:.{4 if abs(value) < 1 else 3 if abs(value) < 10 else 1}f}"
+    if abs(value) < 1:
+        return f"{value:.4f}"
+    if abs(value) < 10:
+        return f"{value:.3f}"
+    return f"{value:.1f}"

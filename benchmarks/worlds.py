@@ -57,15 +57,17 @@ class Records:
                 except ValueError:
                     continue
 
-    def add(self, **record: Any) -> Record:
+    def add(self, record: Record) -> Record:
         with self._path.open("a+b") as file:
             file.seek(max(file.tell() - 1, 0))
             torn = file.read() not in (b"", b"\n")
-            file.write(b"\n" * torn + json.dumps(record).encode() + b"\n")
+            if torn:
+                file.write(b"\n")
+            file.write(json.dumps(record).encode() + b"\n")
         self.all.append(record)
         return record
 
-    def of(self, **wanted: Any) -> list[Record]:
+    def of(self, **wanted: str | float) -> list[Record]:
         return [
             each
             for each in self.all
@@ -178,25 +180,21 @@ def references(records: Records, name: str) -> None:
                 who: mean for who, (mean, _) in by_playing(agent, env, REFERENCE_EPISODES).items()
             }
         env.close()
-    records.add(world=name, player="reference", **found)
+    records.add({"world": name, "player": "reference", **found})
 
 
 def train_model(records: Records, name: str, seed: int, way: Way) -> None:
     """Bring a run to each mark that it has not reached yet, then on to its number of turns."""
-    row, run_dir = ROWS[name], way.folder / "runs" / f"{name}-{seed}"
+    row = ROWS[name]
+    run_dir = way.folder / "runs" / f"{name}-{seed}"
     known = records.of(world=name, player="model", seed=seed)
 
-    def note(minutes: float, **more: Any) -> None:
+    def note(minutes: float, training: Record) -> None:
         played = evaluated(row.agent, run_dir, way.episodes_of(row), str(way.threads), SEED)
-        where = {"world": name, "player": "model", "seed": seed, "minutes": minutes}
-        known.append(
-            records.add(
-                **where,
-                **way.common,
-                **{who: figures(each) for who, each in played.items()},
-                **more,
-            )
-        )
+        record = {"world": name, "player": "model", "seed": seed, "minutes": minutes}
+        record |= way.common
+        record |= {who: figures(each) for who, each in played.items()}
+        known.append(records.add(record | training))
         print(
             f"{name}, seed {seed}, {minutes:g} min: greedy {played['greedy']['mean_return']:+.4f}",
             flush=True,
@@ -208,10 +206,10 @@ def train_model(records: Records, name: str, seed: int, way: Way) -> None:
         )  # of a run that has no result, nobody knows how far it is
         if row.demonstrations:
             warm_start(row, seed, run_dir, way)
-            note(0)
+            note(0, {})
     for mark in marks_left(known, row, way.minutes):
         trained = train_to(row, seed, run_dir, mark, way, known[-1] if known else {})
-        note(mark, **trained, **learnt(updates_of(run_dir), row.wanted))
+        note(mark, trained | learnt(updates_of(run_dir), row.wanted))
 
 
 def marks_left(known: Sequence[Record], row: Row, marks: Sequence[float]) -> Iterator[float]:
@@ -295,9 +293,12 @@ def learnt(updates: Sequence[dict[str, Any]], wanted: float) -> dict[str, Any]:
     variances = [
         each["explained_variance"] for each in stats if each["explained_variance"] is not None
     ]
-    turns, seconds, reached = 0, 0.0, None
+    turns = 0
+    seconds = 0.0
+    reached = None
     for each in stats:
-        turns, seconds = turns + each["turns"], seconds + each["rollout_s"] + each["update_s"]
+        turns += each["turns"]
+        seconds += each["rollout_s"] + each["update_s"]
         if reached is None and each["mean_return"] is not None and each["mean_return"] >= wanted:
             reached = {"turns": turns, "minutes": seconds / 60}
     return {
@@ -324,7 +325,8 @@ def mlp_interpreter(folder: Path | None) -> Path:
 
 def train_mlp(records: Records, name: str, seed: int, way: Way, python: Path) -> None:
     """All marks of one run of the MLP; one that was cut off begins again."""
-    row, done = ROWS[name], records.of(world=name, player="mlp", seed=seed)
+    row = ROWS[name]
+    done = records.of(world=name, player="mlp", seed=seed)
     left = [mark for mark in way.minutes if mark_of(done, mark) is None]
     if not left:
         return
@@ -339,7 +341,7 @@ def train_mlp(records: Records, name: str, seed: int, way: Way, python: Path) ->
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=here) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            found = records.add(world=name, player="mlp", seed=seed, **json.loads(line))
+            found = records.add({"world": name, "player": "mlp", "seed": seed, **json.loads(line)})
             print(
                 f"{name}, MLP, seed {seed}, {found['minutes']:g} min: {found['greedy']['mean_return']:+.4f}",
                 flush=True,

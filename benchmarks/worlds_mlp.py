@@ -25,7 +25,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.setup import catalog
 
-ENVS, BATCH = 8, 2048
+ENVS = 8
+BATCH = 2048
 FIRST_SEED = 12_000_000
 """Of evaluations; the next episodes count up."""
 
@@ -61,11 +62,13 @@ def played(
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=FIRST_SEED + episode)
-        total, over = 0.0, False
+        total = 0.0
+        over = False
         while not over:
             action, _ = policy.predict(observation, deterministic=greedy)
             observation, reward, terminated, truncated, _ = env.step(int(action))
-            total, over = total + float(reward), terminated or truncated
+            total += float(reward)
+            over = terminated or truncated
         returns.append(total)
     stderr = float(np.std(returns) / np.sqrt(episodes))
     return {"mean_return": float(np.mean(returns)), "return_stderr": stderr, "episodes": episodes}
@@ -78,7 +81,10 @@ class Marks(BaseCallback):
         self, env: gymnasium.Env[Any, Any], minutes: Sequence[float], episodes: int, answers: TextIO
     ) -> None:
         super().__init__()
-        self._env, self._left, self._episodes, self._answers = env, list(minutes), episodes, answers
+        self._env = env
+        self._left = list(minutes)
+        self._episodes = episodes
+        self._answers = answers
         self._began = time.process_time()
 
     def _on_step(self) -> bool:
@@ -105,7 +111,8 @@ def main(
     episodes: int,
     threads: int,
 ) -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr  # environments print, too
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # environments print, too
     torch.set_num_threads(threads)
     envs = DummyVecEnv([partial(flat_env, agent, env)] * ENVS)
     model = PPO("MlpPolicy", envs, n_steps=BATCH // ENVS, seed=seed, device="cpu")

@@ -34,8 +34,9 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
             inside = path.relative_to(root / top).with_suffix("").parts
             if top == PACKAGE and inside[0] in LINKED:
                 continue
-            parts = [*prefix, *(inside[:-1] if inside[-1] == "__init__" else inside)]
-            found[".".join(parts)] = path
+            if inside[-1] == "__init__":
+                inside = inside[:-1]
+            found[".".join([*prefix, *inside])] = path
     return found
 
 

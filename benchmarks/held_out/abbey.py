@@ -24,13 +24,20 @@ PASSAGES = {
 }
 """Where arch, spiral and portcullis lead; to the same place where there is none."""
 PLACES = tuple(PASSAGES)
-CANDLE, FLINT = ("belfry", "scriptorium", "satchel"), ("refectory", "courtyard", "satchel")
-"""Where each of them can be; in the satchel it was gathered."""
+CANDLE = ("belfry", "scriptorium", "satchel")
+"""Where the candle can be; in the satchel it was gathered."""
+FLINT = ("refectory", "courtyard", "satchel")
+"""Where the flint can be; in the satchel it was gathered."""
 SIZES = (len(PLACES), len(CANDLE), len(FLINT))
-GATHER, IGNITE = 3, 4
+GATHER = 3
+IGNITE = 4
 MOST_TURNS = 30
-STEP_COST, GATHERED, IGNITED = 0.02, 0.2, 1.0
-"""What a turn costs, and what each thing gathered and the burning candle pay."""
+STEP_COST = 0.02
+"""What a turn costs."""
+GATHERED = 0.2
+"""What each thing gathered pays."""
+IGNITED = 1.0
+"""What the burning candle pays."""
 
 
 class State(NamedTuple):
@@ -56,7 +63,7 @@ def move(state: State, action: int) -> Move:
         return Move(state._replace(place=PLACES.index(PASSAGES[here][action])), -STEP_COST, False)
     if action == IGNITE:
         burns = here == "crypt" and CANDLE[state.candle] == FLINT[state.flint] == "satchel"
-        return Move(state, IGNITED * burns - STEP_COST, burns)
+        return Move(state, (IGNITED if burns else 0.0) - STEP_COST, burns)
     candle = 2 if CANDLE[state.candle] == here else state.candle
     flint = 2 if FLINT[state.flint] == here else state.flint
     gathered = (candle != state.candle) + (flint != state.flint)
@@ -68,7 +75,8 @@ class AbbeyEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self) -> None:
         states = [State(*numbers) for numbers in product(*map(range, SIZES))]
-        self.observation_space, self.action_space = spaces.Discrete(len(states)), spaces.Discrete(5)
+        self.observation_space = spaces.Discrete(len(states))
+        self.action_space = spaces.Discrete(5)
         self.P = {
             state.number: {action: [self._way(state, action)] for action in range(5)}
             for state in states
@@ -89,8 +97,9 @@ class AbbeyEnv(gymnasium.Env[Any, Any]):
         return self.state, {}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        [(_, self.state, reward, is_over)] = self.P[self.state][int(action)]
-        return self.state, reward, is_over, False, {}
+        [(_, to, reward, is_over)] = self.P[self.state][int(action)]
+        self.state = to
+        return to, reward, is_over, False, {}
 
 
 if "Abbey-v0" not in gymnasium.registry:

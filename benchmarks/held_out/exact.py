@@ -25,10 +25,8 @@ def greenhouse_return(choice: Choice) -> float:
     humidity, warmth, step = np.meshgrid(
         np.arange(100), np.arange(100), np.arange(steps + 1), indexing="ij"
     )
-    now, values = (
-        greenhouse.Greenhouse(humidity, warmth, step * greenhouse.GROWTH),
-        np.zeros(humidity.shape),
-    )
+    now = greenhouse.Greenhouse(humidity, warmth, step * greenhouse.GROWTH)
+    values = np.zeros(humidity.shape)
     suns = list(product(greenhouse.DRYING, greenhouse.WARMING))
     for _ in range(greenhouse.MOST_TURNS):
         worth = []

@@ -14,14 +14,24 @@ from gymnasium import spaces
 
 from llamagym_tui.agents.generic import GenericAgent
 
-MIST, VENT, SNIP = range(3)
+MIST = 0
+VENT = 1
+SNIP = 2
 MOST_TURNS = 16
-GROWTH, MOST_BLOOM, LEAST_BLOOM = 15, 90, 30
-"""A turn's, and what bloom there can be and is paid for at least."""
-HUMID, WARM = (35, 75), 60
-"""Where the flower grows: the humidity between the two, the warmth up to that."""
-DRYING, WARMING = (4, 12), (4, 12)
-"""By how much the sun may dry and warm in a turn, each as likely as the other."""
+GROWTH = 15
+"""By how much the flower grows in a turn."""
+MOST_BLOOM = 90
+"""The largest bloom that there can be."""
+LEAST_BLOOM = 30
+"""The smallest bloom that is paid for."""
+HUMID = (35, 75)
+"""The humidities between which the flower grows."""
+WARM = 60
+"""The warmth up to which it grows."""
+DRYING = (4, 12)
+"""By how much the sun may dry in a turn, each as likely as the other."""
+WARMING = (4, 12)
+"""By how much it may warm in a turn, each as likely as the other."""
 
 
 class Greenhouse(NamedTuple):
@@ -49,10 +59,8 @@ class GreenhouseEnv(gymnasium.Env[Any, Any]):
     """Begins with any humidity and warmth and no bloom; Gymnasium's time limit ends it."""
 
     def __init__(self) -> None:
-        self.observation_space, self.action_space = (
-            spaces.Box(0, 99, (4,), np.int64),
-            spaces.Discrete(3),
-        )
+        self.observation_space = spaces.Box(0, 99, (4,), np.int64)
+        self.action_space = spaces.Discrete(3)
         self.now = Greenhouse(0, 0, 0)
 
     def reset(

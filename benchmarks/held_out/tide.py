@@ -18,10 +18,8 @@ class TideEnv(gymnasium.Env[Any, Any]):
     """The gauge stands at any number, never at the same one twice running."""
 
     def __init__(self) -> None:
-        self.observation_space, self.action_space = (
-            spaces.Box(0, 99, (1,), np.int64),
-            spaces.Discrete(2),
-        )
+        self.observation_space = spaces.Box(0, 99, (1,), np.int64)
+        self.action_space = spaces.Discrete(2)
         self.numbers: list[int] = []
 
     def reset(
@@ -33,8 +31,10 @@ class TideEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """1 for what is right, -1 for what is wrong: 0 swells, the number is larger now; 1 ebbs, it is smaller."""
-        ebbs = self.numbers[-1] < self.numbers[-2] if len(self.numbers) > 1 else None
-        paid = 0.0 if ebbs is None else 1.0 if bool(action) == ebbs else -1.0
+        paid = 0.0
+        if len(self.numbers) > 1:
+            ebbs = self.numbers[-1] < self.numbers[-2]
+            paid = 1.0 if bool(action) == ebbs else -1.0
         ends = len(self.numbers) > JUDGED
         self.numbers.append((self.numbers[-1] + int(self.np_random.integers(1, 100))) % 100)
         return self._seen(), paid, ends, False, {}

@@ -100,11 +100,11 @@ def lesson(rng: Chance, conversations: int) -> Lesson:
             if told is None or told.told is None or told.told(state) == wanted:
                 break
         action = rng.randrange(len(agent.action_names)) if told is None else told.act(state)
+        reply = agent.format_action(action)
+        if told is None:
+            return Exchange(text, reply, numbers_in(text))
         return Exchange(
-            text,
-            agent.format_action(action),
-            numbers_in(text),
-            *(() if told is None else (told.hints(state), marks_of(text, state, told))),
+            text, reply, numbers_in(text), told.hints(state), marks_of(text, state, told)
         )
 
     marks = () if told is None else told.own_marks(prompt)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-HIDDEN, LAYERS, HEADS, INNER = 128, 4, 4, 344
+HIDDEN = 128
+LAYERS = 4
+HEADS = 4
+INNER = 344
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:

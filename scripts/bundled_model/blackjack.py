@@ -144,7 +144,12 @@ def below(limit: int) -> Rule:
 
 def by_dealer(card: int, strong: int, weak: int) -> Rule:
     """Hit below one total if the dealer shows `card` or more (an ace is 11), else below another."""
-    return lambda state: state[0] < (strong if (state[1] if state[1] > 1 else 11) >= card else weak)
+
+    def hits(state: State) -> bool:
+        dealer = state[1] if state[1] > 1 else 11
+        return state[0] < (strong if dealer >= card else weak)
+
+    return hits
 
 
 def _below(rng: Chance) -> tuple[str, Rule]:
@@ -326,8 +331,10 @@ def _condition(rng: Chance) -> Condition:
 def _by_conditions(rng: Chance) -> Instruction:
     """One or two conditions, in any wording."""
     told, second, roll = _condition(rng), _condition(rng), rng.random()
-    if roll < 0.24:
-        told = joined(*(("and", "{} and {}") if roll < 0.12 else ("or", "{} or {}")), told, second)
+    if roll < 0.12:
+        told = joined("and", "{} and {}", told, second)
+    elif roll < 0.24:
+        told = joined("or", "{} or {}", told, second)
     return either(rng, FEATURES, _actions(rng), told=told)
 
 

@@ -91,13 +91,9 @@ class Instruction(NamedTuple):
 
 
 def _word(result: int | bool) -> str:
-    return (
-        ("yes" if result else "no")
-        if isinstance(result, bool)
-        else str(result)
-        if result < 100
-        else ""
-    )
+    if isinstance(result, bool):
+        return "yes" if result else "no"
+    return str(result) if result < 100 else ""
 
 
 NUMBER = re.compile(r"\b\d+\b")
@@ -214,7 +210,11 @@ def stepwise(
     text = filled(form, c=first.text, d=second.text, a=does[one], b=does[two], e=does[three])
 
     def act(state: State) -> int:
-        return one if first.holds(state) else two if second.holds(state) else three
+        if first.holds(state):
+            return one
+        if second.holds(state):
+            return two
+        return three
 
     return Instruction(
         text,

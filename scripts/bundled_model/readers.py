@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from scripts.bundled_model.batches import Batch
 from scripts.bundled_model.lessons import MOST_HINTS, MOST_VALUES, Mark
 
-VALUE_WEIGHT, HINT_WEIGHT, MARK_WEIGHT = 0.2, 1.0, 1.0
-"""Weights of the auxiliary heads' losses."""
+# The weights of the auxiliary heads' losses.
+VALUE_WEIGHT = 0.2
+HINT_WEIGHT = 1.0
+MARK_WEIGHT = 1.0
 
 
 class Readers(nn.Module):

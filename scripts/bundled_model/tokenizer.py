@@ -53,7 +53,7 @@ def train_tokenizer(seed: int, *, has_blackjack: bool = True) -> PreTrainedToken
     forms = [
         f"{space}{form}" for word in words for form in (word, word.title()) for space in ("", " ")
     ] * 200
-    tokenizer.train_from_iterator([*texts, *numbers, *forms, *ENGLISH * 20], trainer)
+    tokenizer.train_from_iterator([*texts, *numbers, *forms] + ENGLISH * 20, trainer)
     tokenizer.add_tokens([AddedToken(OPENING, normalized=False)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -25,16 +25,23 @@ from scripts.bundled_model.lessons import Chance
 from scripts.bundled_model.mixture import lesson
 from scripts.bundled_model.readers import Heads
 
-PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 10
-PROCESSES, PARTS = 2, 4
-"""Of a step: rows of similar length make a part; each process computes half of these, one after the other."""
+PROMPTS_PER_STEP = 12
+CONVERSATIONS_PER_PROMPT = 10
+PROCESSES = 2
+PARTS = 4
+"""The parts of a step: rows of similar length make one; each process computes half of them, one after the other."""
 KEPT = "training.pt"
-LEARNT, PACE = 0.06, 1 / 1200
-"""Lessons become harder in each step in which the mean loss of the last ones is below the first, by the second (1 is
-all there is), at the latest over the steps between a tenth and half of all."""
+LEARNT = 0.06
+"""Lessons become harder in each step in which the mean loss of the last ones is below this."""
+PACE = 1 / 1200
+"""By how much they become harder then, where 1 is all there is; and at the latest they do so over the steps between a
+tenth and half of all."""
 LEAST_VARIETY = 0.05
-STEPS, MATRIX_LR, OTHER_LR = 8_500, 0.005, 3e-3
-"""Of the optimizers: Muon for the layers' matrices, AdamW for all else."""
+STEPS = 8_500
+MATRIX_LR = 0.005
+"""The learning rate of Muon, for the layers' matrices."""
+OTHER_LR = 3e-3
+"""The learning rate of AdamW, for all else."""
 WARMUP_STEPS = 100
 KEPT_EVERY = 250
 """Steps between two states from which training can go on."""

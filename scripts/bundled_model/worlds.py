@@ -263,7 +263,8 @@ def prompt_of(rng: Chance, names: Sequence[str]) -> str:
 
 def _generic_prompt(rng: Chance, names: Sequence[str]) -> str:
     agent = GenericAgent()
-    agent.title, agent.action_names = rng.of(PLACES), tuple(names)  # type: ignore[misc]
+    agent.title = rng.of(PLACES)  # type: ignore[misc]
+    agent.action_names = tuple(names)  # type: ignore[misc]
     return agent.get_system_prompt()
 
 

@@ -22,7 +22,8 @@ def test_table_has_medians_of_the_seeds_at_each_mark(tmp_path: Path) -> None:
     records = Records(tmp_path / "results.jsonl")
     for seed, greedy in enumerate([-0.3, -0.1, -0.2]):
         at = {"world": "blackjack", "peer": "trl", "seed": seed, "minutes": 1}
-        records.add(**at, greedy=greedy, sampled=greedy - 0.1, turns=100 * seed, updates=seed)
+        found = {"greedy": greedy, "sampled": greedy - 0.1, "turns": 100 * seed, "updates": seed}
+        records.add(at | found)
     assert table(records, [1]).splitlines()[-1] == "| blackjack | trl | -0.200 / -0.300 | 100 | 1 |"
     assert (
         table(records, [1, 2]).splitlines()[-1] == "| blackjack | trl | -0.200 / -0.300 |  |  |  |"

@@ -17,15 +17,10 @@ from llamagym_tui.errors import UsageError
 
 
 def test_settings_are_changed_as_by_set() -> None:
-    config = settings(
-        "blackjack", ["ppo.epochs=4", "generation.policy=score", "n_envs=3"], run_dir="runs/1"
-    )
-    assert (config.ppo.epochs, config.generation.policy, config.n_envs, config.run_dir) == (
-        4,
-        "score",
-        3,
-        "runs/1",
-    )
+    changes = ["ppo.epochs=4", "generation.policy=score", "n_envs=3"]
+    config = settings("blackjack", changes, model="weights")
+    assert (config.ppo.epochs, config.generation.policy) == (4, "score")
+    assert (config.n_envs, config.model) == (3, "weights")
     with pytest.raises(UsageError, match="epoch"):
         settings("blackjack", ["ppo.epoch=4"])
 

@@ -119,10 +119,10 @@ def test_the_batches_show_when_what_is_wanted_was_first_there() -> None:
 
 def test_a_torn_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
-    Records(file).add(world="w", minutes=2)
+    Records(file).add({"world": "w", "minutes": 2})
     with file.open("a") as results:
         results.write('{"world": "w", "min')
-    Records(file).add(world="w", minutes=5)
+    Records(file).add({"world": "w", "minutes": 5})
     assert [each["minutes"] for each in Records(file).of(world="w")] == [2, 5]
 
 
