@@ -126,3 +126,7 @@ def test_the_ledger_lacks_what_has_no_row_and_has_nothing_that_is_gone() -> None
         "ledger, Keys: PlaygroundScreen f9 is gone",
         "ledger, Keys: PlaygroundScreen ace is gone",
     }
+
+
+def test_the_ledger_has_every_command_setting_and_key_and_nothing_that_is_gone() -> None:
+    assert list(ledger_faults(LEDGER.read_text(encoding="utf-8"))) == []
