@@ -38,9 +38,10 @@ test-all: lint types imports ## the same with the tests marked slow
 	@# What a screen shows must not depend on what it had painted before.
 	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/screens
 
-lint: $(DEV_STAMP) ## ruff: rules and layout
+lint: $(DEV_STAMP) ## ruff: rules and layout; and that no line has to be read twice
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m scripts.shorthand llamagym_tui agents screens
 
 format: $(DEV_STAMP) ## ruff: repair what it can
 	$(BIN)/ruff check --fix .
