@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import alternate, machine, ratios, spread
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 
 SHAPES = {"5M": (256, 6, 4, 704), "32M": (512, 10, 8, 1408), "135M": (576, 30, 9, 1536)}
 """Hidden size, layers, heads, intermediate size."""

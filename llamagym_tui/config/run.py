@@ -121,14 +121,30 @@ class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Low-rank adapters through PEFT; the reference policy is the model with the adapter disabled."""
+    """Low-rank adapters through PEFT; the reference policy is the model with the adapter as it was at the start."""
 
-    r: Count = 16
-    """Rank."""
-    alpha: Positive = 32.0
-    """Scale: the adapter's output is multiplied by alpha / r."""
+    layers: Literal["all", "head"] = "all"
+    """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``all``: `target_modules`."""
+    r: Count | None = None
+    """Rank. None: 64 on the head, where it is the number of directions that the adapter sees, else 16."""
+    alpha: Positive | None = None
+    """Scale: the adapter's output is multiplied by alpha / rank. None: the rank on the head, else twice the rank."""
     target_modules: str | list[str] = "all-linear"
-    """Modules that get an adapter, as PEFT names them."""
+    """Modules that get an adapter, as PEFT names them, where it is not on the head alone."""
+
+    @property
+    def rank(self) -> int:
+        """The rank that it has."""
+        if self.r is not None:
+            return self.r
+        return 64 if self.layers == "head" else 16
+
+    @property
+    def scale(self) -> float:
+        """The alpha that it has."""
+        if self.alpha is not None:
+            return self.alpha
+        return float(self.rank if self.layers == "head" else 2 * self.rank)
 
 
 class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

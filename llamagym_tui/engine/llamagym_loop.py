@@ -26,7 +26,7 @@ from llamagym_tui.config import (
     from_dict,
 )
 from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import LEARNERS
+from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -164,7 +164,7 @@ class LlamaGymLoop:
         self.policy.history = agent.history
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
-        self.learner: Learner = LEARNERS["ppo"](self.policy, ppo, seed, ALONE)
+        self.learner: Learner = learner_for(self.policy, ppo, seed, ALONE)
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]

@@ -273,15 +273,16 @@ def word_or_number(text: str | None, word: str, option: str, *, least: int) -> s
 
 
 def checked_model(name: str) -> str:
-    """A model's name as the trainer takes it: the absolute path of a local folder, or a name of the registry or a hub.
+    """A model's name as the trainer takes it: the absolute path of a local folder or file, or a name of the hub.
 
-    RUN@UPDATE, and the name of a run, become the path of the folder that has the model. If a model of the registry, or
-    one of a hub that is on this machine, has the same name as a run, the model is meant.
+    A short name of the registry becomes the hub's. RUN@UPDATE, and the name of a run, become the path of the folder
+    that has the model. If a model of the registry, or one of a hub that is on this machine, has the same name as a run,
+    the model is meant.
     """
-    if name == BUNDLED:
-        return name
+    if model_registry.full_name(name) != name or name == BUNDLED:
+        return model_registry.full_name(name)
     path = Path(name).expanduser()
-    if path.is_dir():
+    if path.exists():
         return str(path.absolute())
     _, at, update = name.rpartition("@")
     if at and update.isascii() and update.isdigit():  # no hub id has an @

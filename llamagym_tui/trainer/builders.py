@@ -17,11 +17,12 @@ from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import LEARNERS
+from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
@@ -58,6 +59,10 @@ class Builders:
         """A warning if the run only just fits into memory; `learns`: whether the policy is updated too."""
         found = preflight(self.config, agent, learns=learns)
         return found.warning if found else None
+
+    def fetch_model(self, notify: Callable[[str], None]) -> None:
+        """Download or convert the model if its name stands for what is not here yet; `notify` gets the progress."""
+        model_folder(self.config.model, notify)
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
@@ -101,7 +106,7 @@ class Builders:
         """What trains the policy; the KL to the reference is to the policy as it is now."""
         if self.config.shard:
             policy.model.backbone.shard(self.ranks)
-        learner = LEARNERS["ppo"](policy, self.config.ppo, self.config.seed, self.ranks)
+        learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = learner.share
         return learner

@@ -36,6 +36,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     config = builders.config
     emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
+    builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
     if warning := builders.preflight(agent):
         emitter.warn(warning)
     loaded = builders.model()

@@ -23,10 +23,10 @@ from llamagym_tui.engine.memory import (
 )
 from llamagym_tui.engine.model.loading import (
     held_as,
-    local_path,
     resolve_device,
 )
 from llamagym_tui.engine.model.shape import context_of, counted_shape, read_config
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
@@ -82,7 +82,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         EnvError: the environment cannot be made.
     """
     device = resolve_device(config.device)
-    path = local_path(config.model)
+    path = model_folder(config.model)
     there = free_memory(device)
     try:
         source = str(path or config.model)

@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 import typer
 
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from scripts.bundled_model.card import write_card
 from scripts.bundled_model.check import report, report_seen
 from scripts.bundled_model.tokenizer import train_tokenizer

@@ -12,7 +12,7 @@ from benchmarks.llamagym_environment import old_config, old_tokenizer
 from benchmarks.timing import Spread, Stopwatch, alternate, ratios
 from benchmarks.vs_llamagym import prompts
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import UsageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from scripts.bundled_model import worlds
 from scripts.bundled_model.batches import in_tokens, pack

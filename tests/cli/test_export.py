@@ -32,7 +32,9 @@ def adapted(tmp_path: Path) -> tuple[Path, torch.Tensor]:
     run_dir = record(
         tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
     )
-    loaded = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False, lora=LoraConfig(r=2))
+    loaded = load_model_and_tokenizer(
+        "bundled", "cpu", full_finetuning=False, lora=LoraConfig(layers="all", r=2)
+    )
     torch.manual_seed(0)
     for name, weights in loaded.model.pretrained_model.named_parameters():
         if "lora_B" in name:

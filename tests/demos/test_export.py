@@ -86,7 +86,7 @@ def test_trl_trains_on_the_lines(tmp_path: Path, file: Path, form: export.Form) 
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from llamagym_tui.engine.model.loading import bundled_model_path
+    from llamagym_tui.engine.model.sources import bundled_model_path
 
     lines(file, form)
     rows = load_dataset(

@@ -14,7 +14,7 @@ from llamagym_tui import Agent
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 from llamagym_tui.engine.model import lean
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
 
@@ -52,7 +52,7 @@ def make_policy(tokenizer) -> Callable[..., Policy]:
     ) -> Policy:
         lm = tiny_llama(len(tokenizer))
         if lora:
-            lm = with_adapter(lm, LoraConfig(r=4, alpha=8.0))
+            lm = with_adapter(lm, LoraConfig(layers="all", r=4, alpha=8.0))
         model = AutoModelForCausalLMWithValueHead(lm)
         torch.nn.init.normal_(model.v_head.out.weight)
         settings = GenerationConfig(**{"max_new_tokens": 6} | generation)

@@ -15,7 +15,7 @@ from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_an
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.llamagym_agent import SeedAgent

@@ -14,7 +14,7 @@ from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.engine.memory import Workload, estimate_memory, host_free, workload_of
-from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
     LOGITS,
@@ -25,6 +25,7 @@ from llamagym_tui.engine.model.shape import (
     read_config,
     shape_of,
 )
+from llamagym_tui.engine.model.sources import bundled_model_path
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,
@@ -33,7 +34,7 @@ TINY = ModelShape(
 TALK = Workload(prefix=100, opening=5, longest=50, turns=5, columns=10.0, scored=4)
 RUN = RunConfig(
     agent="x", run_dir="", n_envs=3, generation=GenerationConfig(max_new_tokens=4),
-    ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(r=2),
+    ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(layers="all", r=2),
 )  # fmt: skip
 QWEN = Qwen2Config(
     hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
@@ -58,7 +59,7 @@ def test_an_adapter_has_gradient_and_moments_and_no_second_model_is_kept():
     found = estimate_memory(TINY, RUN, TALK, full=False)
     elements = 2 * (8 + 8) + 2 * (16 + 8)
     assert (found.weights, found.training) == (4000, 4 * (elements + elements + 2 * elements))
-    assert TINY.adapter(LoraConfig(r=2, target_modules=["down"])) == 2 * 24
+    assert TINY.adapter(LoraConfig(layers="all", r=2, target_modules=["down"])) == 2 * 24
 
 
 def test_who_only_plays_has_no_gradients():
@@ -73,7 +74,7 @@ def test_who_only_plays_has_no_gradients():
         {"n_envs": 4},
         {"generation": GenerationConfig(max_new_tokens=400)},
         {"ppo": PPOConfig(mini_batch_size=40)},
-        {"lora": LoraConfig(r=4)},
+        {"lora": LoraConfig(layers="all", r=4)},
     ],
 )
 def test_more_of_any_setting_never_takes_less(larger):
@@ -110,9 +111,9 @@ def test_a_forward_of_a_half_billion_parameter_model_is_bounded_by_both_budgets(
 
 def test_weights_are_counted_from_the_configuration_as_they_load():
     shape = counted_shape(read_config(str(bundled_model_path()), local=True)[0])
-    loaded = load_model_and_tokenizer(full_finetuning=False, lora=LoraConfig(r=4))
+    loaded = load_model_and_tokenizer(full_finetuning=False, lora=LoraConfig(layers="all", r=4))
     assert shape.parameters == loaded.parameters
-    assert shape.adapter(LoraConfig(r=4)) == sum(
+    assert shape.adapter(LoraConfig(layers="all", r=4)) == sum(
         p.numel() for p in loaded.model.pretrained_model.parameters() if p.requires_grad
     )
     assert counted_shape(QWEN).parameters == 494_032_768

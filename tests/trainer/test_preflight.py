@@ -12,7 +12,8 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.memory import workload_of
-from llamagym_tui.engine.model.loading import bundled_model_path, held_as
+from llamagym_tui.engine.model.loading import held_as
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import EnvError, ModelLoadError, PromptTooLongError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised

@@ -4,16 +4,15 @@ Draws no random number of the run's and changes nothing. Why this measure: docs/
 """
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.packing import Row, batch_rows, forwards
-from llamagym_tui.engine.model.shape import ForwardLimits
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
@@ -27,6 +26,10 @@ MOST = 256
 """Distinct observations that are looked at, at most."""
 
 
+Encode = Callable[[Sequence[Row]], Iterable[tuple[PackedRows, Encoded]]]
+"""Rows as forwards, with what a model says of each."""
+
+
 class Distinguished(NamedTuple):
     observations: int
     """Distinct observations that were looked at."""
@@ -36,21 +39,22 @@ class Distinguished(NamedTuple):
 
 @torch.no_grad()
 def distinguished(
-    policy: Policy, trajectories: Sequence[Trajectory], limits: ForwardLimits
+    chat: ChatTokenizer, trajectories: Sequence[Trajectory], encode: Encode
 ) -> Distinguished | None:
-    """How many observations the policy distinguishes, as its value head reads them; None: there are too few."""
-    sample = _sample(policy.chat, batch_rows(trajectories))
+    """How many observations a policy distinguishes, as its value head reads them; None: there are too few.
+
+    `encode` gives rows as forwards, each with what the policy's model says of it.
+    """
+    sample = _sample(chat, batch_rows(trajectories))
     if len(sample) < FEWEST:
         return None
     rows = {row.first_turn: row for row, _ in sample}
     turns = {turn for _, turn in sample}
-    backbone = policy.model.backbone
     states: list[Tensor] = []
-    for part in forwards(rows.values(), limits, backbone.device):
+    for part, encoded in encode(list(rows.values())):
         wanted = [at for at, turn in enumerate(part.turns.indices.tolist()) if turn in turns]
-        hidden = part.encode(backbone).hidden
-        found = hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
-        states.append(found.float().cpu())
+        of_turns = encoded.hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
+        states.append(of_turns.float().cpu())
     return Distinguished(len(turns), count_apart(torch.cat(states)))
 
 

@@ -3,10 +3,21 @@
 from collections.abc import Callable
 
 from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
 
-LEARNERS: dict[str, Callable[[Policy, PPOConfig, int, Ranks], Learner]] = {"ppo": PPO}
+LEARNERS: dict[str, Callable[[Policy, PPOConfig, int, Ranks], Learner]] = {
+    "ppo": PPO,
+    "head_ppo": HeadPPO,
+}
 """Makers of a learner, from the policy, its settings, a seed, and the ranks that update together."""
+
+
+def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
+    """The learner that fits what of a policy is trained."""
+    # An adapter on the head alone is trained on what the trunk has said, without forwards of its own.
+    name = "ppo" if policy.narrow is None else "head_ppo"
+    return LEARNERS[name](policy, config, seed, ranks)

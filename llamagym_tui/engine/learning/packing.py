@@ -123,17 +123,14 @@ class PackedRows:
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
-        logits = encoded.logits_at(self.place_rows, self.place_columns)  # (S, V)
+        # Temperature divides the logits of tokens that are sampled, and the scores of replies that are chosen.
+        of_logits = temperature if self.choices is None else 1.0
+        score = encoded.scorer_at(self.place_rows, self.place_columns, of_logits)
+        places = self.token_places
+        ids = self.token_ids
         if self.choices is None:
-            return token_decisions(
-                logits,
-                self.token_places,
-                self.token_ids,
-                self.branch_tokens,
-                self.branch_children,
-                temperature,
-            )
-        return reply_decisions(logits, self.token_places, self.token_ids, self.choices, temperature)
+            return token_decisions(score, places, ids, self.branch_tokens, self.branch_children)
+        return reply_decisions(score, places, ids, self.choices, temperature)
 
     def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
         """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""

@@ -69,6 +69,15 @@ class Scored(NamedTuple):
     """The hidden states from which values are read."""
 
 
+class Trained(NamedTuple):
+    """What the steps of an update were."""
+
+    sums: UpdateSums
+    epochs: float
+    """Passes over the batch; one that a stop ended counts by its share."""
+    lr: float
+
+
 class PPO:
     def __init__(
         self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
@@ -137,27 +146,7 @@ class PPO:
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
-        lr = self.lr
-        of_trunk, of_head = self.optimizer.param_groups
-        of_trunk["lr"] = lr
-        of_head["lr"] = self.config.value_lr
-        sums = UpdateSums()
-        epochs = 0.0
-        for epoch in range(1, self.config.epochs + 1):
-            made = self._epoch(
-                rows,
-                targets,
-                sums,
-                is_first_epoch=epoch == 1,
-                progress=partial(progress, epoch, self.config.epochs),
-                should_stop=should_stop,
-            )
-            epochs += made
-            if made < 1:  # a stop
-                break
-            target_kl = self.config.target_kl
-            if target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl:
-                break
+        sums, epochs, lr = self.train(rows, targets, should_stop, progress)
         return_freed_memory()
         sums = sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
@@ -191,6 +180,37 @@ class PPO:
         self.ranks.waits = self.ranks.gather(waited_in_update_s / max(stats.update_s, 1e-9))
         return stats
 
+    def train(
+        self,
+        rows: Sequence[Row],
+        targets: Targets,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> Trained:
+        """Make the steps of an update: epochs of minibatches."""
+        lr = self.lr
+        of_trunk, of_head = self.optimizer.param_groups
+        of_trunk["lr"] = lr
+        of_head["lr"] = self.config.value_lr
+        sums = UpdateSums()
+        epochs = 0.0
+        for epoch in range(1, self.config.epochs + 1):
+            made = self._epoch(
+                rows,
+                targets,
+                sums,
+                is_first_epoch=epoch == 1,
+                progress=partial(progress, epoch, self.config.epochs),
+                should_stop=should_stop,
+            )
+            epochs += made
+            if made < 1:  # a stop
+                break
+            target_kl = self.config.target_kl
+            if target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl:
+                break
+        return Trained(sums, epochs, lr)
+
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         """What the update aims at: advantages, and returns for the critic.
 
@@ -201,11 +221,8 @@ class PPO:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         reference_logprobs = None
         if self.reference:
-            # Each rank computes a part, and leaves those of others zero.
-            own = parts_of(rows, self.ranks.size)[self.ranks.rank]
             decisions = sum(len(turn.decision_logprobs) for turn in turns)
-            parts = self.ranks.gather(self.reference.logprobs(own, decisions, self.limits))
-            reference_logprobs = torch.stack(parts).sum(0)  # (D,)
+            reference_logprobs = self.reference_logprobs(rows, decisions)
         decision_values = None
         if self.config.credit == "token":
             decision_values = self._decision_values(turns, rows)
@@ -214,11 +231,28 @@ class PPO:
             self.config,
             reference_logprobs=reference_logprobs,
             decision_values=decision_values,
-            bootstraps=self.policy.bootstrap_values(trajectories),
+            bootstraps=self.bootstraps(trajectories),
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
         )
+
+    def reference_logprobs(self, rows: Sequence[Row], decisions: int) -> Tensor:
+        """(D,) log-probability of each decision of a batch under the reference."""
+        assert self.reference is not None, "the caller has looked"
+        # Each rank computes a part, and leaves those of others zero.
+        own = parts_of(rows, self.ranks.size)[self.ranks.rank]
+        parts = self.ranks.gather(self.reference.logprobs(own, decisions, self.limits))
+        return torch.stack(parts).sum(0)
+
+    def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """The value after the last turn of each."""
+        return self.policy.bootstrap_values(trajectories)
+
+    def encoded(self, rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
+        """Rows in the parts that are computed at once, with what the model says of each."""
+        for part in self.packed(rows):
+            yield part, part.encode(self.policy.model.backbone)
 
     @torch.no_grad()
     def _decision_values(self, turns: Sequence[Turn], rows: Sequence[Row]) -> Tensor:
@@ -439,7 +473,7 @@ class PPO:
 
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
-        return distinguished(self.policy, trajectories, self.limits)
+        return distinguished(self.policy.chat, trajectories, self.encoded)
 
     @property
     def state(self) -> PPOState:

@@ -11,6 +11,7 @@ from torch import Tensor
 from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
@@ -35,8 +36,8 @@ def probabilities_of_actions(
     for prompt in prompts:
         policy.require_fit(len(prompt.prefix) + len(prompt.rest), trie)
     if policy.generation.policy == "generate":
-        return reply_logprobs(policy, prompts, trie.replies).exp().tolist()
-    sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0)
+        return reply_logprobs(policy, prompts, trie.replies, trie=trie).exp().tolist()
+    sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0, trie=trie)
     divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
     return score_logprobs(sums, divisors, policy.generation.temperature).exp().tolist()
 
@@ -48,13 +49,18 @@ def reply_logprobs(
     replies: Sequence[Sequence[int]],
     *,
     temperature: float | None = None,
+    trie: ActionTrie | None = None,
 ) -> Tensor:
     """(B, A) log-probability of each of A replies, end included, on each of B prompts.
 
     Args:
         prompts: first prompts of episodes, or all ids before a reply.
         temperature: divides the logits. None: the policy's.
+        trie: the replies as the admissible ones of the policy, where they are these and the temperature is that of
+            its decisions. None: they are others.
     """
+    if policy.narrow is not None and trie is not None:
+        return _narrow_logprobs(policy, prompts, trie)
     backbone = policy.model.backbone
     divisor = policy.generation.temperature if temperature is None else temperature
     # As if the first of the replies had been chosen on each prompt: so the update would score all of them.
@@ -75,3 +81,21 @@ def reply_logprobs(
         encoded = part.encode(backbone)
         sums[part.turns.indices] = part.reply_logprobs(encoded, divisor, backbone.vocabulary)
     return sums
+
+
+def _narrow_logprobs(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> Tensor:
+    """(B, A) log-probability of each admissible reply, from what is remembered of a fixed trunk."""
+    assert policy.narrow is not None, "the caller has looked"
+    encoded = states_of(policy, prompts, trie)
+    width = 1 + len(trie.tree)
+    every = torch.arange(len(prompts) * width, device=encoded.hidden.device)
+    score = encoded.scorer_at(every // width, every % width, policy.narrow.temperature)
+    found: list[Tensor] = []
+    for reply, path in zip(trie.replies, trie.paths, strict=True):
+        # Token k of a reply is predicted at node k - 1, the first one at the prompt's last token.
+        columns = torch.tensor([0, *(node + 1 for node in path)], device=every.device)
+        places = torch.arange(len(prompts), device=every.device)[:, None] * width + columns
+        ids = torch.tensor(reply, device=every.device).expand(len(prompts), -1)
+        logprobs, _ = score(places.reshape(-1), ids.reshape(-1))
+        found.append(logprobs.reshape(len(prompts), -1).sum(-1))
+    return torch.stack(found, dim=1)

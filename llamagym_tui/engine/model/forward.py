@@ -13,7 +13,7 @@ columns of trees.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache, prefix_cache, recording_cache
 from llamagym_tui.engine.model.lean import next_states, read_states
 from llamagym_tui.engine.model.precision import Products
+from llamagym_tui.engine.model.scores import scored
 from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
@@ -41,6 +42,10 @@ Mask = Tensor | dict[str, Tensor]
 SLIDING = "sliding_attention"
 TOKENS_APART = 512
 """Tokens of one forward of whole rows at most (one row may have more): recurrent models keep much of each token."""
+
+
+Scorer = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From (N,) places and (N,) tokens to the (N,) log-probability of each at its place, and (S,) entropies in nats."""
 
 
 class Encoded:
@@ -70,9 +75,14 @@ class Encoded:
         logits = found if has_logits else self._head(found)
         return logits.float()
 
+    def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
+        """Scores tokens at S positions, with gradient; called once, as it takes the logits' memory."""
+        logits = self.logits_at(rows, columns)
+        return lambda places, ids: scored(logits, places, ids, temperature)
+
     def picked(self, rows: Tensor | slice, columns: Tensor | slice) -> Encoded:
         """(R, C) of the positions, as a forward of its own; rows and columns broadcast to (R, C)."""
-        return Encoded(self._head, *(each[rows, columns] for each in self._tensors))
+        return type(self)(self._head, *(each[rows, columns] for each in self._tensors))
 
     @property
     def bytes(self) -> int:
@@ -81,21 +91,21 @@ class Encoded:
     def rows(self) -> list[Encoded]:
         """Each row by itself, without its dimension."""
         by_row = zip(*(each.unbind() for each in self._tensors), strict=True)
-        return [Encoded(self._head, *row) for row in by_row]
+        return [type(self)(self._head, *row) for row in by_row]
 
     @staticmethod
     def stacked(rows: Sequence[Encoded]) -> Encoded:
         """What `rows` took apart, in as many columns as the widest has."""
         of_each_kind = zip(*(row._tensors for row in rows), strict=True)
         padded = [pad_sequence(list(each), batch_first=True) for each in of_each_kind]
-        return Encoded(rows[0]._head, *padded)
+        return type(rows[0])(rows[0]._head, *padded)
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
         """Rows of several forwards of one width as one; `order` indexes the rows of all."""
         of_each_kind = zip(*(part._tensors for part in parts), strict=True)
         ordered = [torch.cat(each)[order] for each in of_each_kind]
-        return Encoded(parts[0]._head, *ordered)
+        return type(parts[0])(parts[0]._head, *ordered)
 
 
 class Backbone:

@@ -1,12 +1,10 @@
-"""Finding and loading models: the bundled one, local folders, and hub ids.
+"""Loading models, with their value heads and tokenizers.
 
-The first two are loaded without any hub. Only safetensors are read and no model's own code is run.
+Only safetensors are read, and GGUF files that were converted; no model's own code is run.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,10 @@ from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, RunConfig
 from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
-from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
-from llamagym_tui.user_files import require_regular
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
@@ -38,11 +36,6 @@ class LoadedModel:
     """Weights of the causal LM; value head and a fresh adapter excluded."""
     warning: str | None = None
     """What is worth knowing before it plays."""
-
-
-def bundled_model_path() -> Path:
-    """Folder of the model that ships with the project."""
-    return Path(str(files("llamagym_tui.bundled_model")))
 
 
 def resolve_device(device: Device | str) -> str:
@@ -77,7 +70,7 @@ def load_model_and_tokenizer(
     the seed of the last ``torch.manual_seed``, or torch's own: the same for each model that is loaded until the next.
 
     Args:
-        name: ``bundled``, a local folder (a run's ``model/`` too), or a hub id.
+        name: ``bundled``, a registry name, a local folder (a run's ``model/`` too), a GGUF file, or a hub id.
         device: where it goes.
         full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
         lora: settings of the adapter.
@@ -87,8 +80,10 @@ def load_model_and_tokenizer(
     Raises:
         ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
     """
-    where, path = resolve_device(device), local_path(name)
-    entry = model_registry.find(name) or ModelEntry(name, 0, "")
+    name = model_registry.full_name(name)
+    where = resolve_device(device)
+    path = model_folder(name)
+    entry = model_registry.find(name) or ModelEntry(name, short=name)
     held = weights_type(entry, dtype, full_finetuning)
     try:
         _require_loadable(name, path)
@@ -118,37 +113,6 @@ def load_model_and_tokenizer(
     return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
-def local_path(name: str) -> Path | None:
-    """The folder that a model name stands for; None for a hub id.
-
-    Raises:
-        ModelLoadError: the name is a path, and there is no model.
-    """
-    if name == BUNDLED:
-        return bundled_model_path()
-    path = Path(name).expanduser()
-    # A run folder has a config.json of its own; its model lies one below.
-    configs = ("config.json", "adapter_config.json")
-    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
-    for folder in folders:
-        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
-            try:
-                require_regular(folder)
-            except OSError as error:
-                raise ModelLoadError(
-                    f"The model in {name!r} is not loaded: {error.strerror}."
-                ) from error
-            return folder
-    for folder in folders:
-        if pickled := load_faults.only_pickled(folder):
-            raise pickled
-    if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
-        raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
-        )
-    return None
-
-
 def is_fully_trained(
     entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int
 ) -> bool:
@@ -175,7 +139,7 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
     Raises:
         ModelLoadError: weights of that type cannot be trained that way.
     """
-    entry = model_registry.find(config.model) or ModelEntry(config.model, 0, "")
+    entry = model_registry.find(config.model) or ModelEntry(config.model, short=config.model)
     held = weights_type(entry, config.dtype, config.full_finetuning)
     is_full = is_fully_trained(entry, config.full_finetuning, held, shape.parameters)
     return is_full and not is_adapted, held.itemsize

@@ -43,9 +43,11 @@ class ModelShape:
 
     def adapter(self, lora: LoraConfig) -> int:
         """Weights of a low-rank adapter: rank x (inputs + outputs) of each matrix that gets one."""
+        if lora.layers == "head":
+            return lora.rank * (self.hidden + self.vocabulary)
         targets = lora.target_modules
         return sum(
-            lora.r * (inputs + outputs)
+            lora.rank * (inputs + outputs)
             for name, inputs, outputs in self.linears
             if _is_target(name, targets)
         )

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.sharing import checked_backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -28,6 +29,7 @@ class ValueHead(nn.Module):
 
     def __init__(self, hidden_size: int, width: int = 128) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         self.dense = nn.Linear(hidden_size, width)
         self.out = nn.Linear(width, 1)
         nn.init.zeros_(self.out.weight)
@@ -54,9 +56,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
         super().__init__()
         self.pretrained_model = pretrained_model
-        self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(
-            pretrained_model.device
-        )
+        self.v_head: ValueHead | RidgeCritic
+        self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.precision: Precision = "fp32"
         """The precision of the engine's forwards; set before `backbone` is first used."""
         self._backbone: Backbone | None = None
@@ -91,7 +92,10 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **options)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
-            model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
+            saved = load_file(path / VALUE_HEAD_FILE)
+            if "products" in saved:
+                model._take_critic(RidgeCritic(model.v_head.hidden_size))
+            model.v_head.load_state_dict(saved)
         if peft_config is not None and not model.is_adapted:
             model.adapt(peft_config)
         return model
@@ -100,6 +104,11 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """Train a fresh low-rank adapter, by settings of ours or of PEFT's, and no longer the model's own weights."""
         self.pretrained_model = with_adapter(self.causal_lm, lora)
         self._backbone = None
+        if self.has_narrow_head:
+            self._take_critic(RidgeCritic(self.v_head.hidden_size))
+
+    def _take_critic(self, critic: ValueHead | RidgeCritic) -> None:
+        self.v_head = critic.to(self.pretrained_model.device)
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights that a saved folder has, by their names in it."""
@@ -137,6 +146,16 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """Whether an adapter is trained, and not the model's own weights."""
         # By name, because importing PEFT takes longer than loading a small model.
         return any(kind.__name__ == "PeftModel" for kind in type(self.pretrained_model).__mro__)
+
+    @property
+    def has_narrow_head(self) -> bool:
+        """Whether an adapter on the LM head is all that is trained, and the head reads the trunk's hidden states."""
+        if not self.is_adapted:
+            return False
+        head = self.causal_lm.get_output_embeddings()
+        trained = [each for each in self.pretrained_model.parameters() if each.requires_grad]
+        up = head.lora_B["default"].weight if hasattr(head, "lora_B") else None
+        return len(trained) == 1 and trained[0] is up and self.backbone.is_split
 
     @property
     def causal_lm(self) -> Any:
@@ -188,16 +207,35 @@ def _saved_vocabulary(path: Path, lm: Any) -> int | None:
 
 
 def with_adapter(lm: Any, lora: Any) -> Any:
-    """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout."""
+    """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout.
+
+    An adapter on the head alone sees nothing yet: its directions are 0 until they are measured on a first batch, and
+    are never trained.
+    """
     import peft
 
     if not isinstance(lora, LoraConfig):
         return peft.get_peft_model(lm, lora)
+    if lora.layers == "all":
+        adapter = peft.LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.scale,
+            lora_dropout=0.0,
+            target_modules=lora.target_modules,
+            task_type="CAUSAL_LM",
+        )
+        return peft.get_peft_model(lm, adapter)
+    head = lm.get_output_embeddings()
+    name = next(name for name, module in lm.named_modules() if module is head)
     adapter = peft.LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.alpha,
+        r=lora.rank,
+        lora_alpha=lora.scale,
         lora_dropout=0.0,
-        target_modules=lora.target_modules,
+        target_modules=[name],
         task_type="CAUSAL_LM",
     )
-    return peft.get_peft_model(lm, adapter)
+    adapted = peft.get_peft_model(lm, adapter)
+    down = lm.get_output_embeddings().lora_A["default"].weight
+    torch.nn.init.zeros_(down)
+    down.requires_grad_(False)
+    return adapted

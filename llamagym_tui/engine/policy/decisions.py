@@ -8,16 +8,15 @@ admissible tokens or replies, V vocabulary.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from llamagym_tui.engine.model.forward import Scorer
+from llamagym_tui.engine.model.scores import entropy
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import padded
-
-AT_ONCE = 2**22
-"""Numbers in the logits that are normalized at most, in one piece."""
 
 
 class Decisions(NamedTuple):
@@ -40,64 +39,27 @@ class Choices(NamedTuple):
     """(K,) index of the chosen reply."""
 
 
-class _Scored(torch.autograd.Function):
-    """(N,) log-probabilities of tokens, and (S,) entropies, in the memory of the logits.
-
-    It is what `logits.log_softmax(-1)[places, ids]` gives, with the same gradient. But that would hold logits,
-    log-probabilities and the gradients of both, the largest tensors of an update. Here the log-probabilities are
-    written over the logits, and the gradient over these.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
-        entropies = []
-        for piece in logits.split(max(1, AT_ONCE // logits.shape[-1])):  # views of the logits
-            logprobs = piece.div_(temperature).log_softmax(-1)
-            entropies.append(entropy(piece.copy_(logprobs)))
-        entropy_of_places = torch.cat(entropies)
-        ctx.save_for_backward(logits, places, ids)
-        ctx.temperature = temperature
-        ctx.mark_non_differentiable(entropy_of_places)
-        return logits[places, ids], entropy_of_places
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        # With p the softmax of a place, d log p[token] / d logit[v] is (1 if v is the token else 0) - p[v].
-        logprobs, places, ids = ctx.saved_tensors
-        own = gradients[0] / ctx.temperature  # (N,)
-        of_places = own.new_zeros(len(logprobs)).index_add_(0, places, own)  # (S,)
-        gradient = logprobs.exp_().mul_(
-            -of_places[:, None]
-        )  # (S, V): the part with p, for all tokens of a place
-        gradient.index_put_((places, ids), own, accumulate=True)  # and the 1 for each token
-        return gradient, None, None, None
-
-
 def token_decisions(
-    logits: Tensor,
+    score: Scorer,
     places: Tensor,
     ids: Tensor,
     branch_tokens: Tensor,
     branch_children: Tensor,
-    temperature: float,
 ) -> Decisions:
     """Each sampled token as a decision.
 
     Args:
-        logits: (S, V) at distinct places; they are overwritten.
+        score: scores tokens at distinct places, temperature applied.
         places: (N,) place that predicts each sampled token.
         ids: (N,) of these tokens.
         branch_tokens: (M,) index into the N tokens of those at which admissible replies part.
         branch_children: (M, A) admissible ids there, -1 where there are fewer.
-        temperature: divides the logits.
     """
     # Sampled tokens, then all that were admissible where replies part, are scored in one piece.
     parting = places[branch_tokens].repeat_interleave(branch_children.shape[1])  # (M A,)
     every_place = torch.cat([places, parting])
     every_id = torch.cat([ids, branch_children.clamp(min=0).flatten()])
-    logprobs, entropies = _Scored.apply(logits, every_place, every_id, temperature)
+    logprobs, entropies = score(every_place, every_id)
     # The bonus is on the entropy of branches: entropy over the vocabulary would reward replies that name no action.
     of_children = logprobs[len(ids) :].view(branch_children.shape)  # (M, A)
     of_children = of_children.masked_fill(branch_children < 0, float("-inf"))
@@ -109,10 +71,10 @@ def token_decisions(
 
 
 def reply_decisions(
-    logits: Tensor, places: Tensor, ids: Tensor, choices: Choices, temperature: float
+    score: Scorer, places: Tensor, ids: Tensor, choices: Choices, temperature: float
 ) -> Decisions:
-    """Each turn as a choice among replies; `temperature` divides the scores, and the logits are overwritten."""
-    logprobs, _ = _Scored.apply(logits, places, ids, 1.0)
+    """Each turn as a choice among replies; `temperature` divides their scores, and not the logits."""
+    logprobs, _ = score(places, ids)
     shares = score_logprobs(reply_sums(logprobs, choices), choices.divisors, temperature)
     among = entropy(shares)
     return Decisions(
@@ -156,9 +118,3 @@ def collated_choices(
         divisors=torch.tensor(divisors, device=device),
         chosen=torch.tensor(chosen, device=device),
     )
-
-
-def entropy(logprobs: Tensor) -> Tensor:
-    """(N,) nats of N distributions given as (N, V) log-probabilities, which may be -inf."""
-    # 0 times minus infinity would be no number; with the lowest number for it, gradients would overflow.
-    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)

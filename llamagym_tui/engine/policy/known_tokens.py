@@ -105,7 +105,9 @@ Key = tuple[TokenTree, tuple[int, ...], tuple[int, ...]] | int
 class PromptMemory:
     """What a forward after a prompt gave, while the policy is the same: a prompt that comes again needs no forward."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        """A memory of so many bytes at most. None: `REMEMBERED`."""
+        self._most = REMEMBERED if most is None else most
         self._known: dict[Key, Encoded] = {}
         self._bytes = 0
         self._looked_up = 0
@@ -124,14 +126,28 @@ class PromptMemory:
         self._known.clear()
         self._bytes = 0
 
-    def rows(self, keys: Sequence[Key], compute: Callable[[list[int]], Encoded]) -> Encoded:
+    def row(self, key: Key) -> Encoded | None:
+        """What is known of one prompt. None: nothing."""
+        return self._known.get(key)
+
+    def rows(
+        self,
+        keys: Sequence[Key],
+        compute: Callable[[list[int]], Encoded],
+        is_whole: Callable[[Encoded], bool] = lambda row: True,
+    ) -> Encoded:
         """One row for each of B prompts.
 
         Args:
             keys: equal for equal prompts; a number for one that is computed in any case, and not remembered.
             compute: rows for the prompts of these indices, ascending.
+            is_whole: whether a row that is known still has all that is needed; else it is computed again.
         """
-        found = {key: self._known[key] for key in keys if key in self._known}
+        found = {
+            key: self._known[key]
+            for key in keys
+            if key in self._known and is_whole(self._known[key])
+        }
         new: dict[Key, int] = {}
         for index, key in enumerate(keys):
             if key not in found:
@@ -147,9 +163,9 @@ class PromptMemory:
 
     def _remember(self, made: dict[Key, Encoded]) -> None:
         size = sum(row.bytes for row in made.values())
-        if self._bytes + size > REMEMBERED:
+        if self._bytes + size > self._most:
             self.clear()
-        if size <= REMEMBERED:
+        if size <= self._most:
             self._known |= made
             self._bytes += size
 

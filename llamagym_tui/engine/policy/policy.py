@@ -11,8 +11,10 @@ from functools import lru_cache
 import torch
 
 from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.known_tokens import PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ActionTrie, of_similar_size
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -22,6 +24,8 @@ TOKENS_TOGETHER = 2048
 """Tokens of one forward over final observations."""
 SETS_KEPT = 1024
 """Sets of admissible actions whose tries are kept."""
+REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
+"""Bytes of what a trunk that is not trained said of prompts, at most."""
 REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
 
@@ -50,11 +54,19 @@ class Policy:
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
+        self._generation = generation
+        self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
+        """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
+        self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
+        """What the trunk said of prompts, where it stays as it is."""
         self.generation = generation
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 
         def trie(replies: Sequence[str]) -> ActionTrie:
-            return ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
+            made = ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
+            if self.narrow is not None:
+                self.narrow.include(made.tokens, made.parting_tokens)
+            return made
 
         self.trie = trie(admissible_replies)
         """The admissible replies of turns that have no actions of their own."""
@@ -71,6 +83,22 @@ class Policy:
         """Threads among which a batch of an update is divided."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
+
+    @property
+    def generation(self) -> GenerationConfig:
+        """How replies are sampled."""
+        return self._generation
+
+    @generation.setter
+    def generation(self, generation: GenerationConfig) -> None:
+        self._generation = generation
+        if self.narrow is None:
+            return
+        # Scores are of logits as they are; temperature divides the scores then.
+        temperature = generation.temperature if generation.policy == "generate" else 1.0
+        if temperature != self.narrow.temperature:
+            self.narrow.temperature = temperature
+            self.memory.clear()
 
     def require_playable(self, generation: GenerationConfig) -> None:
         """Raises ConfigError if no reply can be chosen as these settings have it."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
@@ -71,6 +72,16 @@ class Ahead(NamedTuple):
     """The tree behind each prompt; its node k is in column 1 + k, and `ROOT`, -1, is the prompt's last token."""
 
 
+class Places(NamedTuple):
+    """B places of which few logits are kept."""
+
+    encoded: NarrowEncoded
+    rows: Tensor
+    """(B,)."""
+    columns: Tensor
+    """(B,); node k of a tree is in column 1 + k."""
+
+
 class Begun(NamedTuple):
     """A conversation that is in no slot yet: all of it was found in the memory of prompts."""
 
@@ -105,13 +116,15 @@ class Sampler:
         """Begin a conversation in a slot, with a prefix that is computed once per policy version."""
         if self._version != self.policy.version:
             self._version = self.policy.version
-            self._slots.forget()
-            self.memory.clear()
+            if self.policy.narrow is None:
+                self._slots.forget()
+                self.memory.clear()
         self._begun[slot] = Begun(prefix, [])
 
     def forget(self) -> None:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
-        self.memory = PromptMemory()  # its counts, too: a resumed run has none
+        # Its counts, too: a resumed run has none. What a fixed trunk said is the same for ever, but for rounding.
+        self.memory = PromptMemory() if self.policy.narrow is None else self.policy.memory
         backbone = self.policy.model.backbone
         kind = Slots if backbone.shares else PlainSlots
         self._slots = kind(backbone, self._count)
@@ -200,13 +213,16 @@ class Sampler:
         """What follows each prompt, and the indices of those that were computed for it: these are in their slots."""
         computed: list[int] = []
 
+        narrow = self.policy.narrow
+
         def compute(indices: list[int]) -> Encoded:
             computed.extend(indices)
-            return self._prefilled(
+            encoded = self._prefilled(
                 [slots[at] for at in indices],
                 [prompts[at] for at in indices],
                 [trees[at] for at in indices],
             )
+            return encoded if narrow is None else narrow.kept(encoded)
 
         def key(slot: int, prompt: Sequence[int], tree: TokenTree) -> Key:
             begun = self._begun.get(slot)
@@ -214,7 +230,11 @@ class Sampler:
                 return slot
             return (tree, begun.prefix, (*begun.ids, *prompt))
 
-        encoded = self.memory.rows(list(map(key, slots, prompts, trees)), compute)
+        keys = list(map(key, slots, prompts, trees))
+        if narrow is None:
+            encoded = self.memory.rows(keys, compute)
+        else:
+            encoded = self.memory.rows(keys, compute, narrow.is_whole)
         return Ahead(encoded, trees), computed
 
     def _prefilled(
@@ -240,7 +260,8 @@ class Sampler:
     def _trees_ahead(self, tries: Sequence[ActionTrie]) -> list[TokenTree]:
         """What is computed ahead of sampling: the trees that are not too large, or nothing if that is not worth it."""
         trees = [trie.tree if len(trie.tree) <= LARGEST_AHEAD else NOTHING for trie in tries]
-        if any(map(len, trees)) and self._looks_ahead():
+        # What a fixed trunk said of a tree is remembered, so it costs nothing when its prompt comes again.
+        if any(map(len, trees)) and (self.policy.narrow is not None or self._looks_ahead()):
             return trees
         return [NOTHING] * len(tries)
 
@@ -279,7 +300,11 @@ class Sampler:
             nodes = [node_of(index) for index in live]
             at, columns = torch.tensor([live, nodes], device=device)
             following = _along(ahead, live, at, columns) if self._together > 1 else None
-            logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V); node k is in column 1 + k
+            logits: Tensor | Places
+            if isinstance(ahead.encoded, NarrowEncoded):
+                logits = Places(ahead.encoded, at, columns + 1)
+            else:
+                logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V)
             live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
@@ -337,6 +362,15 @@ class Sampler:
         columns_before = torch.tensor(before, device=device) + 1  # (N,)
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
         columns = torch.arange(len(trie.tree) + 1, device=device)  # (1 + M,)
+        if isinstance(ahead.encoded, NarrowEncoded):
+            rows, columns_of_rows = torch.broadcast_tensors(
+                torch.tensor(among, device=device)[:, None], columns
+            )
+            score = ahead.encoded.scorer_at(rows.reshape(-1), columns_of_rows.reshape(-1), 1.0)
+            first_place = torch.arange(len(among), device=device)[:, None] * len(columns)
+            places = (first_place + columns_before).reshape(-1)
+            logprobs, _ = score(places, tokens.repeat(len(among)))
+            return logprobs.reshape(len(among), -1)
         # In parts of a few rows, because the logits of all would be large.
         logits_of_row = len(columns) * self.policy.model.backbone.vocabulary
         found: list[Tensor] = []
@@ -364,7 +398,7 @@ class Sampler:
 
     def extend(
         self,
-        logits: Tensor,
+        logits: Tensor | Places,
         replies: list[Reply],
         live: Sequence[int],
         greedy: bool,
@@ -375,7 +409,7 @@ class Sampler:
         """Add tokens to each live reply; those that are not done.
 
         Args:
-            logits: (B, V) of the next token of each live reply.
+            logits: (B, V) of the next token of each live reply, or where what is kept of these stands.
             replies: all, of which only the live ones change.
             live: indices of these.
             greedy: take the most probable token.
@@ -407,8 +441,16 @@ class Sampler:
                     going.remove(index)
         return sorted(going)
 
-    def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
+    def sample(self, logits: Tensor | Places, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""
+        if isinstance(logits, Places):
+            uniform = torch.rand(
+                len(logits.rows),
+                dtype=torch.float64,
+                device=logits.rows.device,
+                generator=self.policy.generator,
+            )
+            return logits.encoded.draw(logits.rows, logits.columns, uniform, greedy=greedy)
         logprobs = (logits / self.policy.generation.temperature).log_softmax(-1)
         tokens = logprobs.argmax(-1) if greedy else self._drawn(logprobs)
         return tokens, logprobs.gather(1, tokens[:, None]).squeeze(-1)

@@ -225,6 +225,16 @@ class ActionTrie:
     def __bool__(self) -> bool:
         return bool(self.replies)
 
+    @property
+    def tokens(self) -> set[int]:
+        """All ids of admissible replies."""
+        return {token for reply in self.replies for token in reply}
+
+    @property
+    def parting_tokens(self) -> set[int]:
+        """The ids with which replies go on where they part."""
+        return {token for tokens in self._children.values() if len(tokens) > 1 for token in tokens}
+
     def branches(self, reply: Sequence[int]) -> tuple[Branch, ...]:
         """The branching places that a reply passes while it stays on the trie."""
         # One place more than continuations may be left, where the reply has left the trie.

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
@@ -55,7 +55,7 @@ def main(port: int) -> None:
     while (job := ranks.first({})) is not None:
         lm = tiny_llama(len(tokenizer))
         model = AutoModelForCausalLMWithValueHead(
-            with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm
+            with_adapter(lm, LoraConfig(layers="all", r=4, alpha=8.0)) if job["lora"] else lm
         )
         policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
         if shard := job.get("shard"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -11,7 +12,13 @@ from torch import Tensor
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning import distinguished as module
-from llamagym_tui.engine.learning.distinguished import count_apart, distinguished
+from llamagym_tui.engine.learning.distinguished import (
+    Distinguished,
+    count_apart,
+    distinguished,
+)
+from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.episode import Episode
@@ -36,8 +43,19 @@ def played(policy: Policy, *episodes: list[str], prompt: str = "Walk.") -> list[
     return found
 
 
+def look(policy: Policy, batch: list[Trajectory]) -> Distinguished | None:
+    """At a batch, by forwards."""
+    backbone = policy.model.backbone
+
+    def encode(rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
+        for part in forwards(rows, LIMITS, backbone.device):
+            yield part, part.encode(backbone)
+
+    return distinguished(policy.chat, batch, encode)
+
+
 def count(policy: Policy, *episodes: list[str]) -> tuple[int, int] | None:
-    return distinguished(policy, played(policy, *episodes), LIMITS)
+    return look(policy, played(policy, *episodes))
 
 
 def blind(policy: Policy) -> Policy:
@@ -103,14 +121,14 @@ def test_turns_of_a_person_are_left_out(make_policy):
     for word in WORDS:
         episode.observe(word)
         episode.add_untrained_reply('{"action": 1}')
-    assert distinguished(policy, [episode.finish("terminated")], LIMITS) is None
+    assert look(policy, [episode.finish("terminated")]) is None
 
 
 def test_the_look_draws_nothing_and_leaves_no_gradient(make_policy):
     policy = make_policy()
     batch = played(policy, *([word] for word in WORDS))
     before = random.getstate(), torch.get_rng_state(), policy.generator.get_state()
-    distinguished(policy, batch, LIMITS)
+    look(policy, batch)
     after = random.getstate(), torch.get_rng_state(), policy.generator.get_state()
     assert before[0] == after[0]
     assert all(torch.equal(one, other) for one, other in zip(before[1:], after[1:], strict=True))
@@ -128,10 +146,8 @@ def test_the_bundled_model_distinguishes_hands_of_blackjack(bundled):
         for total in range(8, 22)
         for card in range(1, 11)
     ]
-    found = distinguished(
-        policy,
-        played(policy, *([hand] for hand in hands), prompt=agent.get_system_prompt()),
-        LIMITS,
+    found = look(
+        policy, played(policy, *([hand] for hand in hands), prompt=agent.get_system_prompt())
     )
     assert found is not None
     assert found.observations == 140

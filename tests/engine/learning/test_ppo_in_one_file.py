@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy

@@ -270,7 +270,7 @@ def test_conversations_computed_whole_are_trained_as_those_that_share(
 
 def test_an_adapter_that_a_model_cannot_have_gets_a_sentence(tmp_path, tokenizer):
     lm = tiny("mamba", PLAIN["mamba"] | {"vocab_size": len(tokenizer)})
-    lora = LoraConfig(r=2, target_modules="out_proj")
+    lora = LoraConfig(layers="all", r=2, target_modules="out_proj")
     with pytest.raises(ModelLoadError, match="does not load: "):
         load_model_and_tokenizer(
             saved(lm, tokenizer, tmp_path), "cpu", full_finetuning=False, lora=lora

@@ -12,7 +12,7 @@ from scripts.bundled_model.check import followed_on_hands, probe
 
 @pytest.fixture(scope="module")
 def policy(request):
-    from llamagym_tui.engine.model.loading import bundled_model_path
+    from llamagym_tui.engine.model.sources import bundled_model_path
 
     return load_policy(bundled_model_path())
 

@@ -97,7 +97,7 @@ def test_log_probabilities_values_and_gradients_are_those_of_the_general_path(na
     kind, settings = FAMILY[name]
     lm = tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings)
     if lora:
-        lm = with_adapter(lm, LoraConfig(r=4, alpha=8.0, target_modules="all-linear"))
+        lm = with_adapter(lm, LoraConfig(layers="all", r=4, alpha=8.0, target_modules="all-linear"))
         for weight in (weight for weight in lm.parameters() if weight.requires_grad):
             torch.nn.init.normal_(weight, std=0.02)
     model = model_of(lm)

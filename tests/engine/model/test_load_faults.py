@@ -200,7 +200,9 @@ def test_an_adapter_whose_base_model_is_gone_gets_a_sentence(tmp_path, tokenizer
     base, adapter = tmp_path / "base", tmp_path / "adapter"
     tiny_llama(len(tokenizer)).save_pretrained(base)
     tokenizer.save_pretrained(base)
-    loaded = load_model_and_tokenizer(str(base), "cpu", full_finetuning=False, lora=LoraConfig(r=2))
+    loaded = load_model_and_tokenizer(
+        str(base), "cpu", full_finetuning=False, lora=LoraConfig(layers="all", r=2)
+    )
     loaded.model.save_pretrained(adapter)
     tokenizer.save_pretrained(adapter)
     base.rename(tmp_path / "elsewhere")

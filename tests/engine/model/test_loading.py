@@ -84,7 +84,10 @@ def test_an_adapter_is_saved_as_a_peft_folder_and_loads_again(tmp_path, tokenize
     tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
     loaded = load_model_and_tokenizer(
-        str(tmp_path / "m"), "cpu", full_finetuning=False, lora=LoraConfig(r=4, alpha=8.0)
+        str(tmp_path / "m"),
+        "cpu",
+        full_finetuning=False,
+        lora=LoraConfig(layers="all", r=4, alpha=8.0),
     )
     assert loaded.model.is_adapted
     trained = sum(p.numel() for p in loaded.model.pretrained_model.parameters() if p.requires_grad)
@@ -110,7 +113,7 @@ def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tok
     assert loaded.model(torch.tensor([[1, 2]])).values.tolist() == [[0.25, 0.25]]
     assert (
         AutoModelForCausalLMWithValueHead.from_pretrained(
-            tmp_path, peft_config=LoraConfig()
+            tmp_path, peft_config=LoraConfig(layers="all")
         ).v_head.out.bias.item()
         == 0.25
     )

@@ -7,9 +7,9 @@ from transformers import AutoTokenizer
 
 from llamagym_tui.engine.model.loading import (
     bind_template_arguments,
-    bundled_model_path,
     load_model_and_tokenizer,
 )
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.model_registry import find
 

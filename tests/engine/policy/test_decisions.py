@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.policy import decisions
+from llamagym_tui.engine.model import scores
+from llamagym_tui.engine.model.forward import Scorer
+from llamagym_tui.engine.model.scores import entropy, scored
 from llamagym_tui.engine.policy.decisions import (
     Decisions,
     collated_choices,
-    entropy,
     reply_decisions,
     token_decisions,
 )
@@ -20,6 +21,11 @@ from llamagym_tui.engine.policy.trajectory import Choice
 
 PLACES, IDS = torch.tensor([0, 0, 2, 3, 3, 4]), torch.tensor([1, 5, 0, 8, 8, 3])
 BRANCHES, CHILDREN = torch.tensor([0, 3, 5]), torch.tensor([[1, 5, -1], [0, 1, 2], [8, 0, -1]])
+
+
+def scorer_of(logits: Tensor, temperature: float) -> Scorer:
+    """Scores tokens by their logits, whose memory it takes."""
+    return lambda places, ids: scored(logits, places, ids, temperature)
 
 
 def plain(logits: Tensor, temperature: float) -> Decisions:
@@ -42,12 +48,12 @@ def loss(found: Decisions) -> Tensor:
 
 @pytest.mark.parametrize("at_once", [1, 25, 10**6])
 def test_tokens_are_scored_as_by_a_plain_log_softmax_whatever_the_pieces(monkeypatch, at_once):
-    monkeypatch.setattr(decisions, "AT_ONCE", at_once)
+    monkeypatch.setattr(scores, "AT_ONCE", at_once)
     torch.manual_seed(0)
     weights = torch.randn(5, 10, requires_grad=True)
     expected = plain(weights * 3, 0.7)
     of_expected = torch.autograd.grad(loss(expected), weights)[0]
-    found = token_decisions(weights * 3, PLACES, IDS, BRANCHES, CHILDREN, 0.7)
+    found = token_decisions(scorer_of(weights * 3, 0.7), PLACES, IDS, BRANCHES, CHILDREN)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-5)
     assert torch.allclose(
@@ -62,7 +68,9 @@ def test_entropy_of_a_uniform_distribution_is_the_log_of_its_size_and_what_canno
 
 def of_branches(logits: Tensor, children: Tensor) -> Tensor:
     tokens = torch.arange(len(children))
-    return token_decisions(logits * 1.0, tokens, tokens, tokens, children, 1.0).action_entropy
+    return token_decisions(
+        scorer_of(logits * 1.0, 1.0), tokens, tokens, tokens, children
+    ).action_entropy
 
 
 def test_entropy_of_a_branch_looks_at_admissible_tokens_only():
@@ -85,14 +93,14 @@ def test_entropy_of_a_branch_has_a_finite_gradient_next_to_padding():
 def test_log_probabilities_and_their_gradient_take_no_more_memory_than_the_logits():
     logits, gradients = torch.randn(5, 10, requires_grad=True) * 3, []
     logits.register_hook(lambda gradient: gradients.append(gradient.data_ptr()))
-    found = token_decisions(logits, PLACES, IDS, BRANCHES, CHILDREN, 1.0)
+    found = token_decisions(scorer_of(logits, 1.0), PLACES, IDS, BRANCHES, CHILDREN)
     found.logprobs.sum().backward()
     assert gradients == [logits.data_ptr()]
 
 
 def test_a_second_gradient_is_refused_and_not_wrong():
     found = token_decisions(
-        torch.randn(5, 10, requires_grad=True) * 3, PLACES, IDS, BRANCHES, CHILDREN, 1.0
+        scorer_of(torch.randn(5, 10, requires_grad=True) * 3, 1.0), PLACES, IDS, BRANCHES, CHILDREN
     )
     found.logprobs.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -107,7 +115,7 @@ def test_a_choice_among_replies_is_scored_as_by_a_plain_log_softmax():
     choices = collated_choices([choice], [(0, 0), (0, 0), (0, 1), (0, 1)], torch.device("cpu"))
     each = (weights * 3).log_softmax(-1)[places, ids]
     expected = (torch.stack([each[:2].sum(), each[2:].sum() / 2]) / 0.7).log_softmax(-1)
-    found = reply_decisions(weights * 3, places, ids, choices, 0.7)
+    found = reply_decisions(scorer_of(weights * 3, 1.0), places, ids, choices, 0.7)
     assert torch.allclose(found.logprobs, expected[1:], rtol=0, atol=1e-5)
     ours, theirs = (
         torch.autograd.grad(one.sum(), weights)[0] for one in (found.logprobs, expected[1:])

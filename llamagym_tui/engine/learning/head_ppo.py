@@ -1,0 +1,294 @@
+"""PPO on a trunk that is never changed: a few rows of an adapter on the head, and a critic in closed form.
+
+Whatever depends on the trunk is computed once, mostly in the rollout, and kept; an update is then a handful of steps on
+small matrices. It differs from `PPO` in what follows from that: steps are on the whole batch, their size follows the KL
+that they make, and the critic is fitted after the update, on the batch that it judged before.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
+from llamagym_tui.engine.learning.packing import PackedRows, PackedTree, Row, collate, forwards
+from llamagym_tui.engine.learning.ppo import PPO, Scored, Trained
+from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.update_stats import UpdateSums
+from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.model.narrow import NarrowEncoded
+from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.whitening import whitening
+from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
+from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
+from llamagym_tui.engine.tokens.tokenization import Opening
+
+STEPS = 8
+"""Steps on the whole batch."""
+KL_WANTED = 0.02
+"""Nats a turn that an update should move the policy."""
+FAR = 2 * KL_WANTED
+"""Nats a turn at which an update ends."""
+MUCH_TOO_FAR = 5 * KL_WANTED
+"""Nats a turn beyond which a step is undone, and tried at half its size."""
+MOST_TRIALS = 4
+FASTER = 1.3
+"""Factor by which the rate grows or falls from one update to the next."""
+FIRST_RATE = 0.01
+"""Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
+LEAST_RATE = 1e-5
+MOST_RATE = 0.05
+
+
+class HeadPPO(PPO):
+    def __init__(
+        self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
+    ) -> None:
+        """The reference is the policy as it is now."""
+        super().__init__(policy, config, seed, ranks)
+        assert policy.narrow is not None, "the caller has looked"
+        self.narrow = policy.narrow
+        self._rows = nn.Parameter(self.narrow.up.new_zeros(0, len(self.narrow.down)))
+        """(T, K) rows of B of the tokens that are trained."""
+        self.optimizer = torch.optim.Adam([self._rows], lr=FIRST_RATE, betas=(0.9, 0.999))
+        self.differing_share = 0.0
+        """Share of the states' power that differs between prompts."""
+        self._parts: list[tuple[PackedRows, Encoded]] = []
+        """The batch of the update under way, with what the trunk says of it."""
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Never: a critic that knows nothing yet gives every state the same value."""
+        return False
+
+    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
+        self._parts = list(self.encoded(rows))
+        return super().targets(trajectories, rows)
+
+    def reference_logprobs(self, rows: Sequence[Row], decisions: int) -> Tensor:
+        """(D,) log-probability of each decision under the reference."""
+        assert self.reference is not None, "the caller has looked"
+        logprobs = torch.zeros(decisions)
+        with torch.no_grad(), self.reference.in_place():
+            for part, encoded in self._parts:
+                scored = part.score(encoded, self.policy.generation.temperature)
+                logprobs[part.decisions.indices] = scored.logprobs
+        return logprobs
+
+    def _decision_values(self, turns: Sequence[Turn], rows: Sequence[Row]) -> Tensor:
+        values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
+        for part, encoded in self._parts:
+            states = encoded.hidden[part.decisions.rows, part.decisions.columns]
+            values[part.decisions.indices] = self.policy.model.v_head(states)
+        return values
+
+    def train(
+        self,
+        rows: Sequence[Row],
+        targets: Targets,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> Trained:
+        """Steps on the whole batch, then the critic's fit."""
+        if not self.narrow.down.any():
+            self._measure_directions()
+        self._take_rows()
+        sums = UpdateSums()
+        rate = self.optimizer.param_groups[0]["lr"]
+        kl = 0.0
+        made = 0
+        while made < STEPS and kl < FAR and not (made and should_stop()):
+            progress(made + 1, STEPS)
+            of_step = UpdateSums()
+            self.optimizer.zero_grad(set_to_none=True)
+            self._loss_of_batch(targets, of_step, is_first=made == 0).backward()
+            sums.include(of_step)
+            sums.log_ratios = of_step.log_ratios
+            kl = self._step_near()
+            made += 1
+        # The next update's steps are larger or smaller, as this update went less far than wanted or further.
+        if kl > KL_WANTED:
+            self._scale_rate(1 / FASTER)
+        elif kl < KL_WANTED / 4:
+            self._scale_rate(FASTER)
+        self._put_rows()
+        self._fit_critic(targets)
+        self._parts = []
+        return Trained(sums, float(made), rate)
+
+    def encoded(self, rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
+        """Rows with what the trunk says of them: what is remembered from the rollout, the rest by forwards."""
+        others: list[Row] = []
+        # Rows of the same replies and kind together; of these, rows of the same prompt.
+        known: dict[tuple[ActionTrie, bool], dict[Opening, PackedTree]] = {}
+        for row in rows:
+            found = self._paths(row)
+            if found is None:
+                others.append(row)
+                continue
+            trie, paths = found
+            turn = row.segment.turns[0]
+            prompt = Opening(row.segment.prefix, tuple(row.segment.ids[: turn.start]))
+            same_kind = known.setdefault((trie, turn.choice is not None), {})
+            packed = same_kind.setdefault(prompt, PackedTree(trie.tree))
+            packed.rows.append(row)
+            packed.paths.append(paths)
+        device = self.narrow.up.device
+        for (trie, is_chosen), same_kind in known.items():
+            part = collate((), list(same_kind.values()), device, is_chosen=is_chosen)
+            yield part, states_of(self.policy, list(same_kind), trie)
+        with torch.no_grad():
+            for part in forwards(others, self.limits, device):
+                yield part, self.narrow.plain(part.encode(self.policy.model.backbone))
+
+    def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Value after the last turn of each: V(final observation) if truncated, else 0."""
+        values = [0.0] * len(trajectories)
+        prompts: dict[int, Opening] = {}
+        for index, trajectory in enumerate(trajectories):
+            final = trajectory.final_prompt
+            if trajectory.end == "truncated" and final is not None:
+                prompts[index] = Opening(final.prefix, tuple(final.ids))
+        if prompts:
+            states = states_of(self.policy, list(prompts.values()), self.policy.trie)
+            found = self.policy.model.v_head(states.hidden[:, 0]).tolist()
+            for index, value in zip(prompts, found, strict=True):
+                values[index] = value
+        return values
+
+    def _paths(self, row: Row) -> tuple[ActionTrie, list[list[int]]] | None:
+        """The replies of a row and its paths, in columns of `states_of`; None: its tokens need a forward of their own.
+
+        It must be one turn that the policy made, and its reply one of the admissible ones.
+        """
+        if len(row.segment.turns) != 1 or not row.segment.turns[0].is_trained:
+            return None
+        turn = row.segment.turns[0]
+        trie = self.policy.trie_of(turn.actions)
+        before = [
+            0
+        ] * turn.start  # the prompt's last token is in column 0, and node k in column 1 + k
+        replies = [[*before, *(node + 1 for node in path)] for path in trie.paths]
+        if turn.choice is not None:
+            return trie, [replies[turn.choice.chosen], *replies]
+        reply = tuple(row.segment.ids[turn.start : turn.end])
+        if reply not in trie.replies:
+            return None
+        return trie, [replies[trie.replies.index(reply)]]
+
+    @torch.no_grad()
+    def _measure_directions(self) -> None:
+        """Set A to the directions in which the states differ at which replies part, the common states left out."""
+        parting: list[Tensor] = []
+        common: list[Tensor] = []
+        for part, encoded in self._parts:
+            if not isinstance(encoded, NarrowEncoded):
+                continue
+            states = encoded.hidden  # (R, C, D)
+            columns = self._parting_columns(part)
+            parting.append(states[:, columns].reshape(-1, states.shape[-1]))
+            common.append(states.mean(0))
+        if not parting or len(parting[0]) < 2:
+            return
+        found = whitening(torch.cat(parting), torch.cat(common), len(self.narrow.down))
+        self.narrow.down[: len(found.directions)] = found.directions
+        self.differing_share = found.differing_share
+
+    def _parting_columns(self, part: PackedRows) -> list[int]:
+        """The columns after which admissible replies part."""
+        tree = part.trees.trees[0]
+        children: dict[int, int] = {}
+        for parent in tree.parents:
+            children[parent] = children.get(parent, 0) + 1
+        return sorted(parent + 1 for parent, count in children.items() if count > 1)
+
+    def _loss_of_batch(self, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
+        """() mean over the batch's turns of policy, entropy and KL loss."""
+        config = self.config
+        total = torch.zeros(())
+        turns = 0
+        for part, encoded in self._parts:
+            scored = part.score(encoded, self.policy.generation.temperature)
+            log_ratios = (scored.logprobs - part.old_logprobs).detach()
+            sums.log_ratios.append((part.decisions.indices, log_ratios))
+            found = Scored(part, scored, encoded)
+            policy = self.policy_loss(found, targets)
+            loss = policy.loss - self.entropy_coef * scored.action_entropy.sum()
+            if config.kl_form == "loss" and targets.reference_logprobs is not None:
+                reference = targets.reference_logprobs[part.decisions.indices]
+                loss = loss + self.kl_coef * reference_kl(scored.logprobs, reference).sum()
+            critic = self.critic_loss(found, targets)
+            sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
+            total = total + loss
+            turns += len(part.turns.indices)
+        return total / max(turns, 1)
+
+    def _step_near(self) -> float:
+        """One step, undone and tried smaller where it goes much too far; the KL of the update up to now."""
+        gradient = self._rows.grad
+        if gradient is None or not gradient.isfinite().all():
+            return 0.0
+        rows = self._rows.detach().clone()
+        moments = copy.deepcopy(self.optimizer.state.get(self._rows, {}))
+        for _ in range(MOST_TRIALS):
+            self.optimizer.step()
+            kl = self._kl()
+            if kl <= MUCH_TOO_FAR:
+                return kl
+            with torch.no_grad():
+                self._rows.copy_(rows)
+            self.optimizer.state[self._rows] = copy.deepcopy(moments)
+            self._scale_rate(0.5)
+        return FAR  # not even a small step stays near, so the update ends here
+
+    def _scale_rate(self, factor: float) -> None:
+        group = self.optimizer.param_groups[0]
+        group["lr"] = min(max(group["lr"] * factor, LEAST_RATE), MOST_RATE)
+
+    @torch.no_grad()
+    def _kl(self) -> float:
+        """Nats a turn by which the batch's decisions have moved since they were made (k3)."""
+        total = 0.0
+        turns = 0
+        for part, encoded in self._parts:
+            scored = part.score(encoded, self.policy.generation.temperature)
+            total += float(deviation_k3(scored.logprobs - part.old_logprobs).sum())
+            turns += len(part.turns.indices)
+        return total / max(turns, 1)
+
+    @torch.no_grad()
+    def _fit_critic(self, targets: Targets) -> None:
+        """Let the critic take in the batch's returns."""
+        critic = self.policy.model.v_head
+        assert isinstance(critic, RidgeCritic), "made with the adapter"
+        states: list[Tensor] = []
+        indices: list[Tensor] = []
+        for part, encoded in self._parts:
+            credited = part.credited(self.config.credit)
+            states.append(encoded.hidden[credited.rows, credited.columns])
+            indices.append(credited.indices)
+        if indices:
+            every = torch.cat(indices)
+            critic.fit(torch.cat(states), targets.returns[every], targets.value_weights[every])
+
+    def _take_rows(self) -> None:
+        """Take the rows that are trained out of B; there may be more of them than at the last update."""
+        trained = self.narrow.trained
+        if len(trained) != len(self._rows):
+            rate = self.optimizer.param_groups[0]["lr"]
+            self._rows = nn.Parameter(self.narrow.up.new_zeros(len(trained), len(self.narrow.down)))
+            self.optimizer = torch.optim.Adam([self._rows], lr=rate, betas=(0.9, 0.999))
+        with torch.no_grad():
+            self._rows.copy_(self.narrow.up[trained])
+        self.narrow.rows = self._rows
+
+    def _put_rows(self) -> None:
+        """Put them back."""
+        self.narrow.rows = None
+        with torch.no_grad():
+            self.narrow.up[self.narrow.trained] = self._rows

@@ -1,0 +1,52 @@
+"""The directions in which hidden states differ, scaled so that each differs by as much.
+
+What an adapter gets of a pre-trained model is one large common vector and, a thousandth of its power, what differs
+between prompts. Directions from here leave the common part out: their inner product with every common state is 0, so an
+adapter needs no bias. Notation: N states, D hidden size, M common states, K directions.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+LEAST_SPREAD = 0.01
+"""Of the largest spread along a direction: smaller ones count as this, or rounding would be scaled up."""
+
+
+class Whitening(NamedTuple):
+    """What was measured on states."""
+
+    directions: Tensor
+    """(K, D): their inner products with the states have mean 0 and, but for `LEAST_SPREAD`, variance 1."""
+    differing_share: float
+    """Share of the states' power that differs between them, from 0 to 1."""
+
+
+def whitening(states: Tensor, common: Tensor, most: int) -> Whitening:
+    """The principal directions of states, largest first, each divided by the spread along it.
+
+    Args:
+        states: (N, D) of distinct contexts, N at least 2.
+        common: (M, D) states whose directions are left out: the mean of `states`, and of states at other places that
+            nothing is to be learnt from.
+        most: K at most; there are fewer if the states have fewer directions.
+    """
+    states = states.double()
+    mean = states.mean(0)
+    centred = states - mean
+    # 1. Leave out the span of the common states, so that A @ common is exactly 0 for each of them.
+    #    They may depend on each other, so the basis has only directions in which there is more than rounding.
+    _, lengths, axes = torch.linalg.svd(
+        torch.cat([mean[None], common.double()]), full_matrices=False
+    )
+    basis = axes[lengths > 1e-4 * lengths[0]].T
+    differing = centred - (centred @ basis) @ basis.T
+    # 2. Principal components of what is left: rows of V, with the standard deviation along each.
+    _, singular, components = torch.linalg.svd(differing, full_matrices=False)
+    spreads = singular / len(states) ** 0.5
+    count = min(most, int((spreads > 1e-6 * spreads[0]).sum()))
+    # 3. Each divided by its spread.
+    scale = spreads[:count].clamp(min=LEAST_SPREAD * float(spreads[0]))
+    share = centred.square().sum() / states.square().sum()
+    return Whitening((components[:count] / scale[:, None]).float(), float(share))

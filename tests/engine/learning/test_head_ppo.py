@@ -1,0 +1,149 @@
+"""PPO on a fixed trunk: what it changes and what it leaves, and that what is remembered changes nothing."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
+from llamagym_tui.engine.learning.head_ppo import HeadPPO
+from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+from llamagym_tui.engine.policy.episode import Episode
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.ranks import ALONE
+from tests.engine.conftest import REPLIES, tiny_llama
+
+CONFIG = PPOConfig(kl_coef=0.0, kl_coef_final=0.0, entropy_coef=0.01, entropy_coef_final=0.01)
+OBSERVATIONS = [f"You see {number}." for number in range(20)]
+
+
+def head_policy(tokenizer, kind: str, seed: int = 0) -> Policy:
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    model.adapt(LoraConfig(r=8))
+    policy = Policy(
+        model, tokenizer, GenerationConfig(policy=kind, max_new_tokens=6), REPLIES, seed
+    )
+    policy.history = 0
+    return policy
+
+
+def head_learner(policy: Policy) -> Learner:
+    return learner_for(policy, CONFIG, 0, ALONE)
+
+
+def play(policy: Policy, episodes: int = 60) -> list[Trajectory]:
+    """Episodes of one turn, whose reward is 1 for the second action on even observations, else for the first."""
+    sampler, found = Sampler(policy, 1), []
+    for number in range(episodes):
+        episode = Episode(policy, "Play.")
+        prompt = episode.observe(OBSERVATIONS[number % len(OBSERVATIONS)])
+        sampler.restart(0, prompt.restart)
+        (reply,) = sampler.reply([0], [prompt.ids])
+        text = episode.reply(reply)
+        is_right = text == REPLIES[1 - number % 2]
+        episode.reward(float(is_right), parse_failed=text not in REPLIES)
+        found.append(episode.finish("terminated"))
+    return found
+
+
+@pytest.fixture(params=["score", "generate"])
+def policy(request, tokenizer) -> Policy:
+    return head_policy(tokenizer, request.param)
+
+
+def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    before = {name: value.clone() for name, value in policy.model.named_parameters()}
+    learner.update(play(policy))
+    assert policy.narrow is not None
+    changed = {
+        name
+        for name, value in policy.model.named_parameters()
+        if not torch.equal(value, before[name])
+    }
+    assert len(changed) == 2  # A, once, and B
+    assert all("lora_" in name for name in changed)
+    rows = policy.narrow.up.detach().abs().sum(-1).nonzero().squeeze(-1).tolist()
+    parting = [policy.chat.reply_ids(reply)[1] for reply in REPLIES]
+    assert rows == sorted(parting)
+
+
+def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
+    learner = head_learner(policy)
+    for _ in range(3):
+        assert learner.update(play(policy)).first_ratio < 1e-5
+
+
+def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> None:
+    learner = head_learner(policy)
+    learner.update(play(policy))
+    backbone = policy.model.backbone
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError("a prompt was read again")
+
+    if policy.generation.policy == "score":  # a reply off the tree is read in any case
+        monkeypatch.setattr(backbone, "encode", refuse)
+        monkeypatch.setattr(backbone, "encode_trees", refuse)
+    learner.update(play(policy))
+
+
+def test_an_update_without_memory_is_the_same(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    batch = play(policy)
+    head_learner(policy).update(batch)
+    other = head_policy(tokenizer, "score")  # the same weights, and nothing remembered
+    head_learner(other).update(copy.deepcopy(batch))
+    assert policy.narrow is not None
+    assert other.narrow is not None
+    # The directions of an SVD may have either sign, so their product with the rows is compared.
+    one = (policy.narrow.up @ policy.narrow.down).detach()
+    two = (other.narrow.up @ other.narrow.down).detach()
+    assert torch.allclose(one, two, atol=1e-3 * float(one.abs().max()))
+
+
+def test_it_learns_which_reply_each_observation_wants(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    returns = [learner.update(play(policy, 200)).mean_return for _ in range(25)]
+    assert returns[0] < 0.65
+    assert returns[-1] > 0.9
+
+
+def test_its_critic_foresees_returns(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    first = learner.update(play(policy, 400))
+    assert first.explained_variance == 0.0
+    later = [learner.update(play(policy, 400)) for _ in range(3)]
+    assert later[-1].explained_variance > 0.05
+
+
+def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None:
+    policy = head_policy(tokenizer, "score")
+    head_learner(policy).update(play(policy))
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
+    policy.model.save_pretrained(tmp_path / "adapter")
+    import peft
+
+    base = tiny_llama(len(tokenizer))
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+    ids = torch.tensor([[4, 5, 6, 7]])
+    assert torch.allclose(
+        again(input_ids=ids).logits, policy.model.pretrained_model(input_ids=ids).logits, atol=1e-5
+    )
+
+
+def test_a_fresh_head_is_the_model_as_it_was(tokenizer) -> None:
+    ids = torch.tensor([[4, 5, 6]])
+    adapted = with_adapter(tiny_llama(len(tokenizer)), LoraConfig())
+    plain = tiny_llama(len(tokenizer))
+    assert torch.equal(adapted(input_ids=ids).logits, plain(input_ids=ids).logits)

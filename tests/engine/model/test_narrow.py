@@ -1,0 +1,113 @@
+"""A head that moves few logits, from what is kept of places: it is the plain model's softmax, gradient and sampling."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.model.narrow import NarrowEncoded, NarrowHead
+from llamagym_tui.engine.model.value_head import with_adapter
+from tests.engine.conftest import tiny_llama
+
+IDS = [3, 5, 9, 11]
+TRAINED = [5, 9]
+TEMPERATURE = 0.7
+
+
+@pytest.fixture
+def narrow() -> NarrowHead:
+    """A head whose adapter has something in it."""
+    adapted = with_adapter(tiny_llama(64), LoraConfig(r=6))
+    head = NarrowHead(adapted.get_base_model().get_output_embeddings())
+    head.temperature = TEMPERATURE
+    head.include(IDS, TRAINED)
+    with torch.no_grad():
+        head.down.normal_(std=0.5)
+        head.up[TRAINED] = torch.randn(2, 6)
+    return head
+
+
+@pytest.fixture
+def kept(narrow: NarrowHead) -> NarrowEncoded:
+    return narrow.kept(Encoded(torch.nn.Identity(), torch.randn(2, 3, 32)))
+
+
+ROWS = torch.tensor([0, 0, 1])
+COLUMNS = torch.tensor([0, 2, 1])
+PLACES = torch.tensor([0, 0, 1, 2, 2])
+TOKENS = torch.tensor([3, 5, 9, 11, 5])
+
+
+def plain_logprobs(narrow: NarrowHead, kept: NarrowEncoded) -> Tensor:
+    """(3, V) by PEFT's own layer, with gradient to the whole of B."""
+    head = narrow._base(kept.hidden[ROWS, COLUMNS])
+    moved = kept.hidden[ROWS, COLUMNS] @ narrow.down.T @ narrow.up.T
+    return ((head + moved) / TEMPERATURE).log_softmax(-1)
+
+
+def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
+    adapted = with_adapter(tiny_llama(64), LoraConfig(r=6))
+    backbone = Backbone(adapted.get_base_model())
+    own = NarrowHead(backbone.head)
+    own.include(IDS, TRAINED)
+    with torch.no_grad():
+        own.down.normal_()
+        own.up[TRAINED] = torch.randn(2, 6)
+    ids = torch.tensor([[1, 2, 3]])
+    encoded = backbone.encode_whole([[1, 2, 3]])
+    whole = own.kept(encoded).logits_at(torch.tensor([0, 0, 0]), torch.arange(3))
+    assert torch.allclose(whole, adapted(input_ids=ids).logits[0], atol=1e-5)
+
+
+def test_log_probabilities_and_entropies_are_those_of_the_whole_vocabulary(narrow, kept) -> None:
+    logprobs, entropies = kept.scorer_at(ROWS, COLUMNS, TEMPERATURE)(PLACES, TOKENS)
+    whole = plain_logprobs(narrow, kept)
+    assert torch.allclose(logprobs, whole[PLACES, TOKENS], atol=1e-5)
+    assert torch.allclose(entropies, -(whole.exp() * whole).sum(-1), atol=1e-5)
+
+
+def test_the_gradient_of_the_rows_is_that_of_the_whole_matrix(narrow, kept) -> None:
+    weights = torch.tensor([1.0, -2.0, 0.5, 3.0, 1.5])
+    (plain,) = torch.autograd.grad(
+        (weights * plain_logprobs(narrow, kept)[PLACES, TOKENS]).sum(), narrow.up
+    )
+    narrow.rows = narrow.up.detach()[TRAINED].clone().requires_grad_()
+    logprobs, _ = kept.scorer_at(ROWS, COLUMNS, TEMPERATURE)(PLACES, TOKENS)
+    (own,) = torch.autograd.grad((weights * logprobs).sum(), narrow.rows)
+    assert torch.allclose(own, plain[TRAINED], rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
+
+
+def test_a_token_is_drawn_as_often_as_the_whole_vocabulary_has_it(narrow, kept) -> None:
+    count = 40_000
+    uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    rows = torch.zeros(count, dtype=torch.long)
+    columns = torch.full((count,), 2)
+    tokens, logprobs = kept.draw(rows, columns, uniform, greedy=False)
+    whole = plain_logprobs(narrow, kept)[1]
+    shares = torch.bincount(tokens, minlength=64) / count
+    assert torch.allclose(shares, whole.exp(), atol=2 / count)
+    assert torch.allclose(logprobs, whole[tokens], atol=1e-5)
+
+
+@pytest.mark.parametrize("favourite", [9, 40])
+def test_greedy_takes_the_likeliest_of_all_tokens(narrow, favourite: int) -> None:
+    hidden = torch.randn(1, 1, 32)
+    with (
+        torch.no_grad()
+    ):  # a token of replies, or another one, whose row of W points along the state
+        narrow._base.weight[favourite] = 5 * hidden[0, 0]
+    kept = narrow.kept(Encoded(torch.nn.Identity(), hidden))
+    at = torch.tensor([0])
+    tokens, logprobs = kept.draw(at, at, torch.tensor([0.1]), greedy=True)
+    whole = (kept.logits_at(at, at) / TEMPERATURE).log_softmax(-1)
+    assert tokens.tolist() == [favourite]
+    assert logprobs.item() == pytest.approx(whole[0, favourite].item(), abs=1e-5)
+
+
+def test_what_was_kept_is_not_whole_once_there_are_more_tokens(narrow, kept) -> None:
+    assert narrow.is_whole(kept)
+    narrow.include([20], [])
+    assert not narrow.is_whole(kept)
