@@ -248,6 +248,10 @@ class Rollout:
     def batch_ready(self) -> bool:
         return len(self._batch) >= EPISODES_A_BATCH
 
+    @property
+    def batch_progress(self) -> tuple[int, int]:
+        return len(self._batch), EPISODES_A_BATCH
+
     def fill_batch(self) -> None:
         """As if train episodes had just ended."""
         self._batch += [Ended(0.0)] * EPISODES_A_BATCH

@@ -74,6 +74,7 @@ def play(
     minutes: options.Minutes = None,
     max_failures: options.MaxFailures = None,
     on_collapse: options.OnCollapse = None,
+    form: options.Form = None,
     assignments: options.Assignments = None,
     run_dir: options.RunDir = None,
     resume: options.Resume = False,
@@ -100,6 +101,7 @@ def play(
         minutes=minutes,
         max_failures=max_failures,
         on_collapse=on_collapse,
+        form=form,
         assignments=assignments,
         run_dir=run_dir,
         resume=resume,
@@ -140,6 +142,7 @@ def train(
     max_failures: options.MaxFailures = None,
     final_episodes: options.FinalEpisodes = None,
     on_collapse: options.OnCollapse = None,
+    form: options.Form = None,
     sft_warm_start: options.SftWarmStart = False,
     sft_data: options.SftData = None,
     assignments: options.Assignments = None,
@@ -171,6 +174,7 @@ def train(
         max_failures=max_failures,
         final_episodes=final_episodes,
         on_collapse=on_collapse,
+        form=form,
         sft_warm_start=sft_warm_start,
         sft_data=run_config.warm_start_file(
             agent, sft_data, env, wanted=sft_warm_start, resume=has_begun

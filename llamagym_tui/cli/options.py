@@ -172,6 +172,14 @@ OnCollapse = Annotated[
         f"({USUAL.on_collapse})",
     ),
 ]
+Form = Annotated[
+    config.FormChoice | None,
+    typer.Option(
+        rich_help_panel=LIMITS_AND_PLACE,
+        help="If most replies of a new model name no action: auto and score choose among the "
+        "admissible ones by their scores, off does nothing. (auto)",
+    ),
+]
 SftWarmStart = Annotated[
     bool,
     typer.Option(
@@ -259,6 +267,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     max_failures: int | None = None
     final_episodes: int | None = None
     on_collapse: config.OnCollapse | None = None
+    form: config.FormChoice | None = None
     sft_warm_start: bool = False
     sft_data: str | None = None
     """A file that was checked, by its absolute path."""
@@ -294,6 +303,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             max_failures=self.max_failures,
             final_episodes=self.final_episodes,
             on_collapse=self.on_collapse,
+            form=self.form,
             sft_warm_start=self.sft_warm_start or None,
             sft_data=self.sft_data,
         )

@@ -13,7 +13,12 @@ from llamagym_tui.demos.training_data import fact_lines
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted
-from llamagym_tui.state.reduce import distinguished_text, measured_text, warm_start_text
+from llamagym_tui.state.reduce import (
+    distinguished_text,
+    measured_text,
+    progress_text,
+    warm_start_text,
+)
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -40,6 +45,8 @@ class Progress:
         self._returns: deque[float] = deque(maxlen=RECENT)
         self._text = ""
         """The latest figures of play."""
+        self._doing = ""
+        """How far something is that takes seconds. Empty: nothing is under way."""
         self._shown = ""
         """What was shown last."""
 
@@ -82,8 +89,13 @@ class Progress:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
-            case events.PhaseChanged(phase="evaluating" | "rolling_out") if event.detail:
-                self.update(event.detail)
+            case events.PhaseChanged():
+                self._doing = ""
+                if event.phase in ("evaluating", "rolling_out") and event.detail:
+                    self.update(event.detail)
+            case events.Progressed():
+                self._doing = progress_text(event)
+                self.update(", ".join(filter(None, [self._text, self._doing])))
             case events.WarmStartProgressed(step=step, steps=steps):
                 self.update(
                     f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps
@@ -92,6 +104,7 @@ class Progress:
                 self._updates = event.updates
             case events.UpdateFinished():
                 self._updates = event.update
+                self._doing = ""
             case events.EpisodesCounted():
                 self._show_play(event)
             case events.WarningRaised():
@@ -127,7 +140,8 @@ class Progress:
         if event.dropped:
             self._text += f", {event.dropped:,} dropped"
         done = event.episodes if self._episodes else self._clock() - self._began_at
-        self.update(self._text, done, self._episodes or self._seconds)
+        shown = ", ".join(filter(None, [self._text, self._doing]))
+        self.update(shown, done, self._episodes or self._seconds)
 
 
 def _bar_on(stream: TextIO, total: float | None) -> Any:

@@ -23,6 +23,7 @@ from llamagym_tui.config.run import MAX_FAILURES as MAX_FAILURES
 from llamagym_tui.config.run import Device as Device
 from llamagym_tui.config.run import DPOSettings as DPOSettings
 from llamagym_tui.config.run import Dtype as Dtype
+from llamagym_tui.config.run import FormChoice as FormChoice
 from llamagym_tui.config.run import GenerationConfig as GenerationConfig
 from llamagym_tui.config.run import LoraConfig as LoraConfig
 from llamagym_tui.config.run import Mode as Mode

@@ -43,6 +43,8 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+FormChoice = Literal["auto", "score", "off"]
+"""What is done where most replies of an untrained model name no action."""
 Normalization = Literal["sum", "token", "word"]
 """What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
 
@@ -224,6 +226,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
     precision: Precision = "fp32"
     """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
+    form: FormChoice = "off"
+    """What is done where most replies of an untrained model name no action. ``auto``: it is tried before the first
+    episode, and if so, replies are chosen among the admissible ones by their scores; ``score``: they are in any case;
+    ``off``: nothing. A run from the command line begins with auto, unless it names `generation.policy`."""
     on_collapse: Annotated[
         OnCollapse,
         Live(

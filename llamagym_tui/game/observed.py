@@ -88,9 +88,13 @@ def _unmasked(names: Sequence[str], info: Info) -> tuple[str, ...] | None:
 
 def names_by_turn(agent: AgentBase) -> bool:
     """Whether an agent names the actions that are admissible in each turn."""
-    method = agent.actions
+    return names_some_by_turn(type(agent))
+
+
+def names_some_by_turn(agent_class: type[AgentBase]) -> bool:
+    """The same of an agent's class."""
     # In an older agent file `actions` may be a value of its own, and no method.
-    return callable(method) and getattr(method, "__func__", None) is not AgentBase.actions
+    return callable(agent_class.actions) and agent_class.actions is not AgentBase.actions
 
 
 def action_named(agent: AgentBase, name: str) -> Any:

@@ -106,9 +106,7 @@ class ConversationBudget:
 
     def kept(self, event: events.Event) -> list[events.Event]:
         """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
-        if isinstance(event, events.TokensStreamed):
-            return []
-        if isinstance(event, events.PhaseChanged) and event.phase == "updating" and event.detail:
+        if isinstance(event, events.TokensStreamed | events.Progressed):
             return []
         if not isinstance(event, events.WatchedEvent):
             return [event]

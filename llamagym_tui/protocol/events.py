@@ -58,6 +58,20 @@ class PhaseChanged(Event, frozen=True, kw_only=True):
     """What is being done, for people: ``loading the model``."""
 
 
+class Progressed(Event, frozen=True, kw_only=True):
+    """How far something is that takes seconds; sent now and then, and over with the next phase or update.
+
+    It is in no log.
+    """
+
+    doing: str
+    """For people: ``collecting turns``."""
+    done: int
+    total: int
+    left_s: float
+    """Seconds that the rest takes, about."""
+
+
 class RunStarted(Event, frozen=True, kw_only=True):
     """The model is loaded and the environments are made; sent once, before the first step."""
 
@@ -581,7 +595,14 @@ ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDroppe
 WatchedEvent = ConversationEvent | StateDrawn
 """What is watched; left out first where not everything has room."""
 SessionEvent = (
-    Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut | SessionFailed | RunFinished
+    Hello
+    | PhaseChanged
+    | Progressed
+    | RunStarted
+    | WarningRaised
+    | EventsLeftOut
+    | SessionFailed
+    | RunFinished
 )
 ChangeEvent = (
     WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured

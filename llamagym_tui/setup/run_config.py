@@ -16,6 +16,7 @@ from llamagym_tui.config import (
     MEASURED,
     Device,
     Dtype,
+    FormChoice,
     Mode,
     OnCollapse,
     ParallelEnvs,
@@ -26,6 +27,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observed import names_some_by_turn
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
 from llamagym_tui.user_files import file_text, runs_dir
@@ -56,6 +58,7 @@ def run_config(
     max_failures: int | None = None,
     final_episodes: int | None = None,
     on_collapse: OnCollapse | None = None,
+    form: FormChoice | None = None,
     sft_warm_start: bool | None = None,
     sft_data: str | None = None,
 ) -> RunConfig:
@@ -86,6 +89,7 @@ def run_config(
         "max_failures": max_failures,
         "final_episodes": final_episodes,
         "on_collapse": on_collapse,
+        "form": form,
         "sft_warm_start": sft_warm_start,
         "sft_data": sft_data,
     }
@@ -118,7 +122,28 @@ def run_config(
         )
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
-    return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
+    if "form" not in given:
+        # Who names the policy has said how replies are made.
+        given["form"] = "off" if _has(given, "generation.policy") else "auto"
+    if given["form"] == "score":
+        given = in_sections({"generation.policy": "score"}, given)
+    completed = with_defaults(given, given.get("model", BUNDLED))
+    if _may_train_head_alone(agent_class, given):
+        # The registry's ranks are for adapters in all layers.
+        completed["lora"] = {"layers": "head"} | given.get("lora", {})
+    return from_dict(RunConfig, completed)
+
+
+def _may_train_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
+    """Whether an adapter of a run is on the LM head alone, unless the settings say otherwise.
+
+    It chooses among replies that are known, and is trained in one process.
+    """
+    if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
+        return False
+    if _has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched():
+        return False
+    return names_some_by_turn(agent_class) or bool(catalog.action_names(agent_class))
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +175,11 @@ def with_run_dir(config: RunConfig) -> RunConfig:
         UsageError: it cannot have as many ranks.
         RunStoreError: it is a branch that cannot be made.
     """
-    ranks_of(config)
+    if ranks_of(config) > 1 and config.lora.layers == "head" and not config.full_finetuning:
+        raise UsageError(
+            "An adapter on the LM head alone is trained by one process: "
+            "leave out --ranks, or add --set lora.layers=all."
+        )
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))

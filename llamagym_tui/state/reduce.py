@@ -76,11 +76,14 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
                 moved=event.moved,
+                progress=None,
             )
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case events.PhaseChanged():
             return _phase_changed(state, event)
+        case events.Progressed():
+            return replace(state, progress=event)
         case events.RunStarted():
             return _run_started(state, event)
         case events.WatchChanged():
@@ -238,6 +241,11 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
     )
 
 
+def progress_text(event: events.Progressed) -> str:
+    """How far something is, as ``reading prompts: 34 of 128, 8 s left``."""
+    return f"{event.doing}: {event.done:,} of {event.total:,}, {event.left_s:.0f} s left"
+
+
 def measured_text(event: events.SettingsMeasured) -> str:
     """The settings that the first batch has changed, with the reasons, as one line; one that it has not, if all are."""
     usual = flat(RunConfig(agent="", run_dir=""))
@@ -293,6 +301,7 @@ def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
         warm_start=state.warm_start.after(event),
         phase=event.phase,
         detail=event.detail,
+        progress=None,
         pause_requested=None if is_confirmed else state.pause_requested,
         episodes_per_s=0.0 if is_paused else state.episodes_per_s,
     )

@@ -52,6 +52,8 @@ class RunState:
     phase: events.Phase = "loading"
     detail: str = "starting the trainer"
     """What is being done in this phase, for people."""
+    progress: events.Progressed | None = None
+    """How far that is, where it takes seconds. None: not known, or it is over."""
     pid: int | None = None
     """Process id of the trainer."""
     run: events.RunStarted | None = None

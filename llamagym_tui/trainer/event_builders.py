@@ -77,3 +77,11 @@ HISTORY_WARNING = (
     "The model's chat template rewrites earlier replies, so every turn is computed again from its beginning: "
     "long episodes take much longer than with other models."
 )
+
+
+def form_warning(unread: float) -> str:
+    """Why replies are chosen by score; `unread` is the share of the tried ones that name no action."""
+    return (
+        f"{unread:.0%} of the first replies of this model name no action, so they are chosen among the admissible "
+        "ones by their scores (generation.policy = score; --form off leaves free text)."
+    )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from llamagym_tui.protocol.events import Event, Refused, WarningRaised
+from llamagym_tui.protocol.events import Event, Progressed, Refused, WarningRaised
 
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
@@ -66,3 +66,19 @@ class EventEmitter:
                 self.emit(event)
 
         return emit
+
+    def progress(self, doing: str) -> Callable[[int, int], None]:
+        """A function that reports how far something is that begins now: it takes what is done, and all that there is.
+
+        Args:
+            doing: what it is, for people.
+        """
+        began_at = self._clock()
+        emit = self.throttled()
+
+        def report(done: int, total: int) -> None:
+            if done:
+                left_s = (self._clock() - began_at) / done * (total - done)
+                emit(Progressed(doing=doing, done=done, total=total, left_s=max(0.0, left_s)))
+
+        return report

@@ -139,7 +139,6 @@ class Run:
     def update(self, should_stop: Callable[[], bool]) -> Verdict:
         """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
-        emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
         if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
             self._emit(
@@ -152,9 +151,7 @@ class Run:
         figures = self.learner.update(
             batch,
             should_stop=should_stop,
-            progress=lambda epoch, epochs: emit(
-                events.PhaseChanged(phase="updating", detail=f"epoch {epoch} of {epochs}")
-            ),
+            progress=self._emitter.progress("updating"),
         )
         known_prompts = self.rollout.take_known_prompts()
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written

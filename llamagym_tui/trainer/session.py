@@ -32,6 +32,7 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
+from llamagym_tui.trainer.form import MOST_UNREAD, chosen_by_score, is_to_be_tried, unread_share
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
@@ -42,6 +43,10 @@ ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
 Unit = Literal["turn", "update"]
 log = logging.getLogger(__name__)
+
+
+class _ReadingEnded(Exception):
+    """Prompts are not read to their end, because the run ends."""
 
 
 class Session:
@@ -83,6 +88,10 @@ class Session:
         """When the watched environment's last turn began, by the clock."""
         self._step_unit: Unit | None = None
         """What ends the `Step` under way; None: there is none."""
+        self._collecting = self._emitter.progress("collecting turns")
+        """Reports how full the batch under way is."""
+        self._reading = self._emitter.progress("reading prompts")
+        """Reports how many of the prompts that a fixed trunk reads at once are read."""
         self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
@@ -116,9 +125,13 @@ class Session:
         parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
         self._keep_found(parts)
+        unread = self._tried_form(parts)
         run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self.active_run = run
+        parts.policy.on_reading = self._on_reading
         self._emit(event_builders.run_started(run.config, parts))
+        if unread is not None:
+            self._emitter.warn(event_builders.form_warning(unread))
         run.policy_map.lay_out()
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
@@ -126,6 +139,23 @@ class Session:
         run.take_up(parts.start)
         self._enter("rolling_out")
         return run
+
+    def _tried_form(self, parts: Parts) -> float | None:
+        """Choose replies by score from now on if most of them name no action; the share of these.
+
+        None: it was not tried, or few are such.
+        """
+        if not is_to_be_tried(self._config, parts):
+            return None
+        self._emit(
+            events.PhaseChanged(phase="loading", detail="trying whether replies name actions")
+        )
+        unread = unread_share(self._builders, parts)
+        if unread < MOST_UNREAD:
+            return None
+        self._keep(chosen_by_score(self._config))
+        parts.policy.generation = self._config.generation
+        return unread
 
     def _keep_found(self, parts: Parts) -> None:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
@@ -151,7 +181,11 @@ class Session:
 
     def _advance(self, run: Run) -> None:
         if self.phase == "rolling_out":
-            self._play(run)
+            try:
+                self._play(run)
+            except _ReadingEnded:
+                # What asked for the end is still there, and is met next; an update that it broke off changed nothing.
+                self._leave_update()
         elif self.phase == "paused":
             self._probe_actions(run)
             self._map_policy(run, at_once=True)
@@ -177,6 +211,8 @@ class Session:
             return
         if run.step():
             self._turn_began_at = began_at
+        if rollout.mode == "train":
+            self._collecting(*rollout.batch_progress)
         ended = self._step_unit == "turn" and not rollout.awaits_person
         if rollout.mode == "train" and rollout.batch_ready:
             self._update(run)
@@ -184,6 +220,22 @@ class Session:
         self._map_policy(run)
         if ended:
             self._pause(run)
+
+    def _leave_update(self) -> None:
+        if self.phase == "updating":
+            self._enter("rolling_out")
+
+    def _on_reading(self, done: int, total: int) -> None:
+        """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
+        if done == 0:
+            self._reading = self._emitter.progress("reading prompts")
+        self._reading(done, total)
+        run = self.active_run
+        is_playing = self.phase in ("rolling_out", "updating")
+        if done == total or run is None or not is_playing:
+            return
+        if self._is_stop_requested() or run.is_limit_reached:
+            raise _ReadingEnded
 
     def _wait_for_person(self, run: Run) -> None:
         """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
@@ -195,11 +247,16 @@ class Session:
 
     def _update(self, run: Run) -> None:
         run.report_episodes()
+        if not run.learner.updates:
+            run.save_or_warn(
+                requested=False
+            )  # whoever leaves during a long update finds the run again
         self._enter("updating")
         verdict = run.update(should_stop=lambda: self._should_end_update(run))
         if run.given is not self._config:
             self._keep(run.given)  # with what its first batch has decided
         self._enter("rolling_out")
+        self._collecting = self._emitter.progress("collecting turns")
         if self._is_followed and (probed := run.action_probes.probe_again()) is not None:
             self._emit(probed)
         run.react_to_update(verdict)

@@ -9,6 +9,7 @@ from llamagym_tui.protocol.events import Phase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.state.reduce import progress_text
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
@@ -71,6 +72,8 @@ class RunHeader(StateText):
         phase = PHASES[state.phase]
         if state.pause_requested is not None:
             phase += ", pausing" if state.pause_requested else ", resuming"
+        if state.progress is not None:
+            phase = progress_text(state.progress)
         parts = Content.styled(phase, "bold $error" if state.phase == "failed" else "bold")
         if state.run is not None:
             rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""

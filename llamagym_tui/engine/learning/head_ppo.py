@@ -103,7 +103,7 @@ class HeadPPO(PPO):
         kl = 0.0
         made = 0
         while made < STEPS and kl < FAR and not (made and should_stop()):
-            progress(made + 1, STEPS)
+            progress(made, STEPS)
             of_step = UpdateSums()
             self.optimizer.zero_grad(set_to_none=True)
             self._loss_of_batch(targets, of_step, is_first=made == 0).backward()

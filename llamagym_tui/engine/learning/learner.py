@@ -77,7 +77,7 @@ class Learner(Protocol):
         Args:
             trajectories: the batch.
             should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
-            progress: called before each minibatch with its epoch, from 1, and the number of epochs.
+            progress: called before each optimizer step with those made so far, and those of the whole update.
         """
         ...
 

@@ -121,14 +121,14 @@ class PPO:
         trajectories: Sequence[Trajectory],
         *,
         should_stop: Callable[[], bool] = lambda: False,
-        progress: Callable[[int, int], None] = lambda epoch, epochs: None,
+        progress: Callable[[int, int], None] = lambda steps, of: None,
     ) -> UpdateStats:
         """Change the policy by one batch of episodes.
 
         Args:
             trajectories: the batch.
             should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
-            progress: called before each minibatch with its epoch, from 1, and the number of epochs.
+            progress: called before each optimizer step with those made so far, and those of the whole update.
         """
         self.config = self.ranks.first(self.config)
         began_s = time.perf_counter()
@@ -200,7 +200,7 @@ class PPO:
                 targets,
                 sums,
                 is_first_epoch=epoch == 1,
-                progress=partial(progress, epoch, self.config.epochs),
+                progress=partial(_progress_of_epoch, progress, epoch, self.config.epochs),
                 should_stop=should_stop,
             )
             epochs += made
@@ -359,10 +359,13 @@ class PPO:
         sums: UpdateSums,
         *,
         is_first_epoch: bool,
-        progress: Callable[[], None],
+        progress: Callable[[int, int], None],
         should_stop: Callable[[], bool],
     ) -> float:
-        """Train on all rows once, unless stopped; the share of the epoch that was made."""
+        """Train on all rows once, unless stopped; the share of the epoch that was made.
+
+        `progress` is called before each step with those made in this epoch, and those of the whole epoch.
+        """
         sums.log_ratios = []
         drawn = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at, minibatch in enumerate(drawn):
@@ -372,7 +375,7 @@ class PPO:
             # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
             turns = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
             self.optimizer.zero_grad(set_to_none=True)
-            progress()
+            progress(at, len(drawn))
             own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
             self._add_gradients(own, targets, sums, turns=turns, is_first=is_first)
             if turns:
@@ -516,3 +519,10 @@ class PPO:
             self.optimizer.load_state_dict(first_moments)
         self.restore(first_state)
         self.policy.version = first_version
+
+
+def _progress_of_epoch(
+    progress: Callable[[int, int], None], epoch: int, epochs: int, made: int, of: int
+) -> None:
+    """Report the steps made in an epoch, from 1, as those of the whole update."""
+    progress((epoch - 1) * of + made, epochs * of)

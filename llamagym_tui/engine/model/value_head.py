@@ -116,7 +116,10 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             return self.causal_lm.state_dict()
         from peft import get_peft_model_state_dict
 
-        return get_peft_model_state_dict(self.pretrained_model)
+        # PEFT would write the head below an adapter too, although no step changes it: 113 MB of SmolLM2's.
+        return get_peft_model_state_dict(
+            self.pretrained_model, save_embedding_layers=self._saves_embeddings
+        )
 
     def save_pretrained(self, path: str | Path, weights: dict[str, Tensor] | None = None) -> None:
         """Write a standard transformers or PEFT folder, and the value head as a file in it.
@@ -124,7 +127,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         Where this process has only parts of its `weights`, they are given.
         """
         Path(path).mkdir(parents=True, exist_ok=True)
-        self.pretrained_model.save_pretrained(path, state_dict=weights)
+        options = {"save_embedding_layers": self._saves_embeddings} if self.is_adapted else {}
+        self.pretrained_model.save_pretrained(path, state_dict=weights, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
 
@@ -156,6 +160,11 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         trained = [each for each in self.pretrained_model.parameters() if each.requires_grad]
         up = head.lora_B["default"].weight if hasattr(head, "lora_B") else None
         return len(trained) == 1 and trained[0] is up and self.backbone.is_split
+
+    @property
+    def _saves_embeddings(self) -> bool | str:
+        """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed."""
+        return False if self.has_narrow_head else "auto"
 
     @property
     def causal_lm(self) -> Any:

@@ -13,7 +13,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
 
-COLUMNS_AT_ONCE = 2048
+COLUMNS_AT_ONCE = 1024
 """Columns of one forward over prompts at most, padding included; one prompt may have more."""
 
 
@@ -22,7 +22,7 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
     """B rows of 1 + M columns: a prompt's last token, then the nodes of the tree of admissible replies.
 
     Args:
-        policy: one whose trunk is fixed.
+        policy: one whose trunk is fixed; its `on_reading` is told of the prompts that are not remembered.
         prompts: all ids before a reply.
         trie: the admissible replies.
     """
@@ -32,10 +32,14 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
     def compute(indices: list[int]) -> Encoded:
         order: list[int] = []
         parts: list[Encoded] = []
+        policy.on_reading(0, len(indices))
         for group in _groups(prompts, indices, len(trie.tree)):
             parts.append(_behind(policy.model.backbone, [prompts[index] for index in group], trie))
-            order += [indices.index(index) for index in group]
-        positions = torch.tensor(order, device=narrow.up.device).argsort()
+            order += group
+            policy.on_reading(len(order), len(indices))
+        place = {index: at for at, index in enumerate(indices)}
+        positions = torch.tensor([place[index] for index in order], device=narrow.up.device)
+        positions = positions.argsort()
         return narrow.kept(Encoded.joined(parts, positions))
 
     keys = [(trie.tree, tuple(prompt.prefix), tuple(prompt.rest)) for prompt in prompts]

@@ -59,6 +59,8 @@ class Policy:
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
         self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
         """What the trunk said of prompts, where it stays as it is."""
+        self.on_reading: Callable[[int, int], None] = lambda done, total: None
+        """Called while a fixed trunk reads prompts, with those read and all of them; what it raises ends that."""
         self.generation = generation
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 

@@ -26,11 +26,13 @@ from torch import Tensor
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, padded
+from llamagym_tui.engine.tokens.tokenization import Opening
 
 LARGEST_AHEAD = 64
 """Tokens of admissible replies up to which they are computed ahead of sampling."""
@@ -153,7 +155,7 @@ class Sampler:
             trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
 
             # 1. One forward of the prompts and their trees. V of each prompt is read at its last token.
-            ahead, computed = self._ahead(slots, prompts, trees)
+            ahead, computed = self._ahead(slots, prompts, trees, tries)
             values = self.policy.model.v_head(ahead.encoded.hidden[:, 0])  # (B,)
             replies = [Reply(value=value) for value in values.tolist()]
 
@@ -208,12 +210,23 @@ class Sampler:
         return live
 
     def _ahead(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        trees: Sequence[TokenTree],
+        tries: Sequence[ActionTrie],
     ) -> tuple[Ahead, list[int]]:
         """What follows each prompt, and the indices of those that were computed for it: these are in their slots."""
-        computed: list[int] = []
-
         narrow = self.policy.narrow
+        trie = tries[0]
+        begins = all((begun := self._begun.get(slot)) and not begun.ids for slot in slots)
+        if narrow is not None and begins and all(tree is trie.tree for tree in trees):
+            openings = [
+                Opening(self._begun[slot].prefix, tuple(prompt))
+                for slot, prompt in zip(slots, prompts, strict=True)
+            ]
+            return Ahead(states_of(self.policy, openings, trie), trees), []
+        computed: list[int] = []
 
         def compute(indices: list[int]) -> Encoded:
             computed.extend(indices)

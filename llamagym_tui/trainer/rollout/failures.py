@@ -140,5 +140,6 @@ class Notices:
             self._warn_once(
                 "unread",
                 f"{share:.0%} of the first {self._read:,} replies {fault}, for example "
-                f"{self._example[:MOST_WORDS]!r}; see the system prompt and {name}.extract_action.",
+                f"{self._example[:MOST_WORDS]!r}, and the fallback plays; generation.policy = score chooses among the "
+                f"admissible replies, and the system prompt and {name}.extract_action say what a reply is.",
             )

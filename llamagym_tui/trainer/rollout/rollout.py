@@ -209,6 +209,17 @@ class Rollout:
         return len(cuttable) == len(awaited)
 
     @property
+    def batch_progress(self) -> tuple[int, int]:
+        """Turns of the training batch that were played, by now, and all that it is to have, of this rank."""
+        under_way = [
+            slot.under_way.own_turns
+            for slot in self.slots
+            if slot.episode is not None and slot.counts.mode == "train"
+        ]
+        wanted = self.ranks.part(self.batch_turns)
+        return min(self._batch.turns + sum(under_way), wanted), wanted
+
+    @property
     def _cuttable(self) -> list[EnvSlot]:
         if not self.cuts_episodes:
             return []

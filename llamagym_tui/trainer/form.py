@@ -1,0 +1,46 @@
+"""Whether the replies of a model that has learnt nothing here name actions, which is tried before the first episode."""
+
+import dataclasses
+
+from msgspec.structs import replace
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.model_registry import BUNDLED
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.parts import Parts
+
+TRIED = 16
+"""First turns that are tried."""
+MOST_UNREAD = 0.5
+"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
+
+
+def unread_share(builders: Builders, parts: Parts) -> float:
+    """Share of sampled first replies that name no action, in environments apart from the run."""
+    config = replace(builders.config, n_envs=TRIED, max_turns=1)
+    found = dataclasses.replace(builders, config=config).evaluate(
+        parts.agent,
+        parts.policy,
+        episodes=TRIED,
+        greedy=False,
+        system_prompt=parts.rollout.system_prompt,
+    )
+    assert found is not None, "nothing stops it"
+    return found.parse_failure_rate
+
+
+def is_to_be_tried(config: RunConfig, parts: Parts) -> bool:
+    """Whether a run's form is not known yet, and can be given by scores: not after demonstrations, which teach it."""
+    return (
+        config.form == "auto"
+        and not (config.resume or config.sft_warm_start)
+        and config.generation.policy == "generate"
+        and config.generation.server is None
+        and parts.policy.can_choose
+        and parts.loaded.name != BUNDLED
+    )
+
+
+def chosen_by_score(config: RunConfig) -> RunConfig:
+    """The settings with replies that are chosen among the admissible ones by their scores."""
+    return replace(config, generation=replace(config.generation, policy="score"))
