@@ -134,6 +134,7 @@ class Policy(EnginePolicy):
     ) -> None:
         self.version = 0
         self.history = None
+        self.narrow = None
         self.generation = GenerationConfig()
         self.chat: Any = SimpleNamespace(keeps_history=keeps_history)
         self.trie: Any = trie
@@ -174,7 +175,7 @@ class Learner:
             self.before_minibatch(number)
             if number and should_stop():
                 break
-            progress(1 + number // 2, 2)
+            progress(number, MINIBATCHES)
             self._clock.now += UPDATE_S / MINIBATCHES
             made += 1
         self.updates += 1
@@ -532,7 +533,7 @@ class Stage:
         note: str = "",
         **settings: Any,
     ) -> None:
-        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
+        self.config = RunConfig(form="off", agent="coin", run_dir=str(run_dir), **settings)
         self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(

@@ -226,10 +226,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
     precision: Precision = "fp32"
     """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
-    form: FormChoice = "off"
+    form: FormChoice = "auto"
     """What is done where most replies of an untrained model name no action. ``auto``: it is tried before the first
     episode, and if so, replies are chosen among the admissible ones by their scores; ``score``: they are in any case;
-    ``off``: nothing. A run from the command line begins with auto, unless it names `generation.policy`."""
+    ``off``: nothing. Where the command line names `generation.policy`, it is off."""
     on_collapse: Annotated[
         OnCollapse,
         Live(

@@ -68,8 +68,8 @@ class Progressed(Event, frozen=True, kw_only=True):
     """For people: ``collecting turns``."""
     done: int
     total: int
-    left_s: float
-    """Seconds that the rest takes, about."""
+    left_s: float | None = None
+    """Seconds that the rest takes, about. None: not known yet."""
 
 
 class RunStarted(Event, frozen=True, kw_only=True):

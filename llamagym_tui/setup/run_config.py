@@ -122,10 +122,9 @@ def run_config(
         )
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
-    if "form" not in given:
-        # Who names the policy has said how replies are made.
-        given["form"] = "off" if _has(given, "generation.policy") else "auto"
-    if given["form"] == "score":
+    if "form" not in given and _has(given, "generation.policy"):
+        given["form"] = "off"  # who names the policy has said how replies are made
+    if given.get("form") == "score":
         given = in_sections({"generation.policy": "score"}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
     if _may_train_head_alone(agent_class, given):

@@ -243,7 +243,8 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
 
 def progress_text(event: events.Progressed) -> str:
     """How far something is, as ``reading prompts: 34 of 128, 8 s left``."""
-    return f"{event.doing}: {event.done:,} of {event.total:,}, {event.left_s:.0f} s left"
+    left = "" if event.left_s is None else f", {event.left_s:,.0f} s left"
+    return f"{event.doing}: {event.done:,} of {event.total:,}{left}"
 
 
 def measured_text(event: events.SettingsMeasured) -> str:

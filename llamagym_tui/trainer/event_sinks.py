@@ -14,6 +14,8 @@ from llamagym_tui.protocol.events import Event, Progressed, Refused, WarningRais
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
 
+FEWEST_DONE = 0.1
+"""Share of something that is done before it is said how long the rest takes: the first steps are often slower."""
 Sink = Callable[[Event], str | None]
 log = logging.getLogger(__name__)
 
@@ -77,8 +79,10 @@ class EventEmitter:
         emit = self.throttled()
 
         def report(done: int, total: int) -> None:
-            if done:
-                left_s = (self._clock() - began_at) / done * (total - done)
-                emit(Progressed(doing=doing, done=done, total=total, left_s=max(0.0, left_s)))
+            if 0 < done < total:
+                left_s = None
+                if done >= FEWEST_DONE * total:
+                    left_s = (self._clock() - began_at) / done * (total - done)
+                emit(Progressed(doing=doing, done=done, total=total, left_s=left_s))
 
         return report

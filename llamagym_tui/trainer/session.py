@@ -41,6 +41,8 @@ from llamagym_tui.trainer.run import Run
 
 ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
+SLOW_S = 10.0
+"""Seconds of a first batch from which on there is a checkpoint before the first update."""
 Unit = Literal["turn", "update"]
 log = logging.getLogger(__name__)
 
@@ -247,10 +249,9 @@ class Session:
 
     def _update(self, run: Run) -> None:
         run.report_episodes()
-        if not run.learner.updates:
-            run.save_or_warn(
-                requested=False
-            )  # whoever leaves during a long update finds the run again
+        if not run.learner.updates and run.stopwatch.elapsed_s >= SLOW_S:
+            # The update of a large model takes long, too: whoever leaves meanwhile finds the run again.
+            run.save_or_warn(requested=False)
         self._enter("updating")
         verdict = run.update(should_stop=lambda: self._should_end_update(run))
         if run.given is not self._config:

@@ -18,7 +18,7 @@ from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import MEASURED, RunConfig
+from llamagym_tui.config import MEASURED, LoraConfig, RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
@@ -112,6 +112,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         mode="inference",
         system_prompt="Hit below 13.",
         on_collapse="rollback",
+        lora=LoraConfig(layers="head"),
         measured=dict.fromkeys(MEASURED, ""),
     )
     assert options == {"json_output": True, "debug": False, "tracker": None}
@@ -123,7 +124,10 @@ def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
     assert run("train", "blackjack").exit_code == 0
     [(config, _)] = headless.calls
     assert config == RunConfig(
-        agent="blackjack", run_dir=config.run_dir, measured=dict.fromkeys(MEASURED, "")
+        agent="blackjack",
+        run_dir=config.run_dir,
+        lora=LoraConfig(layers="head"),
+        measured=dict.fromkeys(MEASURED, ""),
     )
     assert Path(config.run_dir).parent == data / "runs"
 
@@ -411,7 +415,13 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert run().exit_code == 0
     measured = dict.fromkeys(MEASURED, "")
     assert opened == [
-        RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4, measured=measured),
+        RunConfig(
+            agent="blackjack",
+            run_dir=str(tmp_path / "run"),
+            seed=4,
+            lora=LoraConfig(layers="head"),
+            measured=measured,
+        ),
         None,
     ]
 

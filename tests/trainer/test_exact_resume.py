@@ -213,7 +213,7 @@ def stage(make_policy, tmp_path, request) -> Stage:
         "ppo": PPO,
     }
     config = RunConfig(
-        agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0
+        form="off", agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0
     )
     return Stage(
         make_policy,

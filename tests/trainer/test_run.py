@@ -30,7 +30,7 @@ from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodesCounted,
     ObservationsDistinguished,
-    PhaseChanged,
+    Progressed,
     RolledBack,
     RunFinished,
     RunStarted,
@@ -537,13 +537,13 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
 
 
-def test_a_long_update_reports_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_a_long_update_reports_how_far_it_is_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
-    stage.session.run()  # four minibatches of a quarter of a second, two a pass
-    seen = [
-        (event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"
+    stage.session.run()  # four minibatches of a quarter of a second
+    seen = [event for event in stage.of(Progressed) if event.doing == "updating"]
+    assert [(event.at_s, event.done, event.total, event.left_s) for event in seen] == [
+        (1.0, 2, 4, 0.5)
     ]
-    assert seen == [(0.5, ""), (1.0, "epoch 2 of 2")]
 
 
 def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from llamagym_tui.protocol.events import (
     EvaluationFinished,
     ModeChanged,
     PhaseChanged,
+    Progressed,
     PromptChanged,
     PromptsCompared,
     RunFinished,
@@ -72,13 +73,11 @@ def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_folder_and_wire_get_the_same_events_but_the_progress_of_updates(tmp_path: Path) -> None:
+def test_folder_and_wire_get_the_same_events_but_for_progress(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=20)
     stage.session.run()
-    progress = [
-        event for event in stage.of(PhaseChanged) if event.phase == "updating" and event.detail
-    ]
-    assert len(progress) == 2
+    progress = stage.of(Progressed)
+    assert progress
     assert list(run_store.read_events(tmp_path)) == [
         event for event in stage.events if event not in progress
     ]

@@ -25,7 +25,7 @@ OBSERVATIONS = [f"You see {number}." for number in range(20)]
 
 def head_policy(tokenizer, kind: str, seed: int = 0) -> Policy:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    model.adapt(LoraConfig(r=8))
+    model.adapt(LoraConfig(layers="head", r=8))
     policy = Policy(
         model, tokenizer, GenerationConfig(policy=kind, max_new_tokens=6), REPLIES, seed
     )

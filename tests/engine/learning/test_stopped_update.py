@@ -39,9 +39,9 @@ def test_a_stopped_update_reports_how_much_of_it_was_made(make_policy, minibatch
     assert stats.first_ratio < 1e-3
 
 
-def test_epochs_are_reported_as_they_are_made(make_policy):
+def test_steps_are_reported_before_they_are_made(make_policy):
     _, _, progress = stopped_after(make_policy, 99)
-    assert progress == [(number, 3) for number in (1, 2, 3) for _ in range(4)]
+    assert progress == [(made, 12) for made in range(12)]
 
 
 def test_at_least_one_minibatch_is_made_and_its_steps_stay(make_policy):

@@ -20,7 +20,7 @@ TEMPERATURE = 0.7
 @pytest.fixture
 def narrow() -> NarrowHead:
     """A head whose adapter has something in it."""
-    adapted = with_adapter(tiny_llama(64), LoraConfig(r=6))
+    adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
     head = NarrowHead(adapted.get_base_model().get_output_embeddings())
     head.temperature = TEMPERATURE
     head.include(IDS, TRAINED)
@@ -49,7 +49,7 @@ def plain_logprobs(narrow: NarrowHead, kept: NarrowEncoded) -> Tensor:
 
 
 def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
-    adapted = with_adapter(tiny_llama(64), LoraConfig(r=6))
+    adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
     backbone = Backbone(adapted.get_base_model())
     own = NarrowHead(backbone.head)
     own.include(IDS, TRAINED)

@@ -50,7 +50,7 @@ def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollo
     if warned:
         share = round(100 * (1 - named / 25))
         assert re.match(
-            rf"{share}% of the first 50 replies name no action, for example '.+'; see the system prompt and Reads\.",
+            rf"{share}% of the first 50 replies name no action, for example '.+', and the fallback plays; ",
             warnings[0],
         )
 
