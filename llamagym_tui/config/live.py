@@ -14,7 +14,14 @@ from llamagym_tui.config.ppo import SCHEDULED
 from llamagym_tui.config.run import RunConfig, from_dict, in_sections, setting_types, value_of
 from llamagym_tui.errors import ConfigError
 
-MEASURED = ("ppo.gamma", "ppo.lam", "ppo.reward_scale", "ppo.batch_size", "ppo.whole_episodes")
+MEASURED = (
+    "ppo.gamma",
+    "ppo.lam",
+    "ppo.reward_scale",
+    "ppo.batch_size",
+    "ppo.whole_episodes",
+    "n_envs",
+)
 """Settings that a run's first batch decides, unless they are given."""
 
 

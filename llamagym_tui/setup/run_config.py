@@ -33,6 +33,10 @@ from llamagym_tui.setup import branch, catalog, trust
 from llamagym_tui.user_files import file_text, runs_dir
 
 
+SETTINGS_OF_HEAD: Mapping[str, Any] = {"ppo.entropy_coef": 0.03, "ppo.entropy_coef_final": 0.01}
+"""What an adapter on the LM head alone learns best by, where it is not given."""
+
+
 def run_config(
     *,
     agent: str | None,
@@ -130,7 +134,19 @@ def run_config(
     if _may_train_head_alone(agent_class, given):
         # The registry's ranks are for adapters in all layers.
         completed["lora"] = {"layers": "head"} | given.get("lora", {})
+        if not _is_fully_trained(completed):
+            own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
+            completed = in_sections(own, completed)
     return from_dict(RunConfig, completed)
+
+
+def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
+    """Whether all weights of a run's model are trained by the registry's defaults."""
+    chosen = settings.get("full_finetuning")
+    if chosen is not None:
+        return bool(chosen)
+    entry = model_registry.find(settings.get("model", BUNDLED))
+    return entry is not None and entry.full_finetuning
 
 
 def _may_train_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
@@ -164,7 +180,7 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
 def _has(settings: Mapping[str, Any], name: str) -> bool:
     """Whether settings, ordered in sections, have one of that dotted name."""
     section, _, key = name.rpartition(".")
-    return key in settings.get(section, {})
+    return key in (settings.get(section, {}) if section else settings)
 
 
 def with_run_dir(config: RunConfig) -> RunConfig:

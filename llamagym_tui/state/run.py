@@ -169,6 +169,8 @@ class RunState:
         changed = self.settings.get("n_envs")
         if changed is not None:
             return int(changed)
+        if self.config.measured.get("n_envs"):
+            return self.config.n_envs
         return self.run.n_envs if self.run is not None else 0
 
     @property

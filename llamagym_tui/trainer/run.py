@@ -147,7 +147,8 @@ class Run:
                 )
             )
         self._is_first_batch = False  # not after a roll back to the beginning either
-        self._measure(batch)
+        turns = sum(trajectory.own_turns for trajectory in batch)
+        self._measure(batch, turns / max(rollout_s, 1e-9))
         figures = self.learner.update(
             batch,
             should_stop=should_stop,
@@ -172,7 +173,7 @@ class Run:
             )
         return self._monitor.judge(stats)
 
-    def _measure(self, batch: Sequence[Trajectory]) -> None:
+    def _measure(self, batch: Sequence[Trajectory], turns_per_s: float) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
         if not batch or all(self.config.measured.values()):
             return
@@ -180,11 +181,14 @@ class Run:
         wanted = [
             name for name, why in self.config.measured.items() if not why and name not in changes
         ]
-        found = measured_settings(batch)
+        found = measured_settings(batch, turns_per_s)
         values = {name: found[name].value for name in wanted}
         reasons = {name: found[name].reason for name in wanted}
         self.given = with_measured(self.given, values, reasons)
-        self._apply(with_measured(self.config, values, reasons))
+        config = with_measured(self.config, values, reasons)
+        if config.n_envs != self.config.n_envs:
+            self.rollout.resize(config.n_envs)
+        self._apply(config)
         if wanted:
             self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 

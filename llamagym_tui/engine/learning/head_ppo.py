@@ -112,9 +112,9 @@ class HeadPPO(PPO):
             kl = self._step_near()
             made += 1
         # The next update's steps are larger or smaller, as this update went less far than wanted or further.
-        if kl > KL_WANTED:
+        if kl > 1.5 * KL_WANTED:
             self._scale_rate(1 / FASTER)
-        elif kl < KL_WANTED / 4:
+        elif kl < KL_WANTED / 1.5:
             self._scale_rate(FASTER)
         self._put_rows()
         self._fit_critic(targets)

@@ -2,7 +2,7 @@
 
 Short episodes keep PPO's own defaults: each return is then credited to every turn, undiscounted. Over long ones that is
 noise: they get a discount, a lambda, and batches of several episodes' length that do not wait until all episodes under
-way have ended. Where a single episode is long there is a discount too: undiscounted, walking in circles costs nothing.
+way have ended, from fewer environments, so that what is seen of each is long enough to learn from. Where a single episode is long there is a discount too: undiscounted, walking in circles costs nothing.
 Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from llamagym_tui.config import PPOConfig, Value
+from llamagym_tui.config import PPOConfig, RunConfig, Value
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 SHORT = 12
@@ -26,8 +26,16 @@ LARGE = 10.0
 """Mean of returns, or standard deviation, from which on rewards are scaled."""
 EPISODES = 8
 """Lengths of an episode that a batch has."""
+FEW_ENVS = 64
+"""Environments where episodes are long."""
+TOGETHER = 32
+"""Turns in a row that a batch has of each of these, at least: with few, advantages are mostly the critic's guesses."""
 LARGEST_BATCH = 8192
 """Turns that it has at most."""
+LONGEST_S = 90.0
+"""Seconds in which a batch should be played."""
+SMALLEST_BATCH = 64
+"""Turns that it has however slow the play is, and of which it is a multiple then."""
 ROUND = 256
 """Number of turns of which it is a multiple."""
 
@@ -38,8 +46,15 @@ class Measured(NamedTuple):
     """For people, with the value."""
 
 
-def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
-    """The settings by their dotted names, from episodes that have ended, at least one."""
+def measured_settings(
+    episodes: Sequence[Trajectory], turns_per_s: float = math.inf
+) -> dict[str, Measured]:
+    """The settings by their dotted names.
+
+    Args:
+        episodes: those of the first batch, which have ended; at least one.
+        turns_per_s: how fast they were played.
+    """
     all_turns = [[*each.earlier, *each.turns] for each in episodes]
     lengths = [len(episode) for episode in all_turns]
     longest = max(lengths)
@@ -65,15 +80,23 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     if is_long:
         lam = LAMBDA
         several = math.ceil(EPISODES * turns / ROUND) * ROUND
-        size = max(defaults.batch_size, min(several, LARGEST_BATCH))
+        size = max(FEW_ENVS * TOGETHER, min(several, LARGEST_BATCH))
+        envs = FEW_ENVS
+        stepped = f"{FEW_ENVS} environments: each plays many turns of a batch"
         credited = f"lambda {lam:g}: what comes long after an action says little about it"
         ends = "updates may come in the middle of episodes: they are long"
     else:
         lam = defaults.lam
         size = defaults.batch_size
+        envs = RunConfig(agent="", run_dir="").n_envs
+        stepped = f"{envs} environments: episodes are short"
         credited = f"lambda {lam:g}: each turn is credited whole"
         ends = "updates wait for the end of episodes: they are short"
 
+    batch = f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
+    if size > LONGEST_S * turns_per_s:
+        size = max(SMALLEST_BATCH, int(LONGEST_S * turns_per_s / SMALLEST_BATCH) * SMALLEST_BATCH)
+        batch = f"batch size {size:,}: as many turns as are played in some {LONGEST_S:.0f} s"
     scale = None if is_scaled else defaults.reward_scale
     scaled = "running reward scale" if is_scaled else "reward scale 1"
     return {
@@ -83,8 +106,7 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
             scale,
             f"{scaled}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
         ),
-        "ppo.batch_size": Measured(
-            size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
-        ),
+        "ppo.batch_size": Measured(size, batch),
         "ppo.whole_episodes": Measured(not is_long, ends),
+        "n_envs": Measured(envs, stepped),
     }

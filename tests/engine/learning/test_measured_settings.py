@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.config import MEASURED, PPOConfig, flat
+from llamagym_tui.config import MEASURED, RunConfig, flat
 from llamagym_tui.engine.learning.measured_settings import measured_settings
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
@@ -28,9 +28,9 @@ def values(*episodes: Trajectory) -> dict[str, object]:
 def test_short_episodes_keep_exactly_the_defaults(turns: int):
     found = measured_settings([an_episode(turns, 1.0), an_episode(turns, -1.0)])
     assert tuple(found) == MEASURED
-    defaults = flat(PPOConfig())
+    defaults = flat(RunConfig(agent="", run_dir=""))
     assert {name: each.value for name, each in found.items()} == {
-        n: defaults[n.removeprefix("ppo.")] for n in MEASURED
+        name: defaults[name] for name in MEASURED
     }
 
 
@@ -41,18 +41,21 @@ def test_where_one_episode_is_long_waiting_has_its_price_and_no_more_changes():
 
 
 def test_long_episodes_are_discounted_and_cut_and_a_batch_is_several_times_as_long():
-    # 200 turns on average: a discount of 1 - 1/200, and 8 * 200 turns, in whole 256s.
+    # 200 turns on average: a discount of 1 - 1/200. 8 * 200 turns, in whole 256s, are less than 32 each of 64
+    # environments.
     assert values(an_episode(100, 40.0), an_episode(300, 60.0, earlier=40)) == {
         "gamma": 0.995,
         "lam": 0.95,
         "reward_scale": None,
-        "batch_size": 1792,
+        "batch_size": 2048,
         "whole_episodes": False,
+        "n_envs": 64,
     }
 
 
 @pytest.mark.parametrize(
-    ("turns", "gamma", "size"), [(13, 0.98, 1024), (87, 0.989, 1024), (5000, 0.999, 8192)]
+    ("turns", "gamma", "size"),
+    [(13, 0.98, 2048), (87, 0.989, 2048), (300, 0.997, 2560), (5000, 0.999, 8192)],
 )
 def test_neither_looks_ahead_too_short_nor_waits_too_long(turns: int, gamma: float, size: int):
     found = values(an_episode(turns))
@@ -65,7 +68,17 @@ def test_the_discount_looks_ahead_in_steps_of_the_environment_the_batch_counts_t
         0.99,
         "discount 0.99: episodes have 20 turns on average, up to 20, of 100 steps",
     )
-    assert found["ppo.batch_size"].value == 1024
+    assert found["ppo.batch_size"].value == 2048
+
+
+def test_a_batch_that_is_played_slowly_is_smaller():
+    # 90 s at 10 turns a second are 900 turns, in whole 64s 896; however slow, a batch has 64.
+    for turns_per_s, size in [(10.0, 896), (0.1, 64), (23.0, 2048)]:
+        found = measured_settings([an_episode(20)], turns_per_s)["ppo.batch_size"]
+        assert found.value == size
+    assert measured_settings([an_episode(20)], 10.0)["ppo.batch_size"].reason == (
+        "batch size 896: as many turns as are played in some 90 s"
+    )
 
 
 @pytest.mark.parametrize("turns", [2, 200])
@@ -84,6 +97,7 @@ def test_each_has_its_reason():
         "discount 0.989: episodes have 87 turns on average, up to 87",
         "lambda 0.95: what comes long after an action says little about it",
         "running reward scale: returns are 10 on average and spread by 10",
-        "batch size 1,024: 11.8 times an episode's turns",
+        "batch size 2,048: 23.5 times an episode's turns",
         "updates may come in the middle of episodes: they are long",
+        "64 environments: each plays many turns of a batch",
     ]
