@@ -2,7 +2,8 @@
 
 Short episodes keep PPO's own defaults: each return is then credited to every turn, undiscounted. Over long ones that is
 noise: they get a discount, a lambda, and batches of several episodes' length that do not wait until all episodes under
-way have ended, from fewer environments, so that what is seen of each is long enough to learn from. Where a single episode is long there is a discount too: undiscounted, walking in circles costs nothing.
+way have ended, from fewer environments, so that what is seen of each is long enough to learn from. Where a single
+episode is long there is a discount too: undiscounted, walking in circles costs nothing.
 Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
