@@ -19,7 +19,7 @@ from llamagym_tui.config import (
     with_measured,
 )
 from llamagym_tui.demos.training_data import TrainingData
-from llamagym_tui.engine.learning.measured_settings import measured_settings
+from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH, measured_settings
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.game.observed import described_return
@@ -40,6 +40,8 @@ LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
 MOST_ROLL_BACKS = 3
 """Times that a run rolls back by itself: if that does not help, the settings have to change."""
+FIRST_BATCH_S = 45.0
+"""Seconds of play after which a run's first batch ends, if its size is not given."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
 log = logging.getLogger(__name__)
@@ -118,11 +120,22 @@ class Run:
         rollout = self.rollout
         turns = rollout.spectator.turns
         self._episode_counter.add(rollout.step())
+        self._end_slow_first_batch()
         if rollout.last_reply:
             self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
+
+    def _end_slow_first_batch(self) -> None:
+        """Let a first batch end that is played slowly, with the turns that it has, or a person waits for minutes."""
+        is_sized = bool(self.config.measured.get("ppo.batch_size", "given"))
+        played_s = self.stopwatch.elapsed_s - self._batch_began_s
+        if is_sized or not self._is_first_batch or played_s < FIRST_BATCH_S:
+            return
+        turns, wanted = self.rollout.batch_progress
+        self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
+        self.rollout.cuts_episodes = True
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -139,6 +152,7 @@ class Run:
     def update(self, should_stop: Callable[[], bool]) -> Verdict:
         """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
+        turns, _ = self.rollout.batch_progress
         batch = self.rollout.take_batch()
         if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
             self._emit(
@@ -147,7 +161,6 @@ class Run:
                 )
             )
         self._is_first_batch = False  # not after a roll back to the beginning either
-        turns = sum(trajectory.own_turns for trajectory in batch)
         self._measure(batch, turns / max(rollout_s, 1e-9))
         figures = self.learner.update(
             batch,

@@ -101,6 +101,26 @@ def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Pa
     assert found.update == 1
 
 
+def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llamagym_tui.trainer.run.FIRST_BATCH_S", 0.25)
+    monkeypatch.setattr("llamagym_tui.trainer.run.SMALLEST_BATCH", 1)
+
+    def seen(measured: dict[str, str]) -> list[tuple[int, bool]]:
+        found: list[tuple[int, bool]] = []
+        stage = Stage(tmp_path / str(len(measured)), episodes=6, measured=measured)
+        stage.also_before_step = lambda rollout: found.append(
+            (rollout.batch_turns, rollout.cuts_episodes)
+        )
+        stage.session.run()
+        return found
+
+    # Two turns a step of an eighth of a second, of 1,024 that are wanted.
+    assert seen({"ppo.batch_size": ""}) == [(1024, False), (1024, False), (4, True)]
+    assert seen({}) == [(1024, False)] * 3, "its size is given"
+
+
 def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,8 @@ FASTER = 1.3
 """Factor by which the rate grows or falls from one update to the next."""
 FIRST_RATE = 0.01
 """Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
+LEAST_NEW_SPREAD = 0.05
+"""Share of the states' spread from which on a direction that the first batches did not show is taken up."""
 LEAST_RATE = 1e-5
 MOST_RATE = 0.05
 
@@ -95,8 +97,7 @@ class HeadPPO(PPO):
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
-        if not self.narrow.down.any():
-            self._measure_directions()
+        self._measure_directions()
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -183,7 +184,15 @@ class HeadPPO(PPO):
 
     @torch.no_grad()
     def _measure_directions(self) -> None:
-        """Set A to the directions in which the states differ at which replies part, the common states left out."""
+        """Set rows of A that are free to directions in which the states differ at which replies part.
+
+        The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
+        beside the first ones, which stay, so that the policy does not change.
+        """
+        down = self.narrow.down
+        is_free = ~down.any(1)  # (K,)
+        if not is_free.any():
+            return
         parting: list[Tensor] = []
         common: list[Tensor] = []
         for part, encoded in self._parts:
@@ -195,9 +204,18 @@ class HeadPPO(PPO):
             common.append(states.mean(0))
         if not parting or len(parting[0]) < 2:
             return
-        found = whitening(torch.cat(parting), torch.cat(common), len(self.narrow.down))
-        self.narrow.down[: len(found.directions)] = found.directions
-        self.differing_share = found.differing_share
+        left_out = torch.cat(common)
+        least = 0.0
+        known = down[~is_free]
+        if len(known):
+            # As long as the common states, or what is known would count as rounding beside them.
+            length = left_out.norm(dim=1).mean()
+            left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
+            least = LEAST_NEW_SPREAD
+        found = whitening(torch.cat(parting), left_out, int(is_free.sum()), least)
+        down[is_free.nonzero().squeeze(1)[: len(found.directions)]] = found.directions
+        if not len(known):
+            self.differing_share = found.differing_share
 
     def _parting_columns(self, part: PackedRows) -> list[int]:
         """The columns after which admissible replies part."""

@@ -53,7 +53,7 @@ def measured_settings(
     """The settings by their dotted names.
 
     Args:
-        episodes: those of the first batch, which have ended; at least one.
+        episodes: those of the first batch, at least one; one that was cut off counts as it is.
         turns_per_s: how fast they were played.
     """
     all_turns = [[*each.earlier, *each.turns] for each in episodes]

@@ -23,7 +23,7 @@ class Whitening(NamedTuple):
     """Share of the states' power that differs between them, from 0 to 1."""
 
 
-def whitening(states: Tensor, common: Tensor, most: int) -> Whitening:
+def whitening(states: Tensor, common: Tensor, most: int, least: float = 0.0) -> Whitening:
     """The principal directions of states, largest first, each divided by the spread along it.
 
     Args:
@@ -31,6 +31,7 @@ def whitening(states: Tensor, common: Tensor, most: int) -> Whitening:
         common: (M, D) states whose directions are left out: the mean of `states`, and of states at other places that
             nothing is to be learnt from.
         most: K at most; there are fewer if the states have fewer directions.
+        least: directions along which states spread by less than this share of their whole spread are left out.
     """
     states = states.double()
     mean = states.mean(0)
@@ -45,7 +46,9 @@ def whitening(states: Tensor, common: Tensor, most: int) -> Whitening:
     # 2. Principal components of what is left: rows of V, with the standard deviation along each.
     _, singular, components = torch.linalg.svd(differing, full_matrices=False)
     spreads = singular / len(states) ** 0.5
-    count = min(most, int((spreads > 1e-6 * spreads[0]).sum()))
+    whole = centred.square().sum(1).mean().sqrt()
+    is_enough = (spreads > 1e-6 * spreads[0]) & (spreads >= least * whole)
+    count = min(most, int(is_enough.sum()))
     # 3. Each divided by its spread.
     scale = spreads[:count].clamp(min=LEAST_SPREAD * float(spreads[0]))
     share = centred.square().sum() / states.square().sum()

@@ -11,6 +11,7 @@ from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -74,6 +75,26 @@ def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None
     rows = policy.narrow.up.detach().abs().sum(-1).nonzero().squeeze(-1).tolist()
     parting = [policy.chat.reply_ids(reply)[1] for reply in REPLIES]
     assert rows == sorted(parting)
+
+
+def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    narrow = learner.narrow
+    learner.update(play(policy, 3))  # three observations differ in two directions
+    first = narrow.down.detach().clone()
+    assert first.any(1).tolist() == [True, True] + [False] * 6
+    before = (narrow.up @ narrow.down).detach()
+    learner._parts = list(learner.encoded(batch_rows(play(policy))))
+    learner._measure_directions()
+    assert torch.equal(narrow.down[:2], first[:2])
+    assert narrow.down.any(1).sum() > 4
+    assert torch.equal((narrow.up @ narrow.down).detach(), before)
+    # the new ones see nothing that the first ones see
+    known, new = narrow.down[:2], narrow.down[2:]
+    known, new = (each / each.norm(dim=1, keepdim=True).clamp(min=1e-9) for each in (known, new))
+    assert (known @ new.T).abs().max() < 1e-4
 
 
 def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
