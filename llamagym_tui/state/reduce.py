@@ -31,6 +31,8 @@ LEFT_OUT: dict[events.LeftOut, str] = {
     "full_disk": "events are missing above: the disk was full",
 }
 """What is said after the number of events that are missing: where they are missing, and why."""
+SMALL_SHARE = 0.1
+"""Share of the states' power that differs between observations, below which it is said."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -266,7 +268,10 @@ def distinguished_text(event: events.ObservationsDistinguished) -> str:
             ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start "
             "on demonstrations, or take a larger model"
         )
-    return f"The model distinguishes {share}{advice}."
+    common = ""
+    if event.differing_share < SMALL_SHARE:
+        common = f"; {event.differing_share:.2%} of their states' power differs between them"
+    return f"The model distinguishes {share}{advice}{common}."
 
 
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:

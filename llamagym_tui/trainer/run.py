@@ -157,7 +157,9 @@ class Run:
         if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
             self._emit(
                 events.ObservationsDistinguished(
-                    observations=found.observations, distinguished=found.distinguished
+                    observations=found.observations,
+                    distinguished=found.distinguished,
+                    differing_share=found.differing_share,
                 )
             )
         self._is_first_batch = False  # not after a roll back to the beginning either

@@ -399,6 +399,14 @@ def test_a_model_that_distinguishes_less_than_half_of_the_observations_is_warned
     assert started(event).transcript.entries[-1].fact == Notice(note)
 
 
+def test_it_is_said_where_states_have_nearly_all_in_common():
+    event = ObservationsDistinguished(observations=12, distinguished=12, differing_share=0.0123)
+    said = "The model distinguishes 12 of 12 observations of the first batch"
+    assert started(event).transcript.entries[-1].fact == Notice(
+        f"{said}; 1.23% of their states' power differs between them."
+    )
+
+
 def test_the_run_knows_how_many_episodes_were_dropped():
     assert started(fakes.counted([1.0], 1, dropped=3)).dropped == 3
 

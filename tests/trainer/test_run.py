@@ -72,7 +72,7 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
 
     def distinguished(learner: Learner, batch: list[Any]) -> Distinguished:
         looked.append(learner.updates)
-        return Distinguished(observations=212, distinguished=37)
+        return Distinguished(observations=212, distinguished=37, differing_share=0.5)
 
     monkeypatch.setattr(Learner, "distinguished", distinguished)
     stage = Stage(tmp_path, episodes=24)

@@ -35,6 +35,8 @@ class Distinguished(NamedTuple):
     """Distinct observations that were looked at."""
     distinguished: int
     """Those of them that the model tells apart."""
+    differing_share: float
+    """Share of their states' power that differs between them, from 0 to 1; the rest they have in common."""
 
 
 @torch.no_grad()
@@ -55,7 +57,13 @@ def distinguished(
         wanted = [at for at, turn in enumerate(part.turns.indices.tolist()) if turn in turns]
         of_turns = encoded.hidden[part.turns.rows[wanted], part.turns.columns[wanted]]
         states.append(of_turns.float().cpu())
-    return Distinguished(len(turns), count_apart(torch.cat(states)))
+    every = torch.cat(states)
+    return Distinguished(len(turns), count_apart(every), differing_share(every))
+
+
+def differing_share(states: Tensor) -> float:
+    """Share of the power of (N, D) states that is not that of their mean."""
+    return float((states - states.mean(dim=0)).square().sum() / states.square().sum())
 
 
 def count_apart(states: Tensor) -> int:

@@ -58,8 +58,6 @@ class HeadPPO(PPO):
         self._rows = nn.Parameter(self.narrow.up.new_zeros(0, len(self.narrow.down)))
         """(T, K) rows of B of the tokens that are trained."""
         self.optimizer = torch.optim.Adam([self._rows], lr=FIRST_RATE, betas=(0.9, 0.999))
-        self.differing_share = 0.0
-        """Share of the states' power that differs between prompts."""
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
 
@@ -213,9 +211,7 @@ class HeadPPO(PPO):
             left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
             least = LEAST_NEW_SPREAD
         found = whitening(torch.cat(parting), left_out, int(is_free.sum()), least)
-        down[is_free.nonzero().squeeze(1)[: len(found.directions)]] = found.directions
-        if not len(known):
-            self.differing_share = found.differing_share
+        down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
     def _parting_columns(self, part: PackedRows) -> list[int]:
         """The columns after which admissible replies part."""

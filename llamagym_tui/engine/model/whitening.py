@@ -5,8 +5,6 @@ between prompts. Directions from here leave the common part out: their inner pro
 adapter needs no bias. Notation: N states, D hidden size, M common states, K directions.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -14,17 +12,10 @@ LEAST_SPREAD = 0.01
 """Of the largest spread along a direction: smaller ones count as this, or rounding would be scaled up."""
 
 
-class Whitening(NamedTuple):
-    """What was measured on states."""
+def whitening(states: Tensor, common: Tensor, most: int, least: float = 0.0) -> Tensor:
+    """(K, D) the principal directions of states, largest first, each divided by the spread along it.
 
-    directions: Tensor
-    """(K, D): their inner products with the states have mean 0 and, but for `LEAST_SPREAD`, variance 1."""
-    differing_share: float
-    """Share of the states' power that differs between them, from 0 to 1."""
-
-
-def whitening(states: Tensor, common: Tensor, most: int, least: float = 0.0) -> Whitening:
-    """The principal directions of states, largest first, each divided by the spread along it.
+    Their inner products with the states have mean 0 and, but for `LEAST_SPREAD`, variance 1.
 
     Args:
         states: (N, D) of distinct contexts, N at least 2.
@@ -51,5 +42,4 @@ def whitening(states: Tensor, common: Tensor, most: int, least: float = 0.0) -> 
     count = min(most, int(is_enough.sum()))
     # 3. Each divided by its spread.
     scale = spreads[:count].clamp(min=LEAST_SPREAD * float(spreads[0]))
-    share = centred.square().sum() / states.square().sum()
-    return Whitening((components[:count] / scale[:, None]).float(), float(share))
+    return (components[:count] / scale[:, None]).float()

@@ -15,6 +15,7 @@ from llamagym_tui.engine.learning import distinguished as module
 from llamagym_tui.engine.learning.distinguished import (
     Distinguished,
     count_apart,
+    differing_share,
     distinguished,
 )
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards
@@ -85,6 +86,11 @@ def test_what_is_kept_is_apart_from_all_that_was_kept_before():
 def test_states_that_differ_by_less_than_rounding_are_not_apart():
     # Their spread is 0.245, a twentieth 0.012; but half a percent of their length is 0.5.
     assert count_apart(at(100.0, 0.0, 0.3, 0.6)) == 2
+
+
+def test_the_share_that_differs_is_that_of_the_power():
+    # The mean is (10, 0); 1 of 101 of each state's power differs, along the second axis.
+    assert differing_share(torch.tensor([[10.0, 1.0], [10.0, -1.0]])) == pytest.approx(1 / 101)
 
 
 @pytest.mark.parametrize("shares", [True, False])
