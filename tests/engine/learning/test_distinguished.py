@@ -56,7 +56,8 @@ def look(policy: Policy, batch: list[Trajectory]) -> Distinguished | None:
 
 
 def count(policy: Policy, *episodes: list[str]) -> tuple[int, int] | None:
-    return look(policy, played(policy, *episodes))
+    found = look(policy, played(policy, *episodes))
+    return None if found is None else (found.observations, found.distinguished)
 
 
 def blind(policy: Policy) -> Policy:
