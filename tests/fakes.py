@@ -206,7 +206,10 @@ def demo_run(run_dir: str = "/runs/demo", batches: int = 160) -> Iterator[AnyEve
 
 
 class FakeClient:
-    """A trainer in memory: tells `events`, confirms what it is asked, ends when the test says so."""
+    """A trainer in memory: tells `events`, confirms what it is asked, ends when the test says so.
+
+    Without `events` it comes up and begins to play.
+    """
 
     pauses: Callable[[int], dict[int, float]] = staticmethod(lambda events: {})
     """Of a number of events, before which there is a pause, and its seconds."""
@@ -220,7 +223,7 @@ class FakeClient:
         self.confirms = confirms
         self.prompt_version = 1
         self._queue: asyncio.Queue[AnyEvent | Exception | None] = asyncio.Queue()
-        self.emit(*(events or ()))
+        self.emit(*(opening_events() if events is None else events))
         self._pauses = self.pauses(self._queue.qsize())
         self._pausing = False
 

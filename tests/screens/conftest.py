@@ -96,9 +96,10 @@ def everything_is_literal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_app() -> MakeApp:
-    """Makes an app that watches a scripted trainer."""
+    """Makes an app that watches a scripted trainer: one that begins to play, unless another is given."""
 
-    def make(client: fakes.FakeClient, **changes: object) -> LlamaGymApp:
+    def make(client: fakes.FakeClient | None = None, **changes: object) -> LlamaGymApp:
+        client = client or fakes.FakeClient()
         seeds = count(1)
         return LlamaGymApp(
             fakes.config(Path("/runs/demo"), **changes),

@@ -19,7 +19,7 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import TOKENS, InspectedClient, scored, told
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import reaches, rolling_out, sees, shown, until
 
 SIZE = (116, 34)
 LAST = 160 * 128 + 14
@@ -121,7 +121,7 @@ async def test_it_is_left_for_the_conversation(make_app: MakeApp, key: str):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_app: MakeApp):

@@ -29,7 +29,16 @@ from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import is_drawn, notices, sees, shown, stands_still, until
+from tests.screens.steps import (
+    is_drawn,
+    notices,
+    reaches,
+    rolling_out,
+    sees,
+    shown,
+    stands_still,
+    until,
+)
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -73,7 +82,7 @@ async def runs_screen(pilot: Pilot[None]) -> RunList:
     """The screen of all runs, once it has read them."""
     await all_read(pilot)
     await pilot.press("l")
-    await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+    await reaches(pilot, RunsScreen)
     await all_read(pilot)
     return pilot.app.screen.query_one(RunList)
 
@@ -89,7 +98,7 @@ async def all_read(pilot: Pilot[None]) -> None:
 
 
 def home() -> LlamaGymApp:
-    return LlamaGymApp(client_factory=lambda: fakes.FakeClient(fakes.opening_events()))
+    return LlamaGymApp(client_factory=lambda: fakes.FakeClient())
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -137,7 +146,7 @@ async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows
         await until(pilot, lambda: names(app) == ["late", "middle", "early"])
         await all_read(pilot)
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await reaches(pilot, CompareScreen)
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -155,7 +164,7 @@ async def test_a_run_is_deleted_once_confirmed():
         await pilot.press("down", "x")
         await sees(pilot, "delete this run?")
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         assert (runs_dir() / "middle").exists(), "enter keeps it"
         await pilot.press("x")
         await sees(pilot, "delete this run?")
@@ -375,13 +384,13 @@ async def test_a_run_is_replayed_and_left():
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await reaches(pilot, ReplayScreen)
         await sees(pilot, "REPLAY · train  Blackjack")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         assert app.run_state is None
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+        await reaches(pilot, HomeScreen)
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -399,7 +408,7 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         assert client.started is not None
         assert (client.started.resume, Path(client.started.run_dir).name) == (True, "late")
         assert client.started.episodes is None
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await sees(pilot, "episode 1,024")
         assert app.run_state is not None
         assert app.run_state.returns.episodes == 1024
@@ -499,16 +508,15 @@ async def test_without_runs_the_screens_say_so():
         await pilot.press("l")
         await sees(pilot, "There are no runs in")
         await pilot.press("space", "c", "s", "r", "enter", "escape")
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+        await reaches(pilot, HomeScreen)
 
 
 async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_alone(
     three_runs: None, make_app: MakeApp
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("o")
         await sees(pilot, "to look at and compare while a run is open")
         await sees(pilot, "1,536")
@@ -516,12 +524,12 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         await pilot.click(RunList, offset=(5, 1))
         assert isinstance(app.screen, RunsScreen)
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await reaches(pilot, CompareScreen)
         client.emit(fakes.counted([1.0], 77))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await sees(pilot, "episode 77")
         assert app.run_state is not None
         assert app.run_state.live
@@ -550,7 +558,7 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "1,536")
         await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         await sees(pilot, "1,536")
         await pilot.press("r")
         await sees(pilot, "execute this code?")

@@ -11,7 +11,7 @@ from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.trials import TrialList, TrialsScreen
 from tests.screens.past_runs.test_runs import END, EVALUATED, SIZE, home, run, runs_screen
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import reaches, sees, shown, until
 
 
 def trial(number: int, scores: list[float | None], **settings: object) -> None:
@@ -65,9 +65,9 @@ async def test_a_sweeps_trials_stand_with_their_mean_over_seeds_the_best_first_a
         await pilot.press("s")
         assert [each.number for each in app.screen.query_one(TrialList).rows] == [0, 1, 2]
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await reaches(pilot, ReplayScreen)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, TrialsScreen))
+        await reaches(pilot, TrialsScreen)
         await pilot.press("escape")
         assert app.screen.query(type(runs))
 

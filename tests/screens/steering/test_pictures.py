@@ -94,7 +94,7 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "KL coefficient takes a number from 0")
         await sees(pilot, "→ 0.1,")
 
-    app = make_app(fakes.FakeClient(fakes.opening_events(), confirms=False))
+    app = make_app(fakes.FakeClient(confirms=False))
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
@@ -137,9 +137,7 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("m", "question_mark")
         await sees(pilot, "Back to the conversation.")
 
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
 @AT_BOTH_SIZES
@@ -155,6 +153,4 @@ def test_leaving_a_table_that_is_played_at(
         await pilot.press("q")
         await sees(pilot, "quit?")
 
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
