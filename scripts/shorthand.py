@@ -132,9 +132,10 @@ def _of_assignments(tree: ast.AST) -> Places:
                     continue
                 if any(isinstance(each, ast.Attribute) for each in targets):
                     yield "attributes", node.lineno
-                elif isinstance(parent, ast.Module | ast.ClassDef):
-                    if all(isinstance(each, ast.Name) for each in targets):
-                        yield "constants", node.lineno
+                elif isinstance(parent, ast.Module | ast.ClassDef) and all(
+                    isinstance(each, ast.Name) for each in targets
+                ):
+                    yield "constants", node.lineno
 
 
 def _targets(target: ast.expr) -> Iterator[ast.expr]:
