@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
+from msgspec import structs
+
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
@@ -39,6 +41,7 @@ from llamagym_tui.protocol.events import (
     EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
+    EvaluationFinished,
     Hello,
     ModeChanged,
     ObservationShown,
@@ -149,6 +152,19 @@ def hand(
     yield EpisodeFinished(
         episode=episode, episode_return=final_reward, length=len(turns), end="terminated"
     )
+
+
+def evaluation(mean_return: float, **changes: object) -> EvaluationFinished:
+    """An evaluation of 300 greedy episodes."""
+    found = EvaluationFinished(
+        episodes=300,
+        greedy=True,
+        mean_return=mean_return,
+        return_stderr=0.05,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
+    )
+    return structs.replace(found, **changes)
 
 
 def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesCounted:

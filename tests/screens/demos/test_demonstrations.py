@@ -19,7 +19,6 @@ from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import (
-    EvaluationFinished,
     PhaseChanged,
     PromptChanged,
     WarmStartEvaluated,
@@ -363,17 +362,6 @@ async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(
         await sees(pilot, "line 5,000 · human")
 
 
-def evaluation(mean: float) -> EvaluationFinished:
-    return EvaluationFinished(
-        episodes=300,
-        greedy=True,
-        mean_return=mean,
-        return_stderr=0.05,
-        parse_failure_rate=0.0,
-        elapsed_s=1.0,
-    )
-
-
 async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeApp, path: Path):
     client = fakes.FakeClient()
     async with rolling_out(make_app(client), SIZE) as pilot:
@@ -503,8 +491,8 @@ async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_th
 ):
     client = fakes.FakeClient()
     async with rolling_out(make_app(client), SIZE) as pilot:
-        worse = replace_fields(evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
-        client.emit(finished(), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
+        worse = replace_fields(fakes.evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
+        client.emit(finished(), WarmStartEvaluated(before=fakes.evaluation(-0.4), after=worse))
         line = (
             "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, "
             "over 300 sampled episodes each."

@@ -13,7 +13,6 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EvaluationFinished,
     ModeChanged,
     PromptChanged,
     SettingsChanged,
@@ -26,12 +25,10 @@ from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
 from tests.screens.steps import is_drawn, sees, stands_still, until
 
-EVALUATED = EvaluationFinished(
+EVALUATED = fakes.evaluation(
+    -0.081,
     episodes=1000,
-    greedy=True,
-    mean_return=-0.081,
     return_stderr=0.03,
-    parse_failure_rate=0.0,
     elapsed_s=4.2,
     update=1,
     prompt_version=1,

@@ -22,7 +22,6 @@ from llamagym_tui.protocol.commands import (
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EvaluationCancelled,
-    EvaluationFinished,
     PhaseChanged,
     RolledBack,
     SettingsChanged,
@@ -45,14 +44,7 @@ from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
-EVALUATED = EvaluationFinished(
-    episodes=400,
-    greedy=True,
-    mean_return=-0.1,
-    return_stderr=0.05,
-    parse_failure_rate=0.0,
-    elapsed_s=2.0,
-)
+EVALUATED = fakes.evaluation(-0.1, episodes=400, elapsed_s=2.0)
 
 
 async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_healthy(
