@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -59,13 +61,15 @@ def seeds(path: Path) -> list[int | None]:
     return [demo.seed for demo in demo_files.read(path)]
 
 
-async def opened(pilot: Any) -> DemonstrationsScreen:
-    await sees(pilot, "rolling out")
-    await pilot.press("d")
-    await reaches(pilot, DemonstrationsScreen)
-    await sees(pilot, "episodes")
-    await stands_still(pilot)
-    return pilot.app.screen
+@asynccontextmanager
+async def opened(app: LlamaGymApp) -> AsyncIterator[Pilot[None]]:
+    """The app with the demonstrations of its run on the screen."""
+    async with rolling_out(app, SIZE) as pilot:
+        await pilot.press("d")
+        await reaches(pilot, DemonstrationsScreen)
+        await sees(pilot, "episodes")
+        await stands_still(pilot)
+        yield pilot
 
 
 def cursor_line(screen: DemonstrationsScreen) -> int | None:
@@ -74,8 +78,7 @@ def cursor_line(screen: DemonstrationsScreen) -> int | None:
 
 
 async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
         screen = shown(pilot)
         assert "sources  human 1 · model 1 · expert 1" in screen
@@ -92,22 +95,20 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
 
 
 async def test_a_text_replaces_an_empty_list(make_app: MakeApp):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "There is none yet")
         await pilot.press("x", "e", "u", "X")
 
 
 async def test_question_mark_explains_the_keys(make_app: MakeApp):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Delete this episode; u brings it back.")
 
 
 async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await pilot.press("slash", *"return>0", "enter")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press("r")
@@ -140,10 +141,7 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
         path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13."))
     )
     changed = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
-    async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(
-        size=SIZE
-    ) as pilot:
-        await opened(pilot)
+    async with opened(make_app(fakes.FakeClient([*fakes.opening_events(), changed]))) as pilot:
         await sees(pilot, "4 episodes · ≠ 3 other-prompt")
         await sees(pilot, "≠ recorded under another system prompt than the present one")
         rows = [line for line in shown(pilot).splitlines() if "2026-01-31 12:00" in line]
@@ -153,8 +151,7 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
 
 
 async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("slash", *"return>=zz")
         await sees(pilot, "return>=zz compares with no number; write it as return>=1 or turns<3.")
         await pilot.press("backspace", "backspace", "1")
@@ -166,8 +163,8 @@ async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, 
 async def test_escape_ends_the_filter_first_and_then_leaves(
     make_app: MakeApp, path: Path, keys: tuple[str, ...]
 ):
-    async with make_app().run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await pilot.press("slash", *"return>0")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press(*keys)
@@ -185,8 +182,7 @@ async def test_from_home_no_key_is_named_that_is_not_there():
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("down", "x", "x")
         await until(pilot, lambda: seeds(path) == [1], "two are gone")
         await sees(pilot, "1 episode deleted, kept in blackjack.jsonl.trash")
@@ -197,16 +193,14 @@ async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeAp
 
 
 async def test_what_another_program_adds_meanwhile_stays(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         demo_files.append(path, a_demo(seed=4))
         await pilot.press("x")
         await until(pilot, lambda: seeds(path) == [2, 3, 4], "only one is gone")
 
 
 async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("slash", *"return>0", "enter", "X")
         await sees(
             pilot,
@@ -222,8 +216,7 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
 async def test_unreadable_lines_are_deleted_as_what_they_are(make_app: MakeApp, path: Path):
     with open(path, "ab") as file:
         file.write(b"no episode\n")
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("X")
         await sees(pilot, "3 episodes and 1 unreadable line of blackjack.jsonl will be deleted")
         await pilot.press("escape", "end", "x")
@@ -236,8 +229,7 @@ async def test_a_full_disk_is_reported_and_changes_nothing(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         monkeypatch.setattr("os.fsync", full)
         await pilot.press("x")
         await sees(pilot, "No space left on device")
@@ -246,8 +238,7 @@ async def test_a_full_disk_is_reported_and_changes_nothing(
 
 
 async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
         await reaches(pilot, ReplyEditor)
         await sees(pilot, "Reads as hit.")
@@ -263,8 +254,7 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
 
 
 async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp, path: Path):
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
         await reaches(pilot, ReplyEditor)
         await pilot.press("home", *"Low: ", "escape")
@@ -283,8 +273,7 @@ async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp
 
 async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, path: Path):
     before = path.read_bytes()
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
         await reaches(pilot, ReplyEditor)
         await pilot.press("ctrl+n")
@@ -306,8 +295,7 @@ async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, pa
 async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, path: Path):
     with open(path, "ab") as file:
         file.write(b'{"nonsense": "\x1b[2J[bold]"}\n')
-    async with make_app().run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "✗ 1 faulty")
         await pilot.press("end")
         await sees(pilot, "This is not JSON")
@@ -332,8 +320,8 @@ async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(
                 [*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]
             )
         )
-    async with make_app().run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, "✗ 6 faulty")
         await sees(pilot, "7      The line has over 16,777,216 bytes")
         for _ in hostile:
@@ -354,8 +342,8 @@ async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(
     make_app: MakeApp, path: Path
 ):
     demo_files.write(path, [a_demo(seed=seed) for seed in range(5000)])
-    async with make_app().run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, "5,000 episodes")
         await pilot.press("end")
         assert cursor_line(screen) == 5000
@@ -593,8 +581,8 @@ async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
                 messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1]
             ),
         )
-    async with make_app().run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, f"{len(nasty)} faulty")
         for _ in nasty:
             assert harmful(shown(pilot)) == []
