@@ -91,6 +91,7 @@ def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(
     assert run_store.has_checkpoint(run_dir)
 
 
+@pytest.mark.slow  # tests/cli/test_headless.py does so in one process
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_ctrl_c_ends_training_with_a_checkpoint_and_its_line(tmp_path: Path, model: str) -> None:
     process = subprocess.Popen(
