@@ -186,7 +186,7 @@ def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_o
 @pytest.mark.parametrize(
     "changes",
     [
-        {"generation.temperature": 3.0},
+        {"generation.temperature": 1.5},
         {"generation.policy": "score"},
         pytest.param({"n_envs": 9}, marks=pytest.mark.slow),
     ],
