@@ -34,7 +34,6 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.decoding import SHAPES, build_model
 from benchmarks.timing import Stopwatch, machine
-from benchmarks.turns import lengthened
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model import forward
 from llamagym_tui.engine.model.forward import Backbone, Encoded
@@ -119,9 +118,6 @@ def main(
     size: Annotated[
         str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}. (the bundled model)")
     ] = None,
-    prompt_tokens: Annotated[
-        int, typer.Option(help="Of the system prompt, at least, by more sentences.")
-    ] = 0,
     updates: Annotated[
         int, typer.Option(help="Updates to time, after two that do not count.")
     ] = 10,
@@ -136,8 +132,6 @@ def main(
             build_model(SHAPES[size], Path(folder))
         of_size = {} if size is None else {"model": folder, "full_finetuning": True}
         run = BareRun(settings(agent, change or [], **of_size), threads=threads)
-    if prompt_tokens:
-        run.rollout.set_system_prompt(lengthened(run, prompt_tokens), 1)
     clock = time.process_time if threads == 1 else time.perf_counter
     trained(run, 2, Stopwatch())
     watch = Stopwatch(clock)

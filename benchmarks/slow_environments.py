@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
-import typer
 from gymnasium import spaces
 
 from benchmarks.timing import alternate, machine, ratios, spread
@@ -22,7 +21,15 @@ from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 
+if TYPE_CHECKING:
+    from llamagym_tui.engine.policy.policy import Policy
+
+STEP_S = 0.2
+"""Seconds of a step."""
+ENVS = 4
 TURNS = 5
+ROUNDS = 3
+"""Measurements of each."""
 
 
 class Slow(gymnasium.Env[int, int]):
@@ -58,52 +65,50 @@ def made(kwargs: dict[str, Any], more: Any) -> gymnasium.Env[Any, Any]:
     return Slow(**kwargs)
 
 
-def main(
-    step_s: Annotated[float, typer.Option(help="Seconds of a step.")] = 0.2,
-    envs: Annotated[int, typer.Option(help="Environments.")] = 4,
-    rounds: Annotated[int, typer.Option(help="Measurements of each.")] = 3,
-) -> None:
+def played(policy: Policy, computes: bool, when: Literal["on", "off"]) -> tuple[float, float]:
+    """Seconds of the start, and of the turns; `when` the environments run at the same time."""
+    from llamagym_tui.trainer.rollout.rollout import Rollout
+
+    kwargs = {"step_s": STEP_S, "computes": computes}
+    here = EnvMaker(SlowAgent(), lambda *ignored: Slow(**kwargs))
+    began = time.perf_counter()
+    rollout = Rollout(
+        SlowAgent(),
+        policy,
+        n_envs=ENVS,
+        max_turns=TURNS + 1,
+        batch_turns=10**6,
+        seed=1,
+        make_env=ParallelMaker(here, partial(made, kwargs), when),
+    )
+    with closing(rollout):
+        rollout.begin_episodes()
+        begun = time.perf_counter()
+        for _ in range(TURNS):
+            rollout.step()
+        return begun - began, time.perf_counter() - begun
+
+
+def main() -> None:
     # Every process imports this module, and needs none of the engine.
     from benchmarks.bare_run import BareRun, settings
-    from llamagym_tui.trainer.rollout.rollout import Rollout
 
     print(machine())
     run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
     for computes in (False, True):
-        kwargs, starts = {"step_s": step_s, "computes": computes}, []
-
-        def played(
-            when: Any, kwargs: dict[str, Any] = kwargs, starts: list[float] = starts
-        ) -> float:
-            began = time.perf_counter()
-            here = EnvMaker(SlowAgent(), lambda *ignored: Slow(**kwargs))
-            make_env = ParallelMaker(here, partial(made, kwargs), when)
-            options = {
-                "n_envs": envs,
-                "max_turns": TURNS + 1,
-                "batch_turns": 10**6,
-                "seed": 1,
-                "make_env": make_env,
-            }
-            with closing(Rollout(SlowAgent(), run.policy, **options)) as rollout:
-                rollout.begin_episodes()
-                if when == "on":
-                    starts.append(time.perf_counter() - began)
-                began = time.perf_counter()
-                for _ in range(TURNS):
-                    rollout.step()
-                return time.perf_counter() - began
-
         found = alternate(
-            {"off": lambda p=played: p("off"), "on": lambda p=played: p("on")}, rounds
+            {when: partial(played, run.policy, computes, when) for when in ("off", "on")}, ROUNDS
         )
+        in_a_row = [turns_s for _, turns_s in found["off"]]
+        at_once = [turns_s for _, turns_s in found["on"]]
         print(
-            f"{envs} environments that {'compute' if computes else 'wait'}, {step_s} s a step, {TURNS} turns: "
-            f"{spread(found['off']):.1f} s in a row, {spread(found['on']):.1f} s at the same time, "
-            f"{ratios(found['off'], found['on']):.1f} times as fast; start {spread(starts):.1f} s",
+            f"{ENVS} environments that {'compute' if computes else 'wait'}, {STEP_S} s a step, {TURNS} turns: "
+            f"{spread(in_a_row):.1f} s in a row, {spread(at_once):.1f} s at the same time, "
+            f"{ratios(in_a_row, at_once):.1f} times as fast; "
+            f"start {spread([start_s for start_s, _ in found['on']]):.1f} s",
             flush=True,
         )
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -32,8 +32,6 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
         prefix = [PACKAGE, top] if top in LINKED else [top]
         for path in (root / top).rglob("*.py"):
             inside = path.relative_to(root / top).with_suffix("").parts
-            if top == PACKAGE and inside[0] in LINKED:
-                continue
             if inside[-1] == "__init__":
                 inside = inside[:-1]
             found[".".join([*prefix, *inside])] = path

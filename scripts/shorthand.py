@@ -101,7 +101,6 @@ def findings(source: str, path: str) -> list[Finding]:
         Finding(path, line, kind, KINDS[kind])
         for kind, line in (
             *_of_assignments(tree),
-            *_of_constants(tree),
             *_of_conditions(tree),
             *_of_ternaries(tree),
             *_of_starred(tree),
@@ -124,12 +123,19 @@ def ceiling_of(path: str) -> float:
 
 
 def _of_assignments(tree: ast.AST) -> Places:
-    """``self.a, self.b = a, b``, and ``self.a = self.b = a``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            targets = [each for target in node.targets for each in _targets(target)]
-            if len(targets) > 1 and any(isinstance(each, ast.Attribute) for each in targets):
-                yield "attributes", node.lineno
+    """``self.a, self.b = a, b``, ``self.a = self.b = a``, and ``FIRST, MOST = 8, 20`` in a module or a class."""
+    for parent in ast.walk(tree):
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Assign):
+                targets = [each for target in node.targets for each in _targets(target)]
+                if len(targets) < 2:
+                    continue
+                if any(isinstance(each, ast.Attribute) for each in targets):
+                    yield "attributes", node.lineno
+                elif isinstance(parent, ast.Module | ast.ClassDef) and all(
+                    isinstance(each, ast.Name) for each in targets
+                ):
+                    yield "constants", node.lineno
 
 
 def _targets(target: ast.expr) -> Iterator[ast.expr]:
@@ -139,17 +145,6 @@ def _targets(target: ast.expr) -> Iterator[ast.expr]:
             yield from _targets(each)
     else:
         yield target
-
-
-def _of_constants(tree: ast.Module) -> Places:
-    """``FIRST, MOST = 8, 20`` in a module or a class."""
-    bodies = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
-    for body in bodies:
-        for node in body:
-            if isinstance(node, ast.Assign):
-                targets = [each for target in node.targets for each in _targets(target)]
-                if len(targets) > 1 and all(isinstance(each, ast.Name) for each in targets):
-                    yield "constants", node.lineno
 
 
 def _of_conditions(tree: ast.AST) -> Places:
@@ -165,22 +160,8 @@ def _of_conditions(tree: ast.AST) -> Places:
             case ast.AugAssign(op=ast.Mult(), value=value) if _is_condition(value, flags):
                 yield "times condition", node.lineno
             case ast.Subscript(value=value, slice=index) if _is_literal(value):
-                if any(_is_condition(each, flags) for each in _index_parts(index)):
+                if any(_is_condition(each, flags) for each in ast.walk(index)):
                     yield "index by condition", node.lineno
-
-
-def _index_parts(index: ast.expr) -> Iterator[ast.expr]:
-    """An index, or the ends of a slice, and what is added up in them."""
-    match index:
-        case ast.Slice(lower=lower, upper=upper):
-            for end in (lower, upper):
-                if end is not None:
-                    yield from _index_parts(end)
-        case ast.BinOp(left=left, right=right):
-            yield from _index_parts(left)
-            yield from _index_parts(right)
-        case _:
-            yield index
 
 
 def _flags(tree: ast.AST) -> Iterator[str]:
@@ -189,9 +170,10 @@ def _flags(tree: ast.AST) -> Iterator[str]:
         match node:
             case ast.arg(arg=name, annotation=ast.Name(id="bool")):
                 yield name
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="bool")):
-                yield name
-            case ast.AnnAssign(target=ast.Attribute(attr=name), annotation=ast.Name(id="bool")):
+            case ast.AnnAssign(
+                target=ast.Name(id=name) | ast.Attribute(attr=name),
+                annotation=ast.Name(id="bool"),
+            ):
                 yield name
             case ast.FunctionDef(name=name, returns=ast.Name(id="bool")):
                 yield name
@@ -208,20 +190,22 @@ def _is_literal(node: ast.expr) -> bool:
     return text or isinstance(node, Literal | ast.ListComp)
 
 
-def _is_condition(node: ast.expr, flags: set[str]) -> bool:
+def _is_condition(node: ast.AST, flags: set[str]) -> bool:
     """Whether a value is a bool, as far as the file shows."""
     match node:
         case ast.Compare():
             return True
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in flags or name.startswith(CONDITION_PREFIXES)
-        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+        case (
+            ast.Name(id=name)
+            | ast.Attribute(attr=name)
+            | ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))
+        ):
             known = name in flags or name in CONDITION_METHODS
             return known or name.startswith(CONDITION_PREFIXES) or _is_no_tensor(node)
     return _is_no_tensor(node)
 
 
-def _is_no_tensor(node: ast.expr) -> bool:
+def _is_no_tensor(node: ast.AST) -> bool:
     """Whether a value is a condition for certain; a comparison may be a tensor, a mask that textbooks multiply by."""
     match node:
         case ast.UnaryOp(op=ast.Not()) | ast.Constant(value=True) | ast.Constant(value=False):
@@ -248,12 +232,9 @@ def _of_starred(tree: ast.AST) -> Places:
     """``[*[a] * n]``, ``[*([a] if x else [])]``, ``f(**{"a": 1})``."""
     for node in ast.walk(tree):
         match node:
-            case ast.Starred(value=value, ctx=ast.Load()) if _is_made_in_place(value):
-                yield "starred literal", node.lineno
-            case ast.Call(keywords=keywords):
-                for each in keywords:
-                    if each.arg is None and _is_made_in_place(each.value):
-                        yield "starred literal", each.value.lineno
+            case ast.Starred(value=value, ctx=ast.Load()) | ast.keyword(arg=None, value=value):
+                if _is_made_in_place(value):
+                    yield "starred literal", value.lineno
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None and _is_made_in_place(value):
@@ -263,15 +244,11 @@ def _of_starred(tree: ast.AST) -> Places:
 def _is_made_in_place(node: ast.expr) -> bool:
     """Whether what is unpacked is a literal, a product of one, or one of two."""
     match node:
-        case ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
-            return True
-        case ast.Constant() | ast.JoinedStr() | ast.IfExp():
-            return True
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             return _is_made_in_place(left) or _is_made_in_place(right)
         case ast.BoolOp(op=ast.And()):
             return True
-    return False
+    return isinstance(node, Literal | ast.Constant | ast.IfExp)
 
 
 def _of_keywords(tree: ast.AST, path: str) -> Places:
@@ -308,12 +285,9 @@ def _of_setattr(tree: ast.AST) -> Places:
 
 
 def files(folders: Iterable[str] = FOLDERS, root: Path = ROOT) -> Iterator[Path]:
-    """The Python files of some folders; a link to a folder is not followed."""
+    """The Python files of some folders; `rglob` follows no link to a folder."""
     for folder in folders:
-        for path in sorted((root / folder).rglob("*.py")):
-            linked = [parent for parent in path.parents if parent.is_symlink()]
-            if not any(parent.is_relative_to(root) for parent in linked):
-                yield path
+        yield from sorted((root / folder).rglob("*.py"))
 
 
 def main() -> int:

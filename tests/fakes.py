@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
+from msgspec import structs
+
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
@@ -39,6 +41,7 @@ from llamagym_tui.protocol.events import (
     EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
+    EvaluationFinished,
     Hello,
     ModeChanged,
     ObservationShown,
@@ -151,6 +154,19 @@ def hand(
     )
 
 
+def evaluation(mean_return: float, **changes: object) -> EvaluationFinished:
+    """An evaluation of 300 greedy episodes."""
+    found = EvaluationFinished(
+        episodes=300,
+        greedy=True,
+        mean_return=mean_return,
+        return_stderr=0.05,
+        parse_failure_rate=0.0,
+        elapsed_s=1.0,
+    )
+    return structs.replace(found, **changes)
+
+
 def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesCounted:
     """Episodes that ended in all environments."""
     fields = {"mode": "train", "prompt_version": 1, "episodes_per_s": 212.0, **changes}
@@ -206,7 +222,10 @@ def demo_run(run_dir: str = "/runs/demo", batches: int = 160) -> Iterator[AnyEve
 
 
 class FakeClient:
-    """A trainer in memory: tells `events`, confirms what it is asked, ends when the test says so."""
+    """A trainer in memory: tells `events`, confirms what it is asked, ends when the test says so.
+
+    Without `events` it comes up and begins to play.
+    """
 
     pauses: Callable[[int], dict[int, float]] = staticmethod(lambda events: {})
     """Of a number of events, before which there is a pause, and its seconds."""
@@ -220,7 +239,7 @@ class FakeClient:
         self.confirms = confirms
         self.prompt_version = 1
         self._queue: asyncio.Queue[AnyEvent | Exception | None] = asyncio.Queue()
-        self.emit(*(events or ()))
+        self.emit(*(opening_events() if events is None else events))
         self._pauses = self.pauses(self._queue.qsize())
         self._pausing = False
 

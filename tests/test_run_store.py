@@ -18,6 +18,8 @@ from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
 from llamagym_tui.run_store import RunStore, list_runs
 from tests.recorded_run import record
 
+pytestmark = pytest.mark.usefixtures("data_folder")
+
 
 def config(run_dir: Path, **settings: object) -> RunConfig:
     return RunConfig(agent="blackjack", run_dir=str(run_dir), **settings)  # type: ignore[arg-type]
@@ -149,19 +151,13 @@ def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None
     assert run_store.last_settings(tmp_path).system_prompt == "second"
 
 
-def test_new_folders_have_time_and_agent_in_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path) -> None:
     noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
     first = run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon)
     assert first == tmp_path / "runs" / "20250304-120000-ALE-Pong-v5"
 
 
-def test_of_two_runs_that_begin_in_one_second_each_has_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_of_two_runs_that_begin_in_one_second_each_has_a_folder() -> None:
     noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
     with ThreadPoolExecutor(8) as pool:
         folders = list(
@@ -176,19 +172,15 @@ def test_of_two_runs_that_begin_in_one_second_each_has_a_folder(
 
 
 def test_a_folder_that_cannot_be_made_is_named_and_refused_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "runs").write_text("a file, where runs should live")
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     folder = run_store.new_run_dir("lake")
     with pytest.raises(RunStoreError, match="cannot be written"):
         RunStore.create(config(folder))
 
 
-def test_runs_are_listed_latest_first_and_other_folders_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_runs_are_listed_latest_first_and_other_folders_left_out(tmp_path: Path) -> None:
     assert run_store.list_runs() == []
     for age_s, name in [(200, "old"), (100, "young")]:
         RunStore.create(config(tmp_path / "runs" / name)).close()
@@ -201,10 +193,7 @@ def test_runs_are_listed_latest_first_and_other_folders_left_out(
     ]
 
 
-def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest() -> None:
     for seconds, name in enumerate(("one", "two")):
         RunStore.create(config(run_store.runs_dir() / name)).close()
         os.utime(run_store.runs_dir() / name / "config.json", (1000 + seconds,) * 2)
@@ -246,7 +235,6 @@ def test_a_closed_run_holds_no_file_open(tmp_path: Path) -> None:
 def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     for name in ("dated", "undated"):
         RunStore.create(config(tmp_path / "runs" / name)).close()
     found = Path.stat
@@ -265,9 +253,8 @@ def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(
 
 
 def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was_begun_or_resumed_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     first = record(tmp_path / "runs" / "20260102-030405-one", [])
     second = record(tmp_path / "runs" / "20260102-030406-two", [])
     os.utime(second / "config.json", (1.8e9, 1.8e9))
@@ -278,10 +265,7 @@ def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was
     assert run_store.find_run(None) == first
 
 
-def test_what_is_said_of_a_run_is_its_name_and_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path) -> None:
     folder = record(tmp_path / "runs" / "one", [])
     assert [run.name for run in list_runs()] == [""]
     (folder / "about.txt").write_text("KL off: it held")

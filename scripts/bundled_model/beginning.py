@@ -83,7 +83,9 @@ def look_back(model: LlamaForCausalLM) -> None:
         first.o_proj.weight[copy, head * size + slow] = 0.32 * torch.eye(share)
     for head in range(HEADS):
         at, which = head * size + slow, head // 2
-        after, before = (second.q_proj, second.k_proj)[:: 1 if head % 2 == 0 else -1]
+        after, before = second.q_proj, second.k_proj
+        if head % 2:
+            after, before = before, after
         after.weight[at, 1:half] = 2 * projections[which]
         before.weight[at, copies[which]] = 2 * torch.eye(share)
 

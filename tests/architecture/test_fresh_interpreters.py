@@ -96,15 +96,13 @@ def refuse_heavy(loaded: set[str]) -> None:
     ]
 
 
-def test_the_trainer_and_the_engine_import_no_screen() -> None:
-    names = [*submodules("llamagym_tui.engine"), *submodules("llamagym_tui.trainer")]
-    assert not modules_after("import " + ", ".join(names)).intersection(SCREEN)
-
-
-def test_the_engine_imports_no_environment() -> None:
-    assert "gymnasium" not in modules_after(
-        "import " + ", ".join(submodules("llamagym_tui.engine"))
+def test_the_engine_imports_no_environment_and_neither_it_nor_the_trainer_a_screen() -> None:
+    engine, trainer = submodules("llamagym_tui.engine"), submodules("llamagym_tui.trainer")
+    loaded = modules_after(
+        f"import {', '.join(engine)}\nimport sys\nassert 'gymnasium' not in sys.modules\n"
+        f"import {', '.join(trainer)}"
     )
+    assert not loaded.intersection(SCREEN)
 
 
 def test_help_imports_nothing_heavy() -> None:

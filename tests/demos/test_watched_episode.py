@@ -16,6 +16,7 @@ from llamagym_tui.screens.demos.recording import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from tests import fakes
 
+pytestmark = pytest.mark.usefixtures("data_folder")
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 TURNS = [
     ("Your total: 12.", '{"action": 1}', "json"),
@@ -66,10 +67,7 @@ def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
         as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
 
 
-def test_an_episode_that_is_shown_again_is_not_kept_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_an_episode_that_is_shown_again_is_not_kept_again() -> None:
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     for event in fakes.hand(0, TURNS, 1.0):
         recorder.add(event, "bundled")
@@ -80,10 +78,7 @@ def test_an_episode_that_is_shown_again_is_not_kept_again(
     assert recorder.waiting == 1
 
 
-def test_equal_episodes_of_one_second_are_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_equal_episodes_of_one_second_are_one() -> None:
     seconds = iter([NOON, NOON, NOON.replace(second=1)])
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
     for episode in range(3):
@@ -95,10 +90,7 @@ def test_equal_episodes_of_one_second_are_one(
     assert demo_files.check(recorder.writer.path, BlackjackAgent()) == []
 
 
-def test_what_a_warm_start_could_train_on_is_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+def test_what_a_warm_start_could_train_on_is_checked() -> None:
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     assert [offer.title for offer in recorder.offers("Play.")] == ["shipped with the agent"]
     path = demo_files.default_path("blackjack")

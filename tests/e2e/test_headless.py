@@ -35,7 +35,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     trained = subprocess.run(
         command(
             *("train", "blackjack", "--model", model, "--run-dir", run_dir, "--episodes", 64, "--envs", 64),
-            *("--seed", 1, "--threads", 1, "--prompt-file", tmp_path / "prompt.txt", "--json"),
+            *("--seed", 1, "--threads", 1, "--prompt-file", tmp_path / "prompt.txt", "--final-episodes", 32, "--json"),
         ),
         capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=True,
     )  # fmt: skip
@@ -46,7 +46,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     ]  # fmt: skip
     assert (figures["agent"], figures["seed"], figures["run_dir"]) == ("blackjack", 1, str(run_dir))
     assert figures["episodes"] == 64
-    assert figures["evaluation"]["episodes"] == 200
+    assert figures["evaluation"]["episodes"] == 32
     assert -1 <= figures["evaluation"]["mean_return"] <= 1
     assert "Traceback" not in trained.stderr
     assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {
@@ -91,6 +91,7 @@ def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(
     assert run_store.has_checkpoint(run_dir)
 
 
+@pytest.mark.slow  # tests/cli/test_headless.py does so in one process
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_ctrl_c_ends_training_with_a_checkpoint_and_its_line(tmp_path: Path, model: str) -> None:
     process = subprocess.Popen(

@@ -136,11 +136,16 @@ trainer.take_over_wire = noisy
 """
 
 
-def test_in_inference_mode_nothing_is_trained_and_prints_of_libraries_land_in_the_log(
+@posix
+def test_a_request_to_terminate_is_a_stop_ctrl_c_is_not_and_prints_of_libraries_land_in_the_log(
     tmp_path: Path, model: str
 ) -> None:
     with TrainerProcess(tmp_path, code=NOISE) as trainer:
-        trainer.start(model=model, mode="inference", ppo=SMALL, episodes=150)
+        trainer.start(model=model, mode="inference", ppo=SMALL)
+        trainer.wait_for(EpisodesCounted)
+        trainer.process.send_signal(signal.SIGINT)
+        trainer.wait_for(EpisodesCounted, lambda event: event.episodes > 150)
+        trainer.process.send_signal(signal.SIGTERM)
         assert trainer.ends() == 0
         assert trainer.fault is None
         assert trainer.of(UpdateFinished) == []
@@ -150,6 +155,7 @@ def test_in_inference_mode_nothing_is_trained_and_prints_of_libraries_land_in_th
         assert line in log
 
 
+@pytest.mark.slow  # two trainers; tests/trainer/test_exact_resume.py resumes in one process
 def test_a_killed_trainer_leaves_a_run_that_goes_on(tmp_path: Path, model: str) -> None:
     with TrainerProcess(tmp_path) as trainer:
         trainer.start(model=model, ppo=SMALL)
@@ -211,40 +217,11 @@ def test_it_ends_when_nobody_reads_its_events(tmp_path: Path, model: str) -> Non
     assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
 
 
-@posix
-def test_a_request_to_terminate_is_a_stop_and_ctrl_c_is_not(tmp_path: Path, model: str) -> None:
+def test_a_model_that_cannot_be_loaded_fails_in_one_sentence(tmp_path: Path) -> None:
     with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model=model, ppo=SMALL)
-        trainer.wait_for(UpdateFinished)
-        trainer.process.send_signal(signal.SIGINT)
-        trainer.wait_for(UpdateFinished)
-        trainer.process.send_signal(signal.SIGTERM)
-        trainer.wait_for(RunFinished)
-        assert trainer.ends() == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"agent": "blackjak"}, "blackjack"),
-        ({"model": "/no/such/model"}, "/no/such/model"),
-    ],
-)
-def test_what_cannot_be_loaded_fails_in_one_sentence(
-    tmp_path: Path, settings: dict[str, str], sentence: str
-) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(**settings)
-        assert sentence in trainer.wait_for(SessionFailed).message
+        trainer.start(model="/no/such/model")
+        assert "/no/such/model" in trainer.wait_for(SessionFailed).message
         assert "\n" not in trainer.of(SessionFailed)[0].message
-        assert trainer.ends() == 1
-
-
-def test_a_run_that_is_there_already_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_text("")
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start()
-        assert "--resume" in trainer.wait_for(SessionFailed).message
         assert trainer.ends() == 1
 
 

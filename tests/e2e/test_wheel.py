@@ -10,7 +10,6 @@ from llamagym_tui.protocol.commands import (
     InspectTurn,
     LetGo,
     SetMode,
-    Stop,
     TakeWheel,
 )
 from llamagym_tui.protocol.events import (
@@ -39,7 +38,7 @@ def act(trainer: TrainerProcess, action: int, reasoning: str = "") -> TurnFinish
     return trainer.wait_for(TurnFinished, lambda event: event.how == "human")
 
 
-def test_a_person_acts_while_a_run_trains_and_it_goes_on_without_them(
+def test_a_person_acts_a_run_goes_on_without_them_and_ends_while_it_waits_for_them(
     tmp_path: Path, model: str
 ) -> None:
     with TrainerProcess(tmp_path) as trainer:
@@ -64,18 +63,11 @@ def test_a_person_acts_while_a_run_trains_and_it_goes_on_without_them(
         trainer.send(SetMode(mode="train"))
         update = trainer.wait_for(UpdateFinished)
         assert update.stats.first_ratio < 1e-3
-        trainer.send(Stop())
-        assert trainer.ends() == 0
-        played = trainer.of(EpisodesCounted)
-        counted = played[-1].episodes - sum(len(event.returns) for event in played)
-        assert counted == len(trainer.of(EpisodeCorrected)) == 1
-
-
-def test_a_trainer_that_waits_for_a_person_ends_with_its_parent(tmp_path: Path, model: str) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model=model, ppo=SMALL)
         trainer.send(TakeWheel())
         trainer.wait_for(ActionAwaited)
         trainer.end_commands()
         assert trainer.ends() == 0
-        assert trainer.of(RunFinished)[0].env_steps == 0
+        assert isinstance(trainer.events[-1], RunFinished)
+        played = trainer.of(EpisodesCounted)
+        counted = played[-1].episodes - sum(len(event.returns) for event in played)
+        assert counted == len(trainer.of(EpisodeCorrected)) == 1

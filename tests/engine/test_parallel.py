@@ -60,8 +60,10 @@ def test_parts_have_about_as_much_to_compute_and_neighbours_stay_together():
 
 
 @pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("lora", [False, True])
-@pytest.mark.parametrize("changes", [{}, {"credit": "token"}, {"mini_batch_size": 32}])
+@pytest.mark.parametrize(
+    ("lora", "changes"),
+    [(False, {}), (False, {"credit": "token"}), (False, {"mini_batch_size": 32}), (True, {})],
+)
 def test_threads_learn_of_parts_what_one_learns_of_all_and_the_same_bits_again(
     make_policy, lora, changes
 ):

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 from rich.segment import Segment
+from textual._compositor import Compositor
 from textual.color import Color
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -80,6 +82,46 @@ def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "click", wait_and_click)
 
 
+@pytest.fixture(scope="session")
+def parsed_styles() -> dict[Any, Any]:
+    """What each style sheet has come to, by all that it depends on."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def styles_are_parsed_once(monkeypatch: pytest.MonkeyPatch, parsed_styles: dict[Any, Any]) -> None:
+    """Every app has the same style sheets, and reading them took an eighth of a test's time."""
+    parse = Stylesheet._parse_rules
+
+    def parsed_once(sheet: Stylesheet, css: str, *where: Any, **options: Any) -> Any:
+        variables = tuple(sorted(sheet._variables.items()))
+        depends_on = (css, where, tuple(sorted(options.items())), variables)
+        if depends_on not in parsed_styles:
+            parsed_styles[depends_on] = parse(sheet, css, *where, **options)
+        return parsed_styles[depends_on]
+
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parsed_once)
+
+
+@pytest.fixture(autouse=True)
+def a_screen_is_painted_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No terminal shows what an app writes here, so it writes nothing; a test that looks paints what it looks at.
+
+    With PAUSES in the environment every frame is painted, as on a terminal.
+    """
+    if "PAUSES" in os.environ:
+        return
+    render_update = Compositor.render_update
+
+    def only_if_whole(compositor: Compositor, full: bool = False, **options: Any) -> Any:
+        if full:
+            return render_update(compositor, full, **options)
+        compositor._dirty_regions.clear()
+        return None
+
+    monkeypatch.setattr(Compositor, "render_update", only_if_whole)
+
+
 @pytest.fixture(autouse=True)
 def everything_is_literal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last look at a line finds nothing: every text was made literal where it comes from."""
@@ -96,9 +138,10 @@ def everything_is_literal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_app() -> MakeApp:
-    """Makes an app that watches a scripted trainer."""
+    """Makes an app that watches a scripted trainer: one that begins to play, unless another is given."""
 
-    def make(client: fakes.FakeClient, **changes: object) -> LlamaGymApp:
+    def make(client: fakes.FakeClient | None = None, **changes: object) -> LlamaGymApp:
+        client = client or fakes.FakeClient()
         seeds = count(1)
         return LlamaGymApp(
             fakes.config(Path("/runs/demo"), **changes),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from textual._context import visible_screen_stack
 from textual.app import App
@@ -54,6 +55,11 @@ def notices(app: App[None]) -> list[str]:
 async def sees(pilot: Pilot[None], text: str) -> None:
     """Wait until a text is on the screen."""
     await until(pilot, lambda: text in shown(pilot), text)
+
+
+async def reaches(pilot: Pilot[None], screen: type[Screen[Any]]) -> None:
+    """Wait until a screen of a kind is on top."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, screen), screen.__name__)
 
 
 def is_drawn(screen: Screen[object], state: RunState | None = None) -> bool:

@@ -20,7 +20,7 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.past_runs.test_replay import replay_of, stamped
-from tests.screens.steps import notices, sees, until
+from tests.screens.steps import notices, reaches, sees, until
 
 SIZE = (100, 30)
 AGENT = "from llamagym_tui.agent import Agent\n"
@@ -56,11 +56,11 @@ async def test_no_key_of_the_prompt_editor_starts_a_program_or_opens_a_file(
     make_app: MakeApp, playing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("EDITOR", f"touch {tmp_path}/edited")
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "Prompt")
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         for count, key in enumerate(("f5", "f3", "f4"), 1):
             await pilot.press(key)
             assert notices(app) == [user_files.REFUSED] * count

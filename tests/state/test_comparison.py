@@ -15,14 +15,14 @@ from tests.state.test_reduce import after
 
 
 def side(version: int, prompt: str, mean: float) -> EvaluationFinished:
-    figures = {
-        "mean_return": mean,
-        "return_stderr": 0.1,
-        "parse_failure_rate": 0.0,
-        "elapsed_s": 1.0,
-    }
-    played_by: dict[str, Any] = {"update": 7, "prompt_version": version, "system_prompt": prompt}
-    return EvaluationFinished(episodes=400, greedy=True, **figures, **played_by)
+    return fakes.evaluation(
+        mean,
+        episodes=400,
+        return_stderr=0.1,
+        update=7,
+        prompt_version=version,
+        system_prompt=prompt,
+    )
 
 
 def comparison(**changes: Any) -> PromptsCompared:

@@ -15,7 +15,6 @@ import pytest
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EvaluationFinished,
     PhaseChanged,
     PromptChanged,
     SettingsChanged,
@@ -53,14 +52,7 @@ def everything() -> Iterator[AnyEvent]:
             yield SettingsChanged(changes={"ppo.lr": 1e-4 + 1e-9 * episode})
             yield WarningRaised(message="The entropy is low.")
             yield WarmStartProgressed(step=episode + 1, steps=10**6, loss=0.5)
-            yield EvaluationFinished(
-                episodes=100,
-                greedy=True,
-                mean_return=0.0,
-                return_stderr=0.1,
-                parse_failure_rate=0.0,
-                elapsed_s=1.0,
-            )
+            yield fakes.evaluation(0.0, episodes=100, return_stderr=0.1)
 
 
 def size(state: RunState) -> int:

@@ -12,7 +12,6 @@ from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
-    EvaluationFinished,
     ModeChanged,
     PhaseChanged,
     PromptChanged,
@@ -28,14 +27,7 @@ from llamagym_tui.state.update_series import MAX_SAMPLES
 from tests import fakes
 from tests.recorded_run import record
 
-EVALUATION = EvaluationFinished(
-    episodes=100,
-    greedy=True,
-    mean_return=-0.1,
-    return_stderr=0.02,
-    parse_failure_rate=0.0,
-    elapsed_s=1.0,
-)
+EVALUATION = fakes.evaluation(-0.1, episodes=100, return_stderr=0.02)
 END = RunFinished(episodes=10, env_steps=14, updates=2, elapsed_s=5.0)
 
 

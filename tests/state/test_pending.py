@@ -24,7 +24,6 @@ from llamagym_tui.protocol.events import (
     CheckpointSaved,
     ConversationProbed,
     EvaluationCancelled,
-    EvaluationFinished,
     PhaseChanged,
     PromptsCompared,
     RolledBack,
@@ -38,14 +37,7 @@ from llamagym_tui.state.transcript import Notice
 from llamagym_tui.state.warm_start import Stage
 from tests import fakes
 
-EVALUATED = EvaluationFinished(
-    episodes=10,
-    greedy=True,
-    mean_return=0.0,
-    return_stderr=0.1,
-    parse_failure_rate=0.0,
-    elapsed_s=1.0,
-)
+EVALUATED = fakes.evaluation(0.0, episodes=10, return_stderr=0.1)
 COMPARE = ComparePrompts(system_prompts=("a", "b"), versions=(1, 2))
 COMPARED = PromptsCompared(
     a=EVALUATED, b=EVALUATED, pairs=10, difference=0.0, difference_stderr=0.0, enough=0.1

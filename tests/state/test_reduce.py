@@ -13,7 +13,6 @@ from llamagym_tui.protocol.events import (
     AnyEvent,
     DemonstrationsRead,
     EpisodeStarted,
-    EvaluationFinished,
     Hello,
     ModeChanged,
     ObservationsDistinguished,
@@ -133,14 +132,7 @@ def test_the_curve_of_a_branch_begins_with_a_mark_at_its_parents_update():
 
 
 def test_updates_and_evaluations_are_kept():
-    evaluation = EvaluationFinished(
-        episodes=1000,
-        greedy=True,
-        mean_return=-0.081,
-        return_stderr=0.03,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
+    evaluation = fakes.evaluation(-0.081, episodes=1000, return_stderr=0.03)
     state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
     assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
     # 1.96 · 0.03 = 0.0588
@@ -149,13 +141,10 @@ def test_updates_and_evaluations_are_kept():
 
 
 def test_an_evaluation_and_a_mark_name_prompt_and_update():
-    evaluation = EvaluationFinished(
+    evaluation = fakes.evaluation(
+        1.0,
         episodes=1,
-        greedy=True,
-        mean_return=1.0,
         return_stderr=0.0,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
         update=3,
         prompt_version=2,
         system_prompt="Hit below 13.",
@@ -172,38 +161,11 @@ def test_an_evaluation_and_a_mark_name_prompt_and_update():
 
 
 def test_an_evaluation_has_the_unit_of_its_returns():
-    evaluation = EvaluationFinished(
-        episodes=1,
-        greedy=True,
-        mean_return=43.0,
-        return_stderr=0.0,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
+    evaluation = fakes.evaluation(43.0, episodes=1, return_stderr=0.0)
     state = reduce(started(structs.replace(fakes.run_started(), return_unit="steps")), evaluation)
     assert state.transcript.entries[-1].fact == Notice(
         "Evaluation: mean return +43.000 steps over 1 greedy episode"
     )
-
-
-def test_of_an_evaluation_of_one_episode_no_interval_is_told():
-    evaluation = EvaluationFinished(
-        episodes=1,
-        greedy=False,
-        mean_return=1.0,
-        return_stderr=0.0,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
-    assert started(evaluation).transcript.entries[-1].fact == Notice(
-        "Evaluation: mean return +1.000 over 1 sampled episode"
-    )
-
-
-def test_a_warning_is_told_and_the_run_goes_on():
-    state = started(WarningRaised(message="LR is high"))
-    assert state.live
-    assert state.transcript.entries[-1].fact == Notice("Warning: LR is high")
 
 
 @pytest.mark.parametrize(
@@ -337,14 +299,7 @@ def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_
 
 
 def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such():
-    found = EvaluationFinished(
-        episodes=4,
-        greedy=True,
-        mean_return=1.0,
-        return_stderr=0.1,
-        parse_failure_rate=0.0,
-        elapsed_s=1.0,
-    )
+    found = fakes.evaluation(1.0, episodes=4, return_stderr=0.1)
     state = after(RolledBack(update=2, reason="x"), state=started(found))
     assert [each.outdated for each in state.evaluations] == ["before the roll back"]
     assert [each.outdated for each in after(found, state=state).evaluations] == [
@@ -381,22 +336,41 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
 
 
 @pytest.mark.parametrize(
-    ("distinguished", "note"),
+    ("event", "note"),
     [
-        (106, "The model distinguishes 106 of 212 observations of the first batch."),
+        (WarningRaised(message="LR is high"), "Warning: LR is high"),
+        (  # no interval
+            fakes.evaluation(1.0, episodes=1, greedy=False, return_stderr=0.0),
+            "Evaluation: mean return +1.000 over 1 sampled episode",
+        ),
         (
-            105,
+            DemonstrationsRead(
+                path="demos.jsonl",
+                episodes=1234,
+                turns=2345,
+                actions={},
+                prompts=1,
+                under_present_prompt=1,
+                free_replies=0,
+            ),
+            "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl",
+        ),
+        (
+            ObservationsDistinguished(observations=212, distinguished=106),
+            "The model distinguishes 106 of 212 observations of the first batch.",
+        ),
+        (  # less than half of them
+            ObservationsDistinguished(observations=212, distinguished=105),
             "Warning: The model distinguishes 105 of 212 observations of the first batch, too few to learn much from: "
             "name each number in the observation, write it with fewer digits, warm-start on demonstrations, or take a "
             "larger model.",
         ),
     ],
 )
-def test_a_model_that_distinguishes_less_than_half_of_the_observations_is_warned_of(
-    distinguished: int, note: str
-):
-    event = ObservationsDistinguished(observations=212, distinguished=distinguished)
-    assert started(event).transcript.entries[-1].fact == Notice(note)
+def test_what_happens_is_told_in_the_conversation_and_the_run_goes_on(event: AnyEvent, note: str):
+    state = started(event)
+    assert state.live
+    assert state.transcript.entries[-1].fact == Notice(note)
 
 
 def test_it_is_said_where_states_have_nearly_all_in_common():
@@ -409,20 +383,6 @@ def test_it_is_said_where_states_have_nearly_all_in_common():
 
 def test_the_run_knows_how_many_episodes_were_dropped():
     assert started(fakes.counted([1.0], 1, dropped=3)).dropped == 3
-
-
-def test_it_is_said_what_a_warm_start_trains_on():
-    read = DemonstrationsRead(
-        path="demos.jsonl",
-        episodes=1234,
-        turns=2345,
-        actions={},
-        prompts=1,
-        under_present_prompt=1,
-        free_replies=0,
-    )
-    note = "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl"
-    assert started(read).transcript.entries[-1].fact == Notice(note)
 
 
 def test_what_was_earned_under_another_prompt_is_no_longer_in_words():

@@ -13,7 +13,6 @@ from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodesCounted,
-    EvaluationFinished,
     RolledBack,
     RunFinished,
     SessionFailed,
@@ -59,14 +58,7 @@ def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
 
 
 def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp_path: Path):
-    found = EvaluationFinished(
-        episodes=300,
-        greedy=True,
-        mean_return=-0.4,
-        return_stderr=0.05,
-        parse_failure_rate=0.0,
-        elapsed_s=1.0,
-    )
+    found = fakes.evaluation(-0.4)
     after = msgspec.structs.replace(found, mean_return=-0.1)
     trained = WarmStartFinished(
         method="sft",

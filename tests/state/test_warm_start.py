@@ -11,7 +11,6 @@ from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
     EvaluationCancelled,
-    EvaluationFinished,
     PhaseChanged,
     WarmStartEvaluated,
     WarmStartFinished,
@@ -21,23 +20,10 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.reduce import comparison_text, reduce
 from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, WarmStartState
+from tests import fakes
 
-BEFORE = EvaluationFinished(
-    episodes=300,
-    greedy=True,
-    mean_return=-0.4,
-    return_stderr=0.05,
-    parse_failure_rate=0.0,
-    elapsed_s=1.0,
-)
-AFTER = EvaluationFinished(
-    episodes=300,
-    greedy=True,
-    mean_return=-0.05,
-    return_stderr=0.05,
-    parse_failure_rate=0.0,
-    elapsed_s=1.0,
-)
+BEFORE = fakes.evaluation(-0.4)
+AFTER = fakes.evaluation(-0.05)
 FINISHED = WarmStartFinished(
     method="sft",
     stats=WarmStartStats(

@@ -222,7 +222,7 @@ def stage(make_policy, tmp_path, request) -> Stage:
 
 
 @pytest.mark.parametrize(
-    "stage", [(f, p) for f in (True, False) for p in ("generate", "score")], indirect=True
+    "stage", [(True, "generate"), (True, "score"), (False, "generate")], indirect=True
 )
 def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage):
     events, _ = stage.play("straight")
@@ -245,16 +245,14 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
 def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history, ppo):
     stage.config = replace(stage.config, history=history, ppo=ppo)
     stage.play("straight")
-    for killed_at in (2, 3):
-        stage.play("killed", killed_at=killed_at)
-        _, session = stage.play("killed", resume=True)
-        assert stage.learnt("killed") == stage.learnt("straight")
-        assert all(
-            len(segment.turns) <= 1 + history
-            for each in session.active_run.learner.used
-            for segment in each.trajectories[0].segments
-        )
-        shutil.rmtree(Path(stage.config.run_dir, "killed"))
+    stage.play("killed", killed_at=2)
+    _, session = stage.play("killed", resume=True)
+    assert stage.learnt("killed") == stage.learnt("straight")
+    assert all(
+        len(segment.turns) <= 1 + history
+        for each in session.active_run.learner.used
+        for segment in each.trajectories[0].segments
+    )
 
 
 def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage):

@@ -98,7 +98,7 @@ def require_equal(found: Any, weights: list[torch.Tensor], stats: Any, ppo: PPO)
     assert its_state.adapted_kl_coef == pytest.approx(ppo.kl_coef, rel=1e-4)
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, make_policy, lora):
     policy = make_policy(lora=lora)
     batches = [collect(policy), collect(policy)]

@@ -78,7 +78,7 @@ def whole_weights(ppo: PPO) -> list[torch.Tensor]:
     ]
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_shards_learn_what_whole_weights_learn(pair, make_policy, lora):
     policy = make_policy(lora=lora)
     batches = [collect(policy), collect(policy)]
@@ -122,7 +122,7 @@ def test_one_rank_plays_while_the_other_waits(pair, make_policy):
                 assert turn.logprobs == pytest.approx(same.logprobs, abs=1e-5)
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_path, lora):
     policy = make_policy(lora=lora)
     batch = collect(policy)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -22,6 +19,10 @@ from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 from tests.engine.learning.test_ppo import collect
 from tests.engine.model.test_forward import ARCHITECTURES
+from tests.engine.model.test_registry import SHAPES
+
+IN_THE_REGISTRY = {shape["model_type"] for shape in SHAPES.values()}
+"""Architectures of which test_registry.py trains a small model, with an adapter."""
 
 
 def test_the_bundled_model_is_small_and_loads_with_no_network(bundled):
@@ -33,20 +34,19 @@ def test_the_bundled_model_is_small_and_loads_with_no_network(bundled):
 
 
 def test_the_bundled_model_is_a_standard_folder_for_transformers(bundled):
-    code = (
-        "import sys; from transformers import AutoModelForCausalLM, AutoTokenizer;"
-        "m = AutoModelForCausalLM.from_pretrained(sys.argv[1]); t = AutoTokenizer.from_pretrained(sys.argv[1]);"
-        "ids = t.apply_chat_template([{'role': 'user', 'content': 'Your total: 15.'}], add_generation_prompt=True,"
-        " return_tensors='pt', return_dict=True);"
-        "print(t.decode(m.generate(**ids, max_new_tokens=8, do_sample=False)[0][ids['input_ids'].shape[1]:],"
-        " skip_special_tokens=True))"
+    lm, tokenizer = (
+        kind.from_pretrained(bundled, local_files_only=True)
+        for kind in (AutoModelForCausalLM, AutoTokenizer)
     )
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code, str(bundled)]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=600, check=True
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Your total: 15."}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=True,
     )
-    assert json.loads(done.stdout.strip().splitlines()[-1])["action"] in (0, 1)
+    (ids,) = lm.generate(**prompt, max_new_tokens=8, do_sample=False)
+    reply = tokenizer.decode(ids[prompt["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert json.loads(reply)["action"] in (0, 1)
 
 
 def test_a_new_value_head_predicts_zero():
@@ -59,7 +59,13 @@ def test_the_public_name_is_ours():
     assert llamagym_tui.load_model_and_tokenizer is load_model_and_tokenizer
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind in IN_THE_REGISTRY else [])
+        for kind in ARCHITECTURES
+    ],
+)
 def test_any_architecture_loads_updates_saves_and_loads_again(kind, tmp_path, tokenizer):
     torch.manual_seed(0)
     settings = ARCHITECTURES[kind] | {"vocab_size": len(tokenizer)}

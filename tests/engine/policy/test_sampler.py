@@ -25,6 +25,23 @@ def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], f
     )
 
 
+def is_as_scored(policy, row: list[int], reply) -> None:
+    """Add a reply to its row, and hold it to one plain forward of the whole row."""
+    start = len(row)
+    row += reply.ids
+    logprobs, value = scored(policy, row, start, len(row))
+    assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+    assert reply.value == pytest.approx(value, abs=2e-5)
+
+
+def begun(policy, slots: int, observation: str = "x"):
+    """A sampler whose slots all begin with one conversation, and its opening."""
+    sampler, opening = Sampler(policy, slots), policy.chat.opening("Play.", observation)
+    for slot in range(slots):
+        sampler.restart(slot, opening.prefix)
+    return sampler, opening
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("lora", [False, True])
 def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, lora, temperature):
@@ -41,14 +58,12 @@ def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, l
         slots = [0, 1, 2] if turn != 1 else [0, 2]
         replies = sampler.reply(slots, [prompts[slot] for slot in slots])
         for slot, reply in zip(slots, replies, strict=True):
-            start = len(rows[slot])
-            rows[slot] += reply.ids
-            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
-            new = chat.continuation("more " * (slot + 1), ended=reply.ended)
-            rows[slot] += new
-            prompts[slot] = [reply.ids[-1], *new]
+            is_as_scored(policy, rows[slot], reply)
+            prompts[slot] = [
+                reply.ids[-1],
+                *chat.continuation("more " * (slot + 1), ended=reply.ended),
+            ]
+            rows[slot] += prompts[slot][1:]
 
 
 def test_a_conversation_goes_on_as_it_was_when_the_cache_grows(make_policy):
@@ -58,11 +73,7 @@ def test_a_conversation_goes_on_as_it_was_when_the_cache_grows(make_policy):
     prompt = list(row)
     for _ in range(3):  # past the 64 columns that a cache begins with, and past their double
         (reply,) = sampler.reply([0], [prompt])
-        start = len(row)
-        row += reply.ids
-        logprobs, value = scored(policy, row, start, len(row))
-        assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-        assert reply.value == pytest.approx(value, abs=2e-5)
+        is_as_scored(policy, row, reply)
         row += range(100, 150)
         prompt = [reply.ids[-1], *range(100, 150)]
     assert len(row) > 2 * 64
@@ -112,9 +123,7 @@ def test_a_prefix_is_computed_again_after_an_update(make_policy):
 
 def test_greedy_takes_the_most_probable_token(make_policy):
     policy = make_policy(max_new_tokens=3)
-    opening = policy.chat.opening("Play.", "x")
-    sampler = Sampler(policy, 1)
-    sampler.restart(0, opening.prefix)
+    sampler, opening = begun(policy, 1)
     reply = sampler.reply([0], [list(opening.rest)], greedy=True)[0]
     with torch.no_grad():
         logits = policy.model(torch.tensor([[*opening.prefix, *opening.rest]])).logits[0, -1]
@@ -123,10 +132,7 @@ def test_greedy_takes_the_most_probable_token(make_policy):
 
 def test_a_reply_ends_at_the_templates_end_or_at_the_allowed_tokens(make_policy):
     policy = make_policy(max_new_tokens=5)
-    sampler = Sampler(policy, 64)
-    opening = policy.chat.opening("Play.", "x")
-    for slot in range(64):
-        sampler.restart(slot, opening.prefix)
+    sampler, opening = begun(policy, 64)
     for reply in sampler.reply(range(64), [list(opening.rest)] * 64):
         assert len(reply.ids) == len(reply.logprobs) <= 5
         assert reply.ended == (reply.ids[-1] in policy.chat.end_ids)
@@ -160,10 +166,7 @@ def test_tokens_are_drawn_from_the_whole_distribution_that_their_logprobs_state(
 
 def test_the_same_seed_samples_the_same_replies(make_policy):
     def sampled(seed: int) -> list[int]:
-        policy = make_policy(seed=seed)
-        opening = policy.chat.opening("Play.", "x")
-        sampler = Sampler(policy, 1)
-        sampler.restart(0, opening.prefix)
+        sampler, opening = begun(make_policy(seed=seed), 1)
         return sampler.reply([0], [list(opening.rest)])[0].ids
 
     assert sampled(3) == sampled(3) != sampled(4)
@@ -202,22 +205,14 @@ def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sa
         scripted(sampler, script)
         for slot, reply in enumerate(sampler.reply(range(4), prompts)):
             assert reply.ids == list(script[slot])
-            start = len(rows[slot])
-            rows[slot] += reply.ids
-            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
-            new = chat.continuation("more " * (slot + 1), ended=True)
-            rows[slot] += new
-            prompts[slot] = [reply.ids[-1], *new]
+            is_as_scored(policy, rows[slot], reply)
+            prompts[slot] = [reply.ids[-1], *chat.continuation("more " * (slot + 1), ended=True)]
+            rows[slot] += prompts[slot][1:]
 
 
 def test_computing_ahead_changes_no_sample(make_policy, monkeypatch):
     def sampled() -> list[tuple[list[int], list[float]]]:
-        policy = make_policy(seed=5, max_new_tokens=6)
-        sampler, opening = Sampler(policy, 32), policy.chat.opening("Play.", "x")
-        for slot in range(32):
-            sampler.restart(slot, opening.prefix)
+        sampler, opening = begun(make_policy(seed=5, max_new_tokens=6), 32)
         return [
             (reply.ids, reply.logprobs)
             for reply in sampler.reply(range(32), [list(opening.rest)] * 32)
@@ -264,9 +259,7 @@ def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(
     )
     divisors = divisors or tuple(len(policy.chat.reply_ids(reply)) for reply in SCORED)
     assert policy.reply_divisors(policy.trie) == divisors
-    sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
-    for slot in range(4000):
-        sampler.restart(slot, opening.prefix)
+    sampler, opening = begun(policy, 4000, "Your total: 12.")
     replies = sampler.reply(range(4000), [list(opening.rest)] * 4000)
     prompt = [*opening.prefix, *opening.rest]
     # `scored` divides logits by the temperature; scores are of the model's own probabilities.
@@ -289,21 +282,14 @@ def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(
 
 def test_a_scored_conversation_goes_on_after_the_reply_that_was_chosen(make_policy):
     policy = make_policy(policy="score", replies=SCORED)
-    sampler, chat = Sampler(policy, 2), policy.chat
-    opening = chat.opening("Play.", "Your total: 12.")
-    rows, prompts = [[*opening.prefix, *opening.rest] for _ in range(2)], [list(opening.rest)] * 2
-    for slot in range(2):
-        sampler.restart(slot, opening.prefix)
+    sampler, opening = begun(policy, 2, "Your total: 12.")
+    rows = [[*opening.prefix, *opening.rest] for _ in range(2)]
+    prompts = [list(opening.rest) for _ in range(2)]
     for _ in range(4):
         for slot, reply in enumerate(sampler.reply([0, 1], prompts)):
-            logprobs, value = scored(
-                policy, rows[slot] + reply.ids, len(rows[slot]), len(rows[slot] + reply.ids)
-            )
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
-            new = chat.continuation(f"more {slot}", ended=True)
-            rows[slot] += [*reply.ids, *new]
-            prompts = [*prompts[:slot], [reply.ids[-1], *new], *prompts[slot + 1 :]]
+            is_as_scored(policy, rows[slot], reply)
+            prompts[slot] = [reply.ids[-1], *policy.chat.continuation(f"more {slot}", ended=True)]
+            rows[slot] += prompts[slot][1:]
 
 
 def test_the_score_policy_needs_discrete_actions(make_policy):
@@ -328,14 +314,9 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
         if turn == 0:
             assert computed[:2] == [1, 2], "the prefix, and two prompts"
         for slot, reply in enumerate(replies):
-            start = len(rows[slot])
-            rows[slot] += reply.ids
-            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
-            new = chat.continuation("the same", ended=reply.ended)
-            rows[slot] += new
-            prompts[slot] = [reply.ids[-1], *new]
+            is_as_scored(policy, rows[slot], reply)
+            prompts[slot] = [reply.ids[-1], *chat.continuation("the same", ended=reply.ended)]
+            rows[slot] += prompts[slot][1:]
 
 
 @pytest.mark.parametrize(
@@ -415,11 +396,7 @@ def test_whoever_goes_on_each_conversation_keeps_its_own_keys_and_values(make_po
         for slot, reply in zip(
             slots, sampler.reply(slots, [prompts[slot] for slot in slots]), strict=True
         ):
-            start = len(rows[slot])
-            rows[slot] += reply.ids
-            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
+            is_as_scored(policy, rows[slot], reply)
             prompts[slot] = [
                 reply.ids[-1],
                 *chat.continuation("more " * draw.choice((1, 1, 60)), ended=True),

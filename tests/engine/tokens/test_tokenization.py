@@ -72,22 +72,18 @@ def test_a_template_that_rewrites_history_is_detected(tokenizer):
     assert not with_template(tokenizer, REWRITING_LATE).keeps_history
 
 
-def test_a_template_without_system_role_gets_the_prompt_in_the_first_message(tokenizer):
-    chat = with_template(tokenizer, NO_SYSTEM)
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (NO_SYSTEM, "<|user|>Play.\n\nGo.<|end|><|assistant|>"),
+        (None, "System:\nPlay.\nUser:\nGo.\nAssistant:\n"),
+    ],
+    ids=["no system role: in the first message", "no template: a plain one"],
+)
+def test_the_prompt_has_a_place_where_the_template_has_none(tokenizer, template, text):
+    chat = with_template(tokenizer, template)
     opening = chat.opening("Play.", "Go.")
-    assert (
-        tokenizer.decode([*opening.prefix, *opening.rest])
-        == "<|user|>Play.\n\nGo.<|end|><|assistant|>"
-    )
-
-
-def test_a_tokenizer_without_template_gets_a_plain_one(tokenizer):
-    chat = with_template(tokenizer, None)
-    opening = chat.opening("Play.", "Go.")
-    assert (
-        tokenizer.decode([*opening.prefix, *opening.rest])
-        == "System:\nPlay.\nUser:\nGo.\nAssistant:\n"
-    )
+    assert tokenizer.decode([*opening.prefix, *opening.rest]) == text
     assert chat.keeps_history
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -19,7 +21,6 @@ from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import (
-    EvaluationFinished,
     PhaseChanged,
     PromptChanged,
     WarmStartEvaluated,
@@ -36,7 +37,7 @@ from tests import fakes
 from tests.demos.test_broken_files import UNREADABLE
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import notices, sees, shown, stands_still, until
+from tests.screens.steps import notices, reaches, rolling_out, sees, shown, stands_still, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -60,13 +61,15 @@ def seeds(path: Path) -> list[int | None]:
     return [demo.seed for demo in demo_files.read(path)]
 
 
-async def opened(pilot: Any) -> DemonstrationsScreen:
-    await sees(pilot, "rolling out")
-    await pilot.press("d")
-    await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
-    await sees(pilot, "episodes")
-    await stands_still(pilot)
-    return pilot.app.screen
+@asynccontextmanager
+async def opened(app: LlamaGymApp) -> AsyncIterator[Pilot[None]]:
+    """The app with the demonstrations of its run on the screen."""
+    async with rolling_out(app, SIZE) as pilot:
+        await pilot.press("d")
+        await reaches(pilot, DemonstrationsScreen)
+        await sees(pilot, "episodes")
+        await stands_still(pilot)
+        yield pilot
 
 
 def cursor_line(screen: DemonstrationsScreen) -> int | None:
@@ -75,8 +78,7 @@ def cursor_line(screen: DemonstrationsScreen) -> int | None:
 
 
 async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
         screen = shown(pilot)
         assert "sources  human 1 · model 1 · expert 1" in screen
@@ -89,26 +91,24 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
         await sees(pilot, "line 2 · model (bundled)")
         assert "return  −1 · terminated" in shown(pilot)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_a_text_replaces_an_empty_list(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "There is none yet")
         await pilot.press("x", "e", "u", "X")
 
 
 async def test_question_mark_explains_the_keys(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Delete this episode; u brings it back.")
 
 
 async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await pilot.press("slash", *"return>0", "enter")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press("r")
@@ -141,10 +141,7 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
         path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13."))
     )
     changed = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
-    async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(
-        size=SIZE
-    ) as pilot:
-        await opened(pilot)
+    async with opened(make_app(fakes.FakeClient([*fakes.opening_events(), changed]))) as pilot:
         await sees(pilot, "4 episodes · ≠ 3 other-prompt")
         await sees(pilot, "≠ recorded under another system prompt than the present one")
         rows = [line for line in shown(pilot).splitlines() if "2026-01-31 12:00" in line]
@@ -154,8 +151,7 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
 
 
 async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("slash", *"return>=zz")
         await sees(pilot, "return>=zz compares with no number; write it as return>=1 or turns<3.")
         await pilot.press("backspace", "backspace", "1")
@@ -167,15 +163,15 @@ async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, 
 async def test_escape_ends_the_filter_first_and_then_leaves(
     make_app: MakeApp, path: Path, keys: tuple[str, ...]
 ):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await pilot.press("slash", *"return>0")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press(*keys)
         await sees(pilot, "· 3 episodes")
         assert pilot.app.screen is screen
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_from_home_no_key_is_named_that_is_not_there():
@@ -186,8 +182,7 @@ async def test_from_home_no_key_is_named_that_is_not_there():
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("down", "x", "x")
         await until(pilot, lambda: seeds(path) == [1], "two are gone")
         await sees(pilot, "1 episode deleted, kept in blackjack.jsonl.trash")
@@ -198,16 +193,14 @@ async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeAp
 
 
 async def test_what_another_program_adds_meanwhile_stays(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         demo_files.append(path, a_demo(seed=4))
         await pilot.press("x")
         await until(pilot, lambda: seeds(path) == [2, 3, 4], "only one is gone")
 
 
 async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("slash", *"return>0", "enter", "X")
         await sees(
             pilot,
@@ -223,8 +216,7 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
 async def test_unreadable_lines_are_deleted_as_what_they_are(make_app: MakeApp, path: Path):
     with open(path, "ab") as file:
         file.write(b"no episode\n")
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("X")
         await sees(pilot, "3 episodes and 1 unreadable line of blackjack.jsonl will be deleted")
         await pilot.press("escape", "end", "x")
@@ -237,8 +229,7 @@ async def test_a_full_disk_is_reported_and_changes_nothing(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         monkeypatch.setattr("os.fsync", full)
         await pilot.press("x")
         await sees(pilot, "No space left on device")
@@ -247,10 +238,9 @@ async def test_a_full_disk_is_reported_and_changes_nothing(
 
 
 async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await reaches(pilot, ReplyEditor)
         await sees(pilot, "Reads as hit.")
         await pilot.press("home", *"Low: ", "ctrl+s")
         await until(
@@ -264,12 +254,11 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
 
 
 async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp, path: Path):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await reaches(pilot, ReplyEditor)
         await pilot.press("home", *"Low: ", "escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
+        await reaches(pilot, DemonstrationsScreen)
         assert notices(pilot.app) == ["Your draft of this reply is kept; e shows it again."]
         await pilot.press("e")
         await sees(pilot, 'Low: {"action": 1}')
@@ -284,10 +273,9 @@ async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp
 
 async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, path: Path):
     before = path.read_bytes()
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await reaches(pilot, ReplyEditor)
         await pilot.press("ctrl+n")
         await sees(pilot, "reply of turn 2 of 2")
         await pilot.press("ctrl+b")
@@ -300,15 +288,14 @@ async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, pa
         await sees(pilot, "reads no action")
         assert isinstance(pilot.app.screen, ReplyEditor)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
+        await reaches(pilot, DemonstrationsScreen)
     assert path.read_bytes() == before
 
 
 async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, path: Path):
     with open(path, "ab") as file:
         file.write(b'{"nonsense": "\x1b[2J[bold]"}\n')
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        await opened(pilot)
+    async with opened(make_app()) as pilot:
         await sees(pilot, "✗ 1 faulty")
         await pilot.press("end")
         await sees(pilot, "This is not JSON")
@@ -333,8 +320,8 @@ async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(
                 [*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]
             )
         )
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, "✗ 6 faulty")
         await sees(pilot, "7      The line has over 16,777,216 bytes")
         for _ in hostile:
@@ -355,38 +342,26 @@ async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(
     make_app: MakeApp, path: Path
 ):
     demo_files.write(path, [a_demo(seed=seed) for seed in range(5000)])
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, "5,000 episodes")
         await pilot.press("end")
         assert cursor_line(screen) == 5000
         await sees(pilot, "line 5,000 · human")
 
 
-def evaluation(mean: float) -> EvaluationFinished:
-    return EvaluationFinished(
-        episodes=300,
-        greedy=True,
-        mean_return=mean,
-        return_stderr=0.05,
-        parse_failure_rate=0.0,
-        elapsed_s=1.0,
-    )
-
-
 async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeApp, path: Path):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("f")
-        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog))
+        await reaches(pilot, WarmStartDialog)
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
         await sees(pilot, "3 episodes are few: below about 50")
         assert client.sent == []
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog), "enter is no")
+        await reaches(pilot, WarmStartDialog)
         assert client.sent == []
         await pilot.press("enter", "y")
         await sees(pilot, "requested; first the evaluation")
@@ -426,9 +401,8 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
 async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
     make_app: MakeApp, path: Path
 ):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("f")
         await sees(pilot, "imitate every reply (SFT)")
         await pilot.press("m")
@@ -463,13 +437,12 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
     make_app: MakeApp, path: Path
 ):
     first, again = (
-        fakes.FakeClient(fakes.opening_events()),
-        fakes.FakeClient(fakes.opening_events()),
+        fakes.FakeClient(),
+        fakes.FakeClient(),
     )
     app = make_app(first)
     app._client_factory = iter([first, again]).__next__
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("f")
         await sees(pilot, "▶ recorded by you: 3 episodes")
         await pilot.press("r", "enter", "y")
@@ -504,11 +477,10 @@ def finished() -> WarmStartFinished:
 async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_that_takes_it_back(
     make_app: MakeApp, path: Path
 ):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
-        worse = replace_fields(evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
-        client.emit(finished(), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
+        worse = replace_fields(fakes.evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
+        client.emit(finished(), WarmStartEvaluated(before=fakes.evaluation(-0.4), after=worse))
         line = (
             "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, "
             "over 300 sampled episodes each."
@@ -537,9 +509,8 @@ def one_hand(reply: str) -> None:
 
 async def test_a_warm_start_shows_what_it_trains_on_and_asks(make_app: MakeApp):
     one_hand('because [b]11[/b] is low \x1b[2J{"action": 1}')
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), (80, 24)) as pilot:
         await pilot.press("f")
         await sees(pilot, "▶ recorded by you: 1 episode")
         await pilot.press("enter")
@@ -558,15 +529,14 @@ async def test_a_warm_start_shows_what_it_trains_on_and_asks(make_app: MakeApp):
             assert line in screen, line
         assert harmful(screen) == []
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog))
+        await reaches(pilot, WarmStartDialog)
         assert client.sent == []
 
 
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
     demo_files.append(path, a_demo(seed=9, actions=[1, 1]))
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("f")
         await sees(pilot, "recorded by you: refused")
         assert "line 4: Turn 2: the reply says 0" in " ".join(shown(pilot).split())
@@ -580,9 +550,8 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
 
 
 async def test_what_is_kept_has_a_real_minus_sign(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         client.emit(*fakes.hand(7, [("Your total: 12.", '{"action": 0}', "json")], -1.0))
         await pilot.press("k")
         await until(
@@ -592,7 +561,7 @@ async def test_what_is_kept_has_a_real_minus_sign(make_app: MakeApp):
 
 
 async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):
-    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient())
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "Blackjack")
         await pilot.press("d")
@@ -612,13 +581,13 @@ async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
                 messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1]
             ),
         )
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
-        screen = await opened(pilot)
+    async with opened(make_app()) as pilot:
+        screen = pilot.app.screen
         await sees(pilot, f"{len(nasty)} faulty")
         for _ in nasty:
             assert harmful(shown(pilot)) == []
             await pilot.press("e")
-            await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+            await reaches(pilot, ReplyEditor)
             assert harmful(shown(pilot)) == []
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)

@@ -48,7 +48,7 @@ def record_some() -> None:
 
 @AT_BOTH_SIZES
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
 
     async def settled(pilot: Pilot[None]) -> None:
         await pilot.press("h")
@@ -77,9 +77,7 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
         await sees(pilot, "line 5")
 
     record_some()
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
 @AT_BOTH_SIZES
@@ -94,9 +92,7 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
         await sees(pilot, "did not follow")
 
     record_some()
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
 @AT_BOTH_SIZES
@@ -109,9 +105,7 @@ def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[i
         await sees(pilot, "warm start?")
 
     one_hand('because 11 is low {"action": 1}')
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
 @AT_BOTH_SIZES
@@ -130,5 +124,5 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "30 of 40")
 
     record_some()
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)

@@ -29,6 +29,7 @@ from tests.screens.map_events import blackjack
 from tests.screens.steps import (
     PATIENCE_S,
     notices,
+    reaches,
     rolling_out,
     sees,
     shown,
@@ -56,7 +57,7 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, '[keys]\npause = "f5"\ncheckpoint = "f6"\n')
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "f5 Pause")
         await sees(pilot, "rolling out · episode")
@@ -72,14 +73,14 @@ async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, '[keys]\ntable = "f8"\npause = "f5"\n')
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=LARGE) as pilot:
+    async with make_app().run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Pause  t Inference  p Prompt  f8 Play yourself  m Metrics")
         await sees(pilot, "? Help  q Quit")
 
 
 async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\nkeep = "f7"\ntable = "f8"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out · episode")
         await pilot.press("d")
@@ -111,9 +112,7 @@ async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(
 async def test_in_help_a_meaning_goes_on_under_itself(
     make_app: MakeApp, config_dir: Path, width: int, lines: int
 ):
-    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(
-        size=(width, 34)
-    ) as pilot:
+    async with make_app().run_test(size=(width, 34)) as pilot:
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
@@ -135,7 +134,7 @@ async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_hol
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, '[keys]\npause = "t"\npuase = "x"\nmetrics = "f5"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Metrics")
         assert "space Pause" in shown(pilot)
@@ -149,7 +148,7 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, "[keys\n")
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "space Pause")
         assert len(notices(app)) == 1
@@ -159,11 +158,11 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(
     make_app: MakeApp, config_dir: Path, key: str
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await reaches(pilot, CommandPalette)
         await sees(pilot, "Checkpoint")
         await pilot.press(*"checkp")
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
@@ -176,7 +175,7 @@ async def test_the_screen_is_saved_by_key_or_from_the_palette(
     make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ):
     monkeypatch.chdir(tmp_path)
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         if words:
             await pilot.press("ctrl+p", *words)
@@ -198,7 +197,7 @@ async def test_a_screen_that_cannot_be_saved_is_a_sentence(
 ):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         monkeypatch.setattr("llamagym_tui.user_files.os.replace", refuse)
         await pilot.press("y")
@@ -240,7 +239,7 @@ async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, con
 
 
 async def test_f1_in_the_palette_shows_its_keys(make_app: MakeApp, config_dir: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         await pilot.press("ctrl+p", "f1")
         await sees(pilot, "Move cursor left")
@@ -251,7 +250,7 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "episode 20,494")
         await pilot.press("m", "f1")
-        await until(pilot, lambda: isinstance(app.screen, FocusHelp))
+        await reaches(pilot, FocusHelp)
         await sees(pilot, "whether it is healthy.")
         await sees(pilot, "Back to the conversation.")
         await pilot.press("f1")
@@ -259,26 +258,24 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
 
 
 async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "f1")
         await sees(pilot, "Settings that can change while the run is under way.")
         await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
 
 
 async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\npause = "f5"\n')
-    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
+    async with rolling_out(make_app(), SMALL) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "f5              Pause after the current step.")
 
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
     width, height = LARGE
-    async with rolling_out(
-        make_app(fakes.FakeClient(fakes.opening_events())), (width, height + 2)
-    ) as pilot:
+    async with rolling_out(make_app(), (width, height + 2)) as pilot:
         await pilot.press("question_mark", "end")
         await sees(
             pilot,
@@ -289,12 +286,12 @@ async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Pat
 async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(
     make_app: MakeApp, config_dir: Path
 ):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, LARGE) as pilot:
         await pilot.press("question_mark", "end")
         await sees(pilot, "Search the conversation")
         await pilot.press("escape", "m", "question_mark")
-        await until(pilot, lambda: isinstance(app.screen, HelpDialog))
+        await reaches(pilot, HelpDialog)
         await sees(pilot, "Back to the conversation.")
         assert "Search the conversation" not in shown(pilot)
 
@@ -305,7 +302,7 @@ def test_every_key_of_the_playground_stands_in_one_group_of_help():
 
 
 async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, config_dir: Path):
-    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
+    async with rolling_out(make_app(), LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
         groups = {
@@ -320,16 +317,16 @@ async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, 
 async def test_the_theme_that_was_chosen_is_there_the_next_time(
     make_app: MakeApp, config_dir: Path
 ):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
         await until(pilot, lambda: user_files.load_preferences(config_dir).theme == "nord")
-    assert make_app(fakes.FakeClient()).theme == "nord"
+    assert make_app(fakes.FakeClient([])).theme == "nord"
 
 
 def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Path):
     user_files.keep_preferences(config_dir, theme="no-such-theme")
-    assert make_app(fakes.FakeClient()).theme == "llamagym"
+    assert make_app(fakes.FakeClient([])).theme == "llamagym"
 
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-light"])
@@ -412,14 +409,13 @@ def test_the_own_keys_are_keys_by_name():
 async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(
     make_app: MakeApp, config_dir: Path
 ):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=(60, 20)) as pilot:
-        await sees(pilot, "rolling out")
+    app = make_app()
+    async with rolling_out(app, (60, 20)) as pilot:
         bar = app.screen.query_one(KeyBar).render().plain
         assert bar.endswith("…  ? Help  q Quit")
         assert len(bar) <= 58
         await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await reaches(pilot, CommandPalette)
         await pilot.press("escape")
         await pilot.resize_terminal(*LARGE)
         await sees(pilot, "^r Roll back")
@@ -458,7 +454,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, '[keys]\n"table.reason" = "f5"\nsearch = "f6"\npause = "f7"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, LARGE) as pilot:
         await pilot.press("h")
         await sees(pilot, "f5 says why first")
@@ -493,7 +489,7 @@ async def test_ctrl_c_where_nothing_is_selected_names_the_key_that_leaves(
     make_app: MakeApp, config_dir: Path
 ):
     write_keys(config_dir, '[keys]\n"app.quit" = "f10"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: notices(app), "a notice")

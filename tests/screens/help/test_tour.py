@@ -83,7 +83,7 @@ async def test_the_hints_name_the_keys_of_the_map_the_pace_one_update_and_the_wh
 async def test_the_first_run_ever_begins_at_a_pace_to_watch_and_the_next_one_at_full_speed():
     sent = []
     for _ in range(2):
-        client = fakes.FakeClient(fakes.opening_events())
+        client = fakes.FakeClient()
         first = LlamaGymApp(
             fakes.config(data_dir() / "run"), client_factory=lambda client=client: client, tour=True
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,28 +21,33 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import TOKENS, InspectedClient, scored, told
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import reaches, rolling_out, sees, shown, until
 
 SIZE = (116, 34)
 LAST = 160 * 128 + 14
 """The watched episode of the demo run."""
 
 
-async def opened(pilot: Pilot[None], client: InspectedClient) -> None:
-    """Wait until the last reply of the demo run is told."""
-    await sees(pilot, "Dealer shows: 10")
-    await until(pilot, lambda: len(pilot.app.screen.query_one(ConversationView).line_numbers) > 20)
-    await pilot.press("i")
-    await sees(pilot, f"Reply 1 of episode {LAST:,}, sampled by policy 39, now policy 40")
-    assert client.inspected == [(LAST, 0)]
+@asynccontextmanager
+async def opened(
+    make_app: MakeApp, client: InspectedClient, size: tuple[int, int] = SIZE
+) -> AsyncIterator[Pilot[None]]:
+    """The app once the last reply of the demo run is told."""
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "Dealer shows: 10")
+        view = pilot.app.screen.query_one(ConversationView)
+        await until(pilot, lambda: len(view.line_numbers) > 20)
+        await pilot.press("i")
+        await sees(pilot, f"Reply 1 of episode {LAST:,}, sampled by policy 39, now policy 40")
+        assert client.inspected == [(LAST, 0)]
+        yield pilot
 
 
 async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_it(
     make_app: MakeApp,
 ):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await sees(pilot, "advantage +0.83, 1 of 4 tokens clipped.")
         lines = shown(pilot).splitlines()
         [action] = [line for line in lines if "·1" in line and "70.0%" in line and "1.400" in line]
@@ -61,8 +68,7 @@ def test_a_probability_that_is_no_number_is_called_so_and_not_small() -> None:
 
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await sees(pilot, "token 2 of 4")
         await sees(pilot, "p 50.0% → 70.0%: ratio 1.400, clipped at 1.2: no gradient")
         await sees(
@@ -83,8 +89,7 @@ async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(
     make_app: MakeApp, there: str, back: str
 ):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await pilot.press(back)
         await pilot.press(there)
         await sees(
@@ -103,8 +108,7 @@ async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(
 
 async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await pilot.press("down", "r")
         await until(pilot, lambda: len(client.inspected) == 2)
         client.emit(UpdateFinished(update=41, episodes=30_000, stats=fakes.STATS))
@@ -118,16 +122,14 @@ async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
 @pytest.mark.parametrize("key", ["escape", "i", "q"])
 async def test_it_is_left_for_the_conversation(make_app: MakeApp, key: str):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         client.emit(
             TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time.")
         )
@@ -201,8 +203,7 @@ async def test_tokens_are_literal_whatever_they_say(make_app: MakeApp):
 
 async def test_f1_tells_what_each_column_is(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=(120, 50)) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client, (120, 50)) as pilot:
         await pilot.press("f1")
         for words in (
             "ratio: exp(new − old)",
@@ -228,8 +229,7 @@ async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_tra
 
 async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         client.die("The trainer died.")
         assert isinstance(pilot.app.screen, InspectorScreen)
         await until(pilot, lambda: not pilot.app.screen.active_bindings["r"].enabled)
@@ -242,8 +242,7 @@ async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: M
 @pytest.mark.parametrize("size", [(59, 20), (80, 15)])
 async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp, size: tuple[int, int]):
     client = InspectedClient()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client) as pilot:
         await pilot.resize_terminal(*size)
         await sees(pilot, "terminal too small")
 
@@ -289,8 +288,7 @@ async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path:
 
 async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: MakeApp):
     client = InspectedClient()
-    async with make_app(client).run_test(size=(80, 24)) as pilot:
-        await opened(pilot, client)
+    async with opened(make_app, client, (80, 24)) as pilot:
         client.confirms = False
         client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
         await pilot.press("right_square_bracket")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.screens.metrics.evaluation import evaluation_line
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
@@ -15,14 +14,7 @@ from tests import fakes
 
 
 def test_an_evaluation_has_the_unit_of_its_returns():
-    found = EvaluationFinished(
-        episodes=100,
-        greedy=True,
-        mean_return=43.0,
-        return_stderr=1.0,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
+    found = fakes.evaluation(43.0, episodes=100, return_stderr=1.0, elapsed_s=2.0)
     events = [replace(fakes.run_started(), return_unit="steps"), found]
     state = fold(reduce, events, initial_state(fakes.config(Path("/runs/demo"))))
     told = evaluation_line(found, state).plain

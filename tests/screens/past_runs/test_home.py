@@ -29,7 +29,7 @@ class Mine(Agent):
 
 
 async def test_home_offers_the_agents_and_opens_a_playground():
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
@@ -133,7 +133,7 @@ async def test_models_are_filtered_too_and_enter_chooses_the_one_that_is_left():
 
 
 async def test_enter_plays_the_agent_that_is_left_in_the_list():
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
@@ -145,7 +145,7 @@ async def test_enter_plays_the_agent_that_is_left_in_the_list():
 async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "mine.py").write_text(AGENT)
     monkeypatch.chdir(tmp_path)
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
@@ -155,7 +155,7 @@ async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: 
 
 
 async def test_what_is_no_agent_is_refused_in_words_and_nothing_begins():
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")

@@ -14,7 +14,7 @@ LESSON = lessons()[NAME]
 
 
 async def test_home_lists_the_lessons_and_plays_one():
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "L Lessons")
@@ -54,7 +54,7 @@ async def test_a_lesson_that_is_left_begins_nothing():
 async def test_from_the_command_line_a_lesson_opens_over_its_playground(name: str | None, tmp_path):
     app = LlamaGymApp(
         fakes.config(tmp_path / "run"),
-        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+        client_factory=lambda: fakes.FakeClient(),
     )
     app.lesson = name
     async with app.run_test(size=(80, 24)) as pilot:

@@ -16,7 +16,7 @@ from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.recorded_run import record
-from tests.screens.steps import notices, sees, shown, stands_still, until
+from tests.screens.steps import notices, reaches, sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -156,7 +156,7 @@ async def test_a_person_may_play_beside_a_replay(app: LlamaGymApp):
     async with app.run_test(size=SIZE) as pilot:
         await paused(pilot)
         await pilot.press("end", "h")
-        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await reaches(pilot, HumanTableScreen)
         await sees(pilot, "Your total:")
 
 

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, PhaseChanged, RunFinished
+from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, RunFinished
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs import run_list
 from llamagym_tui.screens.past_runs.compare import CompareScreen
@@ -29,17 +29,19 @@ from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import is_drawn, notices, sees, shown, stands_still, until
+from tests.screens.steps import (
+    is_drawn,
+    notices,
+    reaches,
+    rolling_out,
+    sees,
+    shown,
+    stands_still,
+    until,
+)
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
-EVALUATED: dict[str, Any] = {
-    "episodes": 400,
-    "greedy": True,
-    "return_stderr": 0.0,
-    "parse_failure_rate": 0.0,
-    "elapsed_s": 2.0,
-}
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
 
 
@@ -73,9 +75,17 @@ async def runs_screen(pilot: Pilot[None]) -> RunList:
     """The screen of all runs, once it has read them."""
     await all_read(pilot)
     await pilot.press("l")
-    await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+    await reaches(pilot, RunsScreen)
     await all_read(pilot)
     return pilot.app.screen.query_one(RunList)
+
+
+async def compares_two(pilot: Pilot[None]) -> None:
+    """Mark the run under the cursor and the next one, and wait until their comparison is drawn."""
+    await pilot.press("space", "down", "c")
+    await until(
+        pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and is_drawn(pilot.app.screen)
+    )
 
 
 async def all_read(pilot: Pilot[None]) -> None:
@@ -89,7 +99,7 @@ async def all_read(pilot: Pilot[None]) -> None:
 
 
 def home() -> LlamaGymApp:
-    return LlamaGymApp(client_factory=lambda: fakes.FakeClient(fakes.opening_events()))
+    return LlamaGymApp(client_factory=lambda: fakes.FakeClient())
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -137,7 +147,7 @@ async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows
         await until(pilot, lambda: names(app) == ["late", "middle", "early"])
         await all_read(pilot)
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await reaches(pilot, CompareScreen)
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -155,7 +165,7 @@ async def test_a_run_is_deleted_once_confirmed():
         await pilot.press("down", "x")
         await sees(pilot, "delete this run?")
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         assert (runs_dir() / "middle").exists(), "enter keeps it"
         await pilot.press("x")
         await sees(pilot, "delete this run?")
@@ -190,8 +200,7 @@ async def test_two_marked_runs_are_compared():
         await runs_screen(pilot)
         await pilot.press("c")
         assert isinstance(app.screen, RunsScreen)
-        await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
+        await compares_two(pilot)
         await sees(pilot, "Settings that differ:")
         screen = " ".join(shown(pilot).split())
         assert "ppo.lr 0.0005 0.001" in screen
@@ -232,7 +241,7 @@ async def test_a_branch_and_its_parent_are_in_one_chart_from_where_it_left_it_wi
 
 async def test_a_side_stands_for_all_seeds_of_its_run_with_their_mean_and_its_error():
     for seed, mean in ((1, 0.0), (2, 0.5), (3, 1.0)):
-        rolled = [fakes.counted([mean] * 64, 64), EvaluationFinished(**EVALUATED, mean_return=mean)]
+        rolled = [fakes.counted([mean] * 64, 64), fakes.evaluation(mean, return_stderr=0.0)]
         record(runs_dir() / f"seed{seed}", [*fakes.opening_events(), *rolled], seed=seed)
         os.utime(runs_dir() / f"seed{seed}" / "config.json", (1_767_355_200 + seed,) * 2)
     other = [*fakes.opening_events(), fakes.counted([-1.0] * 64, 64)]
@@ -269,14 +278,7 @@ async def test_runs_of_one_group_of_seeds_have_no_groups_to_compare():
 
 
 async def test_returns_that_are_compared_have_their_unit():
-    evaluated = EvaluationFinished(
-        episodes=400,
-        greedy=True,
-        mean_return=-0.063,
-        return_stderr=0.03,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
+    evaluated = fakes.evaluation(-0.063, return_stderr=0.03)
     for at_s, name in enumerate(("earlier", "later")):
         run(
             name,
@@ -296,22 +298,14 @@ async def test_returns_that_are_compared_have_their_unit():
 
 
 async def test_an_evaluation_is_told_with_its_confidence_interval():
-    evaluated = EvaluationFinished(
-        episodes=400,
-        greedy=True,
-        mean_return=-0.063,
-        return_stderr=0.03,
-        parse_failure_rate=0.0,
-        elapsed_s=2.0,
-    )
+    evaluated = fakes.evaluation(-0.063, return_stderr=0.03)
     run("earlier", 0, 12)
     run("later", 60, 8, evaluated)
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
         await sees(pilot, "evaluated −0.063 ± 0.059")
-        await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
+        await compares_two(pilot)
         assert "evaluated ±95% −0.063 ± 0.059 not" in " ".join(shown(pilot).split())
 
 
@@ -322,8 +316,7 @@ async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
     async with app.run_test(size=SIZE) as pilot:
         app.theme = theme
         await runs_screen(pilot)
-        await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
+        await compares_two(pilot)
         await sees(pilot, "Settings that differ:")
 
 
@@ -334,8 +327,7 @@ async def test_a_comparison_says_where_it_goes_on_below(size: tuple[int, int], m
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
-        await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
+        await compares_two(pilot)
         await pilot.resize_terminal(*size)
         await until(pilot, lambda: ("↓ More below" in shown(pilot)) is more)
         facts = app.screen.query_one("#compare-facts")
@@ -352,8 +344,8 @@ async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
         await runs_screen(pilot)
         await pilot.press("question_mark")
         await sees(pilot, "Mark a run, to compare two.")
-        await pilot.press("escape", "space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
+        await pilot.press("escape")
+        await compares_two(pilot)
         await pilot.press("question_mark")
         await sees(pilot, "Back to the runs.")
 
@@ -375,13 +367,13 @@ async def test_a_run_is_replayed_and_left():
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await reaches(pilot, ReplayScreen)
         await sees(pilot, "REPLAY · train  Blackjack")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         assert app.run_state is None
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+        await reaches(pilot, HomeScreen)
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -399,7 +391,7 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         assert client.started is not None
         assert (client.started.resume, Path(client.started.run_dir).name) == (True, "late")
         assert client.started.episodes is None
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await sees(pilot, "episode 1,024")
         assert app.run_state is not None
         assert app.run_state.returns.episodes == 1024
@@ -499,16 +491,15 @@ async def test_without_runs_the_screens_say_so():
         await pilot.press("l")
         await sees(pilot, "There are no runs in")
         await pilot.press("space", "c", "s", "r", "enter", "escape")
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+        await reaches(pilot, HomeScreen)
 
 
 async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_alone(
     three_runs: None, make_app: MakeApp
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("o")
         await sees(pilot, "to look at and compare while a run is open")
         await sees(pilot, "1,536")
@@ -516,12 +507,12 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         await pilot.click(RunList, offset=(5, 1))
         assert isinstance(app.screen, RunsScreen)
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await reaches(pilot, CompareScreen)
         client.emit(fakes.counted([1.0], 77))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await sees(pilot, "episode 77")
         assert app.run_state is not None
         assert app.run_state.live
@@ -550,7 +541,7 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "1,536")
         await pilot.press("l")
-        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await reaches(pilot, RunsScreen)
         await sees(pilot, "1,536")
         await pilot.press("r")
         await sees(pilot, "execute this code?")

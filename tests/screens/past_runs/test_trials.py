@@ -7,17 +7,17 @@ from math import inf
 import pytest
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.trials import TrialList, TrialsScreen
-from tests.screens.past_runs.test_runs import END, EVALUATED, SIZE, home, run, runs_screen
-from tests.screens.steps import sees, shown, until
+from tests import fakes
+from tests.screens.past_runs.test_runs import END, SIZE, home, run, runs_screen
+from tests.screens.steps import reaches, sees, shown, until
 
 
 def trial(number: int, scores: list[float | None], **settings: object) -> None:
     """A run a score, of the seeds 1, 2, …; None: it was ended early."""
     for seed, score in enumerate(scores, 1):
-        end = [END] if score is None else [EvaluationFinished(mean_return=score, **EVALUATED), END]
+        end = [END] if score is None else [fakes.evaluation(score, return_stderr=0.0), END]
         run(
             f"lr-{number:03}-seed{seed}",
             10 * number + seed,
@@ -65,9 +65,9 @@ async def test_a_sweeps_trials_stand_with_their_mean_over_seeds_the_best_first_a
         await pilot.press("s")
         assert [each.number for each in app.screen.query_one(TrialList).rows] == [0, 1, 2]
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await reaches(pilot, ReplayScreen)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, TrialsScreen))
+        await reaches(pilot, TrialsScreen)
         await pilot.press("escape")
         assert app.screen.query(type(runs))
 

@@ -11,7 +11,7 @@ from llamagym_tui.screens.play.table import match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.play.test_table import SIZE, play_one
-from tests.screens.steps import sees, until
+from tests.screens.steps import rolling_out, sees, until
 from tests.state.test_reduce import after
 
 
@@ -53,10 +53,9 @@ def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores(
 async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(
     make_app: MakeApp,
 ) -> None:
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("ctrl+g")  # nothing: an episode is under way

@@ -17,7 +17,7 @@ from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import reaches, rolling_out, sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -35,7 +35,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "loading the model")
         await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await reaches(pilot, HumanTableScreen)
         await play_one(pilot, app)
         screen = shown(pilot)
         assert "system  You are playing Blackjack." in screen
@@ -47,7 +47,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         await pilot.press("enter")
         await sees(pilot, "your episode 2")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
     [demo] = demo_files.read(path)
     assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == (
         "blackjack",
@@ -58,7 +58,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
 
 
 async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     client.emit(PromptChanged(prompt_version=2, system_prompt="Be bold."))
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "prompt v2 “Be bold.”: taken")
@@ -67,24 +67,24 @@ async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: Ma
 
 
 async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await play_one(pilot, app)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await pilot.press("h")
         await sees(pilot, "The episode is over")
         await sees(pilot, "1 episode, sum")
 
 
 async def test_a_sentence_that_was_begun_waits_at_the_table(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("tab", *"Low", "escape", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await pilot.press("h")
         await sees(pilot, "Low")
         await pilot.press("h")
@@ -93,7 +93,7 @@ async def test_a_sentence_that_was_begun_waits_at_the_table(make_app: MakeApp):
 
 
 async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
@@ -115,7 +115,7 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
         await play_one(pilot, app)
         await sees(pilot, "1 not saved, kept in memory (ctrl+s tries again)")
         await pilot.press("escape", "q")
-        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await reaches(pilot, QuitDialog)
         assert "would be lost" in " ".join(shown(pilot).split())
         await pilot.press("n", "h")
         await sees(pilot, "^s Save again")
@@ -139,7 +139,7 @@ async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
     )
     app = LlamaGymApp(
         RunConfig(agent=str(file), run_dir=str(tmp_path / "run")),
-        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+        client_factory=lambda: fakes.FakeClient(),
     )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
@@ -147,11 +147,11 @@ async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
         why = "only discrete actions can be taken with keys"
         await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_a_key_takes_its_action_at_once_as_at_the_wheel(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "a key takes its action at once · tab says why first")
@@ -168,7 +168,7 @@ async def test_a_key_takes_its_action_at_once_as_at_the_wheel(make_app: MakeApp)
 async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
     app = LlamaGymApp(
         RunConfig(agent="frozen_lake", run_dir=str(tmp_path / "run")),
-        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+        client_factory=lambda: fakes.FakeClient(),
     )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
@@ -180,7 +180,7 @@ async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
 
 
 async def test_a_question_mark_is_help_unless_a_sentence_is_written(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
@@ -191,7 +191,7 @@ async def test_a_question_mark_is_help_unless_a_sentence_is_written(make_app: Ma
 
 
 async def test_actions_are_taken_by_clicks(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, " s  stick    h  hit")
@@ -201,7 +201,7 @@ async def test_actions_are_taken_by_clicks(make_app: MakeApp):
 
 
 async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
@@ -214,7 +214,7 @@ async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeAp
 
 
 async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
@@ -229,7 +229,7 @@ async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app:
 
 
 async def test_an_episode_is_discarded_and_kept_after_all(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     path = demo_files.default_path("blackjack")
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
@@ -245,7 +245,7 @@ async def test_an_episode_is_discarded_and_kept_after_all(make_app: MakeApp):
 
 
 async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_requested(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "░░")
@@ -265,10 +265,9 @@ def probed(ticket: int, *shares: float) -> ConversationProbed:
 
 
 async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         assert not questions(client)
@@ -285,10 +284,9 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
 async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requested_again(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZE) as pilot:
         await pilot.press("h", "ctrl+e")
         await until(pilot, lambda: len(questions(client)) == 1)
         await pilot.press("s", "enter")
@@ -317,7 +315,7 @@ async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_ther
 
 
 async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     path = demo_files.default_path("blackjack")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -335,7 +333,7 @@ async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
 
 
 async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await sees(pilot, "rolling out")

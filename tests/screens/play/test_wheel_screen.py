@@ -31,7 +31,7 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SIZE = (100, 30)
 CHOICES = [OfferedAction("s", 0, "stick"), OfferedAction("h", 1, "hit")]
@@ -125,8 +125,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
 @pytest.mark.parametrize("second", ["escape", "w"])
 async def test_two_keys_at_once_take_the_wheel_and_let_go_of_it(make_app: MakeApp, second: str):
     client = Trainer()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SIZE) as pilot:
         for key in ("w", second):
             pilot.app.post_message(Key(key, key if len(key) == 1 else None))
         await until(pilot, lambda: client.sent == [TakeWheel(), LetGo()], "both requests")
@@ -213,8 +212,7 @@ async def test_a_question_mark_is_help_at_the_wheel(make_app: MakeApp):
 async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app: MakeApp):
     client = Trainer()
     client.silent = (TakeWheel,)
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("w")
         await sees(pilot, "WHEEL REQUESTED")
         await pilot.press("h")
@@ -309,8 +307,7 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
 @pytest.mark.parametrize("kind", ["best", "worst"])
 async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, kind: Any):
     client = Trainer()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SIZE) as pilot:
         client.emit(WatchChanged(kind=kind, env=0))
         await sees(pilot, "shown again")
         await pilot.press("w", "space")

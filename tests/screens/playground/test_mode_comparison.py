@@ -90,7 +90,7 @@ def test_of_many_actions_those_are_told_that_changed_most():
 
 
 async def test_in_inference_a_wide_terminal_compares_in_place_of_ppos_figures(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with make_app(client).run_test(size=(120, 34)) as pilot:
         client.emit(TRAINED, UpdateFinished(update=1, episodes=4, stats=fakes.STATS))
         await sees(pilot, "KL ref")

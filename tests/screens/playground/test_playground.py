@@ -38,7 +38,7 @@ from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import rolling_out, sees, shown, until, widget_text
+from tests.screens.steps import reaches, rolling_out, sees, shown, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
@@ -47,7 +47,7 @@ DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log
 async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     monkeypatch.setattr(Banner, "on_mount", lambda _: app.exit(), raising=False)
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: not app.is_running)
@@ -59,9 +59,9 @@ async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
 async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(
     make_app: MakeApp, exits: bool
 ):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=LARGE) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         if exits:
             app.exit()
         else:
@@ -72,7 +72,7 @@ async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_faul
 
 
 async def test_the_watched_conversation_streams(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
         hand = list(fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
@@ -138,9 +138,8 @@ async def test_a_small_terminal_has_bars_and_no_plot(make_app: MakeApp):
 
 
 async def test_space_pauses_and_goes_on(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("space")
         await sees(pilot, "Paused. space resumes.")
         await sees(pilot, "space Resume")
@@ -166,7 +165,7 @@ def test_the_title_of_a_run_is_the_same_in_every_phase():
 async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(
     make_app: MakeApp, key: str
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with rolling_out(make_app(client), SMALL) as pilot:
         collapsed = WarningRaised(
             message="The policy has collapsed: losses. Roll back.", collapsed=True
@@ -184,9 +183,8 @@ async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(
 
 
 async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient(confirms=False)
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("space")
         await sees(pilot, "rolling out, pausing")
         assert "Paused." not in shown(pilot)
@@ -195,9 +193,8 @@ async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_ap
 
 
 async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient(confirms=False)
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("t")
         await sees(pilot, "TRAIN → inference?")
         assert client.sent == [SetMode(mode="inference")]
@@ -214,7 +211,7 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "Dealer shows: 10.")
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         app.screen.query_one(TextArea).text = "Hit below 13."
         await pilot.press("ctrl+s")
         await sees(pilot, "The new system prompt is pending")
@@ -230,19 +227,18 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
 
 
 async def test_escape_leaves_the_prompt_as_it_is(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         await pilot.press("x", "q", "space", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         assert client.sent == []
 
 
 async def test_keys_of_a_search_are_the_last_while_one_searches(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, LARGE) as pilot:
         await sees(pilot, "^r Roll back")
         await pilot.press("slash")
@@ -253,7 +249,7 @@ async def test_keys_of_a_search_are_the_last_while_one_searches(make_app: MakeAp
 
 
 async def test_a_return_is_legible_on_every_light_theme(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         view = pilot.app.screen.query_one(ConversationView)
         for theme in [
@@ -284,31 +280,29 @@ def contrast(*colors: Color) -> float:
 
 
 async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, HelpDialog))
+        await reaches(pilot, HelpDialog)
         await sees(pilot, "Pause after the current step.")
         await pilot.press("end")
         await sees(pilot, "Share of turns whose reply named no action")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await reaches(pilot, QuitDialog)
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         assert not client.stopped
         await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await reaches(pilot, QuitDialog)
         await pilot.press("y")
         await until(pilot, lambda: client.stopped)
     assert app.return_code == 0
@@ -357,7 +351,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(
         await pilot.press("space", "t")
         assert client.sent == []
         await pilot.press("h")
-        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await reaches(pilot, HumanTableScreen)
         await sees(pilot, "Your total:")
         await pilot.press("escape", "q")
     assert app.return_code == 1
@@ -382,7 +376,7 @@ async def test_the_conversation_follows_its_tail_until_it_is_scrolled(make_app: 
 
 
 async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with make_app(client).run_test(size=(58, 15)) as pilot:
         await sees(pilot, "terminal too small: it needs 60 × 16")
         await pilot.resize_terminal(80, 24)
@@ -390,7 +384,7 @@ async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
 
 
 async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "space Pause")
@@ -406,7 +400,7 @@ async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
 
 
 async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):
-    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
+    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient()]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
     async with app.run_test(size=SMALL) as pilot:
@@ -443,7 +437,7 @@ async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_
     written = CheckpointSaved(update=1)
     clients = [
         fakes.FakeClient([*fakes.opening_events(), measured, written]),
-        fakes.FakeClient(fakes.opening_events()),
+        fakes.FakeClient(),
     ]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
@@ -459,11 +453,10 @@ async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_
 
 
 async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     client.stop_takes_s = 0.5
     app = make_app(client, mode="inference")
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("q", "y")
         await sees(pilot, "The trainer writes its checkpoint and ends.")
         await until(pilot, lambda: client.stopped)
@@ -496,13 +489,13 @@ async def test_focus_comes_back_with_the_room(make_app: MakeApp):
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: isinstance(app.screen.focused, TextArea))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await until(pilot, lambda: isinstance(app.screen.focused, ConversationView))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size: tuple[int, int]):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with make_app(client).run_test(size=size) as pilot:
         await sees(pilot, "no PPO update yet")
         assert "dropped" not in shown(pilot)

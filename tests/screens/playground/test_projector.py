@@ -10,7 +10,7 @@ from llamagym_tui.screens.playground.figures import LargeFigures
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import at_sizes
-from tests.screens.steps import sees, until
+from tests.screens.steps import rolling_out, sees, until
 
 UPDATED = next(event for event in fakes.demo_run() if type(event).__name__ == "UpdateFinished")
 
@@ -26,8 +26,7 @@ async def test_with_it_three_figures_are_large_and_a_shows_all_small(
     user_files.keep_preferences(user_files.config_dir(), all_figures=False)
     returns = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)
     app = make_app(fakes.FakeClient([*fakes.opening_events(), UPDATED, returns]))
-    async with app.run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, size) as pilot:
         assert not seen(app.screen, "LargeFigures")
         app.theme = "projector"
         await until(pilot, lambda: seen(app.screen, "LargeFigures"))
@@ -52,8 +51,7 @@ async def test_a_large_mean_has_no_decimals(make_app: MakeApp, mean: float, text
     from llamagym_tui.screens.playground.figures import _large
 
     app = make_app(fakes.FakeClient([*fakes.opening_events(), fakes.counted([mean] * 2, 2)]))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, (80, 24)) as pilot:
         await until(pilot, lambda: app.run_state.recent)
         shown = app.screen.query(LargeFigures).last().content_at(78).plain
         assert [line.strip() for line in shown.splitlines()[1:]] == [

@@ -35,7 +35,7 @@ async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
         fakes.counted([1.0] * 8, 1032, prompt_version=2),
     ]
     folder = run(*later)
-    client = fakes.FakeClient()
+    client = fakes.FakeClient([])
     app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
     async with app.run_test(size=(120, 34)) as pilot:
         await sees(pilot, "update      2")
@@ -103,7 +103,7 @@ async def test_r_goes_on_from_the_checkpoint_of_a_dead_trainer_with_its_history(
 async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_figures(
     make_app: MakeApp,
 ):
-    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
+    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient()]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
     async with app.run_test(size=SIZE) as pilot:

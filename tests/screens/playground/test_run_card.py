@@ -21,7 +21,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
 from tests.screens.pictures import AT_BOTH_SIZES
-from tests.screens.steps import is_drawn, sees, until
+from tests.screens.steps import is_drawn, reaches, rolling_out, sees, until
 
 END = RunFinished(episodes=900, env_steps=900, updates=12, elapsed_s=9.0)
 
@@ -71,31 +71,29 @@ def test_panels_stand_next_to_each_other_where_they_fit_and_else_below():
 async def test_a_run_that_ends_at_its_limit_shows_its_card(make_app: MakeApp):
     app = make_app(fakes.FakeClient([*lake(), END]))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunCard))
+        await reaches(pilot, RunCard)
         await sees(pilot, "update 4 · 8 of 11")
         await sees(pilot, "To share: y, or llamagym-tui report demo")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await sees(pilot, "The run has ended")
         await pilot.press("C")
-        await until(pilot, lambda: isinstance(app.screen, RunCard))
+        await reaches(pilot, RunCard)
 
 
 async def test_a_card_comes_over_no_other_screen_and_not_where_the_run_was_stopped(
     make_app: MakeApp,
 ):
     app = make_app(client := fakes.FakeClient([*lake()]))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, (80, 24)) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         client.emit(END)
         await until(pilot, lambda: app.run_state.finished is not None)
         await pilot.pause()
         assert isinstance(app.screen, PromptEditor)
     app = make_app(client := fakes.FakeClient([*lake()]))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, (80, 24)) as pilot:
         app.run_state = replace(app.run_state, stopping=True)
         client.emit(END)
         await until(pilot, lambda: app.run_state.finished is not None)
@@ -106,7 +104,7 @@ async def test_a_card_comes_over_no_other_screen_and_not_where_the_run_was_stopp
 @AT_BOTH_SIZES
 def test_the_card(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: isinstance(pilot.app.screen, RunCard))
+        await reaches(pilot, RunCard)
         await until(pilot, lambda: is_drawn(pilot.app.screen))
 
     learned = [*fakes.learning(12), hitting(15.5, update=20)]

@@ -25,7 +25,7 @@ from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SMALL, WIDE = (80, 24), (120, 34)
@@ -78,8 +78,7 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
     make_app: MakeApp, tmp_path: Path
 ):
     client = fakes.FakeClient(opening())
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         assert client.sent == []
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True)])
@@ -104,8 +103,7 @@ async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(
     user_files.keep_preferences(tmp_path / "config", drawing=False)
     client = fakes.FakeClient(opening())
     app = make_app(client)
-    async with app.run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, WIDE) as pilot:
         client.emit(*told_with_drawings())
         await sees(pilot, "return  ▲ +1")
         assert (places(pilot), client.sent) == ([], [])
@@ -137,8 +135,7 @@ async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp
 @pytest.mark.parametrize("size", [SMALL, WIDE])
 async def test_v_does_nothing_where_no_state_can_be_drawn(make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient(opening(draws=False))
-    async with make_app(client).run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), size) as pilot:
         await pilot.press("v")
         client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "Your total: 9.")
@@ -200,8 +197,7 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
     ]
     client = fakes.FakeClient(opening())
     app = make_app(client)
-    async with app.run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, size) as pilot:
         if size[0] < 120:
             await pilot.press("v")
         for turn, text in enumerate(hostile):

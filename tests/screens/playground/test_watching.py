@@ -21,7 +21,7 @@ from llamagym_tui.screens.playground.watch_line import WatchLine
 from llamagym_tui.state.watching import Watching
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SIZE = (100, 30)
 
@@ -46,18 +46,16 @@ SIZE = (100, 30)
 async def test_a_key_asks_and_the_trainers_word_is_shown(
     make_app: MakeApp, key: str, command: AnyCommand, words: str
 ):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press(key)
         await sees(pilot, words)
         assert client.sent == [command]
 
 
 async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient(confirms=False)
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("right_square_bracket", "right_square_bracket", "minus")
         await sees(pilot, "watching environment 1 of 128 → 3? · full speed → 0.5 s?")
         assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
@@ -94,7 +92,7 @@ async def test_the_watch_line_says_as_much_as_it_has_room_for(
 
 
 async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SIZE):
         assert app.run_state is not None
         line = WatchLine(
@@ -105,9 +103,8 @@ async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_a
 
 
 async def test_keys_that_come_together_count_each(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient(confirms=False)
+    async with rolling_out(make_app(client), SIZE) as pilot:
         for key in (
             "right_square_bracket",
             "right_square_bracket",
@@ -131,9 +128,8 @@ async def test_keys_that_come_together_count_each(make_app: MakeApp):
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("plus")
         for turn_s in ("0.5", "1.5", "4"):
             await pilot.press("minus")
@@ -146,7 +142,7 @@ async def test_speeds_end_at_both_ends(make_app: MakeApp):
 async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     client.emit(WatchChanged(kind="best", env=6))
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "the best episode")
@@ -158,9 +154,8 @@ async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_pla
 async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient(confirms=False)
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("full_stop", "full_stop", "space")
         client.emit(PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"))
         await sees(pilot, "Paused.")
@@ -172,9 +167,8 @@ async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_
 
 
 async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    client = fakes.FakeClient()
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("minus")
         await sees(pilot, "s a turn")
         client.die("The trainer died.")

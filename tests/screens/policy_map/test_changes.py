@@ -40,7 +40,7 @@ async def test_states_in_which_another_action_leads_are_named_with_their_probabi
 
 
 async def test_the_episode_that_was_moved_most_is_shown_with_its_figures(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with rolling_out(make_app(client), (80, 24)) as pilot:
         await pilot.press("U")
         await sees(pilot, "No map: this environment has no policy_map().")

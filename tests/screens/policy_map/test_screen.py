@@ -109,8 +109,7 @@ async def test_an_older_map_names_its_update_and_is_not_called_live(make_app: Ma
     client = fakes.FakeClient(blackjack())
     newer, its_map = updated(16.5, 13)
     client.emit(newer)
-    async with make_app(client).run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), size) as pilot:
         await pilot.press("g")
         await sees(pilot, "update 12")
         await sees(pilot, ends[0])
@@ -168,8 +167,7 @@ async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make
 
 
 async def test_every_field_can_be_reached_in_the_smallest_terminal(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(blackjack())).run_test(size=(60, 16)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), (60, 16)) as pilot:
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no.")
         await pilot.press(*["down"] * 27)
@@ -304,8 +302,7 @@ async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeA
         f"CliffAgent.policy_map failed: ValueError: {'there is no such state, ' * 3}states-end"
     )
     client = fakes.FakeClient(iter([*fakes.opening_events(), PolicyMapLaidOut(why_not=why_not)]))
-    async with make_app(client).run_test(size=(60, 20)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), (60, 20)) as pilot:
         await pilot.press("g")
         await sees(pilot, "states-end")
 

@@ -13,7 +13,6 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EvaluationFinished,
     ModeChanged,
     PromptChanged,
     SettingsChanged,
@@ -26,12 +25,10 @@ from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
 from tests.screens.steps import is_drawn, sees, stands_still, until
 
-EVALUATED = EvaluationFinished(
+EVALUATED = fakes.evaluation(
+    -0.081,
     episodes=1000,
-    greedy=True,
-    mean_return=-0.081,
     return_stderr=0.03,
-    parse_failure_rate=0.0,
     elapsed_s=4.2,
     update=1,
     prompt_version=1,
@@ -94,7 +91,7 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "KL coefficient takes a number from 0")
         await sees(pilot, "→ 0.1,")
 
-    app = make_app(fakes.FakeClient(fakes.opening_events(), confirms=False))
+    app = make_app(fakes.FakeClient(confirms=False))
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
@@ -137,9 +134,7 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("m", "question_mark")
         await sees(pilot, "Back to the conversation.")
 
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
 @AT_BOTH_SIZES
@@ -155,6 +150,4 @@ def test_leaving_a_table_that_is_played_at(
         await pilot.press("q")
         await sees(pilot, "quit?")
 
-    assert snap_compare(
-        make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled
-    )
+    assert snap_compare(make_app(), terminal_size=size, run_before=settled)

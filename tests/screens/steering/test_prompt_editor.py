@@ -31,7 +31,7 @@ from llamagym_tui.user_files import MOST_TEXT
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
-from tests.screens.steps import notices, sees, shown, stands_still, until
+from tests.screens.steps import notices, reaches, sees, shown, stands_still, until
 from tests.state.test_comparison import comparison
 
 SMALL = (80, 24)
@@ -52,7 +52,7 @@ def kept_draft() -> str | None:
 async def open_editor(pilot: Pilot[None], app: LlamaGymApp) -> TextArea:
     await sees(pilot, "rolling out")
     await pilot.press("p")
-    await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+    await reaches(pilot, PromptEditor)
     return app.screen.query_one(TextArea)
 
 
@@ -100,7 +100,7 @@ async def test_versions_are_filtered_by_their_words_and_escape_shows_all_again(m
 
 
 async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=(100, 30)) as pilot:
         draft = await open_editor(pilot, app)
         await sees(pilot, "Reply with {")
@@ -138,12 +138,12 @@ async def test_a_draft_survives_a_crash_and_can_be_reverted(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         draft.text = "Half a thought"
         await until(pilot, lambda: kept_draft() == "Half a thought")
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         assert draft.text == "Half a thought"
@@ -156,19 +156,19 @@ async def test_a_draft_survives_a_crash_and_can_be_reverted(
 
 
 async def test_escape_keeps_what_was_pasted_a_moment_ago_and_says_so(make_app: MakeApp):
-    app, long = make_app(fakes.FakeClient(fakes.opening_events())), "Think first. " * 400
+    app, long = make_app(), "Think first. " * 400
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         draft.post_message(Paste(long))
         await until(pilot, lambda: draft.text == fakes.PROMPT + long)
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         assert notices(app) == ["Your draft of the prompt is kept; p shows it again."]
         assert (await open_editor(pilot, app)).text == fakes.PROMPT + long
 
 
 async def test_escape_does_not_throw_away_a_draft_that_cannot_be_saved(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         Path("data").write_text("no folder")
@@ -178,11 +178,11 @@ async def test_escape_does_not_throw_away_a_draft_that_cannot_be_saved(make_app:
 
 
 async def test_an_unchanged_prompt_leaves_no_draft(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await pilot.press("x", "backspace", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         assert (notices(app), kept_draft()) == ([], None)
 
 
@@ -190,7 +190,7 @@ async def test_an_applied_draft_is_no_draft_any_more(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
@@ -202,7 +202,7 @@ async def test_an_applied_draft_is_no_draft_any_more(
 
 
 async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp, tmp_path: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         await pilot.press("f4")
@@ -223,7 +223,7 @@ async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp,
 
 
 async def test_a_file_that_is_not_there_is_told(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await pilot.press("f3", *"none.txt", "enter")
@@ -235,7 +235,7 @@ async def test_a_file_that_is_not_there_is_told(make_app: MakeApp):
 async def test_no_editor_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.delenv("EDITOR", raising=False)
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await pilot.press("f5")
@@ -297,7 +297,7 @@ async def test_two_versions_are_compared_and_the_result_has_their_maps_side_by_s
         await pilot.press("down", "space")
         await sees(pilot, "v1 marked")
         await pilot.press("down", "c")
-        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await reaches(pilot, EvaluationDialog)
         texts = (fakes.PROMPT, "Hit below 13.")
         await until(
             pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(1, 2))]

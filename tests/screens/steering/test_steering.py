@@ -22,7 +22,6 @@ from llamagym_tui.protocol.commands import (
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EvaluationCancelled,
-    EvaluationFinished,
     PhaseChanged,
     RolledBack,
     SettingsChanged,
@@ -42,17 +41,10 @@ from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import reaches, rolling_out, sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
-EVALUATED = EvaluationFinished(
-    episodes=400,
-    greedy=True,
-    mean_return=-0.1,
-    return_stderr=0.05,
-    parse_failure_rate=0.0,
-    elapsed_s=2.0,
-)
+EVALUATED = fakes.evaluation(-0.1, episodes=400, elapsed_s=2.0)
 
 
 async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_healthy(
@@ -62,7 +54,7 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "episode 20,494")
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
+        await reaches(pilot, MetricsScreen)
         await sees(pilot, "mean return")
         await pilot.press("down")
         await sees(pilot, "KL of the update")
@@ -70,7 +62,7 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
         await sees(pilot, "How far one update moved the policy")
         assert "20,480 episodes" in shown(pilot)
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
@@ -117,7 +109,7 @@ async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
 
 
 async def test_the_metrics_follow_the_run(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("m")
         await sees(pilot, "The line begins with the second update.")
@@ -128,11 +120,11 @@ async def test_the_metrics_follow_the_run(make_app: MakeApp):
 async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
         await sees(pilot, "ppo.lr takes a number above 0.")
         await pilot.press("enter", *"1e-4", "enter")
         await sees(pilot, "→ 0.0001, pending")
@@ -148,14 +140,14 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
 async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_until_it_is_changed(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         reasons = {"ppo.gamma": "discount 0.99: episodes have 87 turns on average"}
         client.emit(SettingsMeasured(values={"ppo.gamma": 0.99}, reasons=reasons))
         await sees(pilot, "Measured in the first batch: discount 0.99")
         await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
         app.screen.query_one(OptionList).highlighted = list(LIVE).index("ppo.gamma")
         await sees(pilot, "0.99          measured")
         await sees(pilot, "measured: discount 0.99: episodes have 87 turns on average")
@@ -165,7 +157,7 @@ async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_
 
 
 async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "enter", "x")
@@ -173,12 +165,12 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
         await pilot.press("enter")
         assert isinstance(app.screen.focused, Input)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         assert client.sent == []
 
 
 async def test_an_emptied_value_is_told_while_it_is_edited(make_app: MakeApp):
-    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
+    async with rolling_out(make_app(), SMALL) as pilot:
         await pilot.press("s", "enter", "home", "shift+end", "backspace")
         await sees(pilot, "learning rate takes a number above 0, not ''.")
         await pilot.press("escape")
@@ -186,15 +178,15 @@ async def test_an_emptied_value_is_told_while_it_is_edited(make_app: MakeApp):
 
 
 async def test_a_value_that_was_not_requested_is_there_again(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "down", "enter", *"0.25", "escape")
         await sees(pilot, "the typed value is kept, not requested")
         await pilot.press("up", "escape")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
         assert app.screen.query_one(Input).value == ""
         await pilot.press("down", "enter", "enter")
         await until(pilot, lambda: client.sent)
@@ -203,7 +195,7 @@ async def test_a_value_that_was_not_requested_is_there_again(make_app: MakeApp):
 
 
 async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("s", "down", "enter", *"0.5", "enter")
         await sees(pilot, "→ 0.5, pending")
@@ -214,21 +206,21 @@ async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
 
 
 async def test_a_setting_can_be_chosen_by_mouse(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
         await pilot.click(OptionList, offset=(3, 4))
         await sees(pilot, "generation.temperature takes a number above 0.")
         await until(pilot, lambda: isinstance(app.screen.focused, Input))
 
 
 async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await reaches(pilot, EvaluationDialog)
         await pilot.press("home", "shift+end", *"400", "enter")
         await sees(pilot, "requested; it starts when the current step ends")
         assert client.sent == [Evaluate(episodes=400, greedy=True)]
@@ -246,7 +238,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
 
 
 async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("e")
         await sees(pilot, "▐X▌ greedy")
@@ -258,11 +250,11 @@ async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
 
 
 async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await reaches(pilot, EvaluationDialog)
         await pilot.press("e")
         assert client.sent == [], "there is none to cancel"
         await pilot.press("enter")
@@ -280,7 +272,7 @@ async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeAp
 
 
 async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("e", "home", "shift+end", "0")
         await sees(pilot, "Episodes are a whole number from 1 to 1,000,000.")
@@ -289,7 +281,7 @@ async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
 
 
 async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("c", "c")
         await sees(pilot, "A checkpoint is requested")
@@ -303,16 +295,16 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
 async def test_a_question_is_answered_by_a_click_too(
     make_app: MakeApp, answer: str, asked: list[RollBack]
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+r")
-        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await reaches(pilot, ConfirmDialog)
         await sees(pilot, " n  stay")
         rows = shown(pilot).splitlines()
         y, row = next((y, row) for y, row in enumerate(rows) if " n  stay" in row)
         await pilot.click(offset=(row.index(f" {answer}  ") + 1, y))
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await pilot.pause()
         assert client.sent == asked
 
@@ -321,13 +313,13 @@ async def test_a_question_is_answered_by_a_click_too(
 async def test_ctrl_r_rolls_back_if_it_is_meant(
     make_app: MakeApp, answer: str, asked: list[RollBack]
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+r")
-        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await reaches(pilot, ConfirmDialog)
         await pilot.press(answer)
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await reaches(pilot, PlaygroundScreen)
         await pilot.pause()
         assert client.sent == asked
         if asked:
@@ -339,7 +331,7 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(
 async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(
     make_app: MakeApp,
 ):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("ctrl+r")
         await sees(pilot, " n  stay")
@@ -377,17 +369,17 @@ def test_the_interval_by_hand():
 
 
 async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await reaches(pilot, SettingsDialog)
         burst(app, "down", "down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen.focused, Input))
         burst(app, "0", "full_stop", "1", "enter")
         await until(pilot, lambda: client.sent == [ChangeSettings(changes={"ppo.clip_range": 0.1})])
         await pilot.press("escape", "e")
-        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await reaches(pilot, EvaluationDialog)
         burst(app, "home", "shift+end", "3", "0", "enter")
         await until(pilot, lambda: client.sent[1:] == [Evaluate(episodes=30, greedy=True)])
 

@@ -47,7 +47,7 @@ from tests import fakes
 from tests.protocol.test_literal import harmful
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import InspectedClient, other, scored, told
-from tests.screens.steps import notices, rolling_out, sees, shown, until
+from tests.screens.steps import notices, reaches, rolling_out, sees, shown, until
 
 NASTY = [
     "\x1b[2J\x1b[31mred",
@@ -97,7 +97,7 @@ async def test_every_widget_is_looked_at_and_its_border_too(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(LiteralLines, "apply", UNPATCHED)
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         forgotten = Static(Content("seen\x1b[2J"))
         forgotten.styles.border, forgotten.styles.dock = ("solid", "red"), "top"
@@ -109,7 +109,7 @@ async def test_every_widget_is_looked_at_and_its_border_too(
 
 
 async def test_a_notification_is_a_line_without_markup(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await sees(pilot, "rolling out")
         app.screen.notify("[red]a\x1b\nb[/red]" + "x" * 10_000, markup=True)
@@ -118,7 +118,7 @@ async def test_a_notification_is_a_line_without_markup(make_app: MakeApp):
 
 
 async def test_what_cannot_be_encoded_is_copied_as_a_question_mark(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with app.run_test(size=(80, 24)):
         app.copy_to_clipboard("a\ud800")
         assert app.clipboard == "a?"
@@ -153,7 +153,7 @@ async def test_no_strip_of_a_conversation_has_an_escape():
 @pytest.mark.parametrize("text", [" ".join(NASTY[:6]), *NASTY[6:9], " ".join(NASTY[9:])])
 async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
     text = text.encode("utf-8", "replace").decode()  # as it comes over the wire
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=(160, 45)) as pilot:
         client.emit(PhaseChanged(phase="rolling_out", detail=text), WarningRaised(message=text))
@@ -167,7 +167,7 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
         await pilot.pause()
         assert harmful(shown(pilot)) == []
         await pilot.press("escape", "p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         await pilot.pause()
         assert harmful(shown(pilot)) == []
         await pilot.press("escape")
@@ -177,12 +177,11 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
 
 
 async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, (80, 24)) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         area = app.screen.query_one(TextArea)
         area.post_message(Paste("\x1b[2Jx"))
         await until(pilot, lambda: area.text.endswith("x"))
@@ -193,11 +192,11 @@ async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
 @pytest.mark.parametrize("line_end", ["\r", "\n", "\r\n"])
 async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, line_end: str):
     """tmux's ``paste-buffer`` ends them with carriage returns."""
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     app = make_app(client)
     async with rolling_out(app, (80, 24)) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await reaches(pilot, PromptEditor)
         area = app.screen.query_one(TextArea)
         area.post_message(Paste(f"one{line_end}{line_end}two"))
         await until(pilot, lambda: area.text == f"{fakes.PROMPT}one\n\ntwo")
@@ -205,7 +204,7 @@ async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, li
 
 @pytest.mark.parametrize("key", ["s", "slash"])
 async def test_lines_pasted_into_an_input_are_words_without_controls(make_app: MakeApp, key: str):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app()
     async with rolling_out(app, (80, 24)) as pilot:
         await pilot.press(key)
         await until(pilot, lambda: app.screen.query(Input))
@@ -217,7 +216,7 @@ async def test_lines_pasted_into_an_input_are_words_without_controls(make_app: M
 
 
 async def test_a_line_of_a_megabyte_is_shown_without_delay(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
+    client = fakes.FakeClient()
     async with make_app(client).run_test(size=(80, 24)) as pilot:
         client.emit(*fakes.hand(1, [("x" * 1_000_000, '{"action": 0}', "json")], 1.0))
         await sees(pilot, "more characters)")
@@ -333,8 +332,7 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
     mapped = PolicyMapped(update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
     client = fakes.FakeClient(iter([*named(text), PolicyMapLaidOut(**laid), mapped]))
     app = make_app(client)
-    async with app.run_test(size=SIZES[0]) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZES[0]) as pilot:
         await pilot.press("g")
         for action in (None, 1):
             client.emit(PolicyMapLaidOut(**laid, action=action), mapped)
@@ -353,8 +351,7 @@ async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str)
     text = wired(text)
     client = fakes.FakeClient(named(text))
     app = make_app(client)
-    async with app.run_test(size=SIZES[0]) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SIZES[0]) as pilot:
         await pilot.press("w")
         client.emit(
             WheelTaken(
@@ -381,8 +378,7 @@ async def test_names_of_actions_and_drawings_are_literal(
 ):
     text = wired(text)
     client = fakes.FakeClient(named(text))
-    async with make_app(client).run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), size) as pilot:
         if size == SIZES[0]:
             await pilot.press("v")
         start, observation, *_ = fakes.hand(1, [(text, text[:200], "failed")], 0.0)
