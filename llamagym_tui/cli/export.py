@@ -55,7 +55,7 @@ def export(
     sampling = last_settings(run_dir).generation
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
-        model = model.merge_and_unload()
+        model = loaded.model.merged()
     model.generation_config.update(
         do_sample=True,
         temperature=sampling.temperature,

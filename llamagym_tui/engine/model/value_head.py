@@ -132,6 +132,17 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
 
+    def merged(self) -> Any:
+        """The causal LM with what its adapter adds in its own weights; this model is not to be used any more."""
+        lm = self.causal_lm
+        head = lm.get_output_embeddings()
+        if hasattr(head, "lora_A") and head.base_layer.weight is lm.get_input_embeddings().weight:
+            # One tensor is head and embeddings: what is added to the head would change what the model reads, too.
+            head.base_layer.weight = nn.Parameter(head.base_layer.weight.detach().clone())
+            lm.config.tie_word_embeddings = False
+            lm.config.get_text_config().tie_word_embeddings = False
+        return self.pretrained_model.merge_and_unload()
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> ValueHeadOutput:

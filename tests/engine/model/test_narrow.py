@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded, NarrowHead
-from llamagym_tui.engine.model.value_head import with_adapter
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from tests.engine.conftest import tiny_llama
 
 IDS = [3, 5, 9, 11]
@@ -111,3 +112,21 @@ def test_what_was_kept_is_not_whole_once_there_are_more_tokens(narrow, kept) -> 
     assert narrow.is_whole(kept)
     narrow.include([20], [])
     assert not narrow.is_whole(kept)
+
+
+def test_a_merged_head_is_untied_from_the_embeddings_and_gives_the_same_logits(tmp_path) -> None:
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
+    model.adapt(LoraConfig(layers="head", r=6))
+    head = model.causal_lm.get_output_embeddings()
+    torch.nn.init.normal_(head.lora_A["default"].weight)
+    torch.nn.init.normal_(head.lora_B["default"].weight)
+    ids = torch.tensor([[4, 5, 6, 7]])
+    with torch.no_grad():
+        wanted = model.pretrained_model(input_ids=ids).logits
+        plain = tiny_llama(64)(input_ids=ids).logits
+        assert (wanted - plain).abs().max() > 0.1
+        merged = model.merged()
+        assert torch.allclose(merged(input_ids=ids).logits, wanted, atol=1e-5)
+        merged.save_pretrained(tmp_path)
+        again = LlamaForCausalLM.from_pretrained(tmp_path)
+        assert torch.allclose(again(input_ids=ids).logits, wanted, atol=1e-5)
