@@ -21,6 +21,7 @@ from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
     SCHEDULED,
     GenerationConfig,
+    LoraConfig,
     PPOConfig,
     SFTSettings,
     from_dict,
@@ -52,6 +53,10 @@ from llamagym_tui.game.observed import (
 )
 
 SEED_TARGET_KL = 0.02
+TRIED = 16
+"""First replies that are looked at."""
+MOST_UNREAD = 0.5
+"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
 ACCUMULATION = "gradient_accumulation_steps"
 """LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
 _IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
@@ -152,6 +157,9 @@ class LlamaGymLoop:
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         by_turn = names_by_turn(agent)
+        if model.has_default_adapter and (replies or by_turn):
+            # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
+            model.adapt(LoraConfig(layers="head"))
         self.policy = Policy(
             model,
             tokenizer,
@@ -170,6 +178,10 @@ class LlamaGymLoop:
         self.slots = [_EnvSlot()]
         self._sampler = sampler_of(self.policy, 1)
         self.batch: list[Trajectory] = []
+        self._tried: list[bool] | None = None
+        """Whether each of the first replies named an action. None: it is not looked at any more."""
+        if generation.policy == "generate" and not _names_policy(generate_config or {}):
+            self._tried = []
 
     @property
     def messages(self) -> Conversation:
@@ -317,10 +329,32 @@ class LlamaGymLoop:
         assert slot.episode is not None
         known = self.agent.reading_fault
         reading = self.agent.read(slot.episode.reply(reply))
+        self._look_at_form(not reading.failed)
         if self.agent.reading_fault and not known:
             warnings.warn(self.agent.reading_fault, stacklevel=4)
         slot.episode.reward(0.0, parse_failed=reading.failed)
         return self.agent.fallback_action if reading.failed else reading.action
+
+    def _look_at_form(self, names_action: bool) -> None:
+        """Choose replies by score from now on if half of the first ones, or more, name no action."""
+        if self._tried is None or not self.policy.can_choose:
+            return
+        self._tried.append(names_action)
+        if len(self._tried) < TRIED:
+            return
+        unread = 1 - sum(self._tried) / TRIED
+        self._tried = None
+        if unread < MOST_UNREAD:
+            return
+        self.policy.generation = msgspec.structs.replace(self.policy.generation, policy="score")
+        self.batch = []  # all turns of a batch are sampled in one way
+        for slot in self.slots:
+            slot.is_trained = False
+        warnings.warn(
+            f"{unread:.0%} of the first {TRIED} replies name no action, so they are chosen among the admissible ones by "
+            'their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
+            stacklevel=5,
+        )
 
     def _index(self, env: int | None) -> int:
         if env is None and len(self.slots) > 1:
@@ -356,6 +390,11 @@ def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:
 def _of_step(info: Info) -> Info:
     """The info of a step, within that of a reset where Gymnasium resets in the same step."""
     return info.get("final_info", info)
+
+
+def _names_policy(generate_config: Mapping[str, Any]) -> bool:
+    """Whether settings of generation say how replies are made."""
+    return "policy" in _ungrouped(generate_config)
 
 
 def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:

@@ -101,6 +101,7 @@ def load_model_and_tokenizer(
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
             if not (is_full or model.is_adapted):
                 model.adapt(lora or entry.lora)
+                model.has_default_adapter = lora is None
         model.precision = precision
         model.to(where).eval()
         backbone = model.backbone

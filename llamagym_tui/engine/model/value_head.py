@@ -60,6 +60,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.precision: Precision = "fp32"
         """The precision of the engine's forwards; set before `backbone` is first used."""
+        self.has_default_adapter = False
+        """Whether a fresh adapter was made without its settings being given: whoever knows more may make another."""
         self._backbone: Backbone | None = None
         self.plain_because: str | None = None
         """Why the backbone computes each conversation whole; None: it shares keys and values. Found out with it."""
@@ -101,8 +103,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return model
 
     def adapt(self, lora: Any) -> None:
-        """Train a fresh low-rank adapter, by settings of ours or of PEFT's, and no longer the model's own weights."""
-        self.pretrained_model = with_adapter(self.causal_lm, lora)
+        """Train a fresh low-rank adapter, by settings of ours or of PEFT's, and no longer other weights.
+
+        An adapter that there is already is taken off.
+        """
+        lm = self.pretrained_model.unload() if self.is_adapted else self.causal_lm
+        self.pretrained_model = with_adapter(lm, lora)
+        self.has_default_adapter = False
         self._backbone = None
         if self.has_narrow_head:
             self._take_critic(RidgeCritic(self.v_head.hidden_size))
