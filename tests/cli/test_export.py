@@ -104,7 +104,7 @@ def test_an_adapter_on_a_model_that_only_the_run_has_is_exported_merged(
 ) -> None:
     (adapted[0] / FORM_DIR).mkdir()
     result = CliRunner().invoke(app, ["export", str(adapted[0]), str(tmp_path / "adapter")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "on a copy of the model that only this run has; add --merge." in result.stderr
     assert not (tmp_path / "adapter").exists()
     exported(adapted[0], tmp_path / "plain", "--merge")

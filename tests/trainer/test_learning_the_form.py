@@ -19,7 +19,6 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.events import Progressed, WarningRaised
-from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.form_lessons import form_lessons
@@ -118,39 +117,36 @@ def test_a_stop_ends_the_lesson(made: Builders) -> None:
     assert made.model().name == made.config.model
 
 
-class Lesson:
-    """A session on fakes that learns the form first."""
+def lesson_of(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> tuple[list[AgentBase], list[bool]]:
+    """Who is taught in a session on fakes, and whether the lesson is to stop, before and after a person wants it to."""
+    taught: list[AgentBase] = []
+    stops: list[bool] = []
 
-    def __init__(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
-        self.stage = Stage(run_dir, episodes=2, **settings)
-        self.learnt: list[AgentBase] = []
-        self.asked: list[bool] = []
-        config = replace(self.stage.config, form="learn")
-        self.stage.session._config = config
-        object.__setattr__(self.stage.builders, "config", config)
-        monkeypatch.setattr(type(self.stage.builders), "learn_form", self.learn_form)
-
-    def learn_form(self, agent: AgentBase, *, progress: Any, should_stop: Any) -> FormLearnt:
-        self.learnt.append(agent)
-        self.stage.builders.clock.now += 1.0
+    def learn_form(_: Any, agent: AgentBase, *, progress: Any, should_stop: Any) -> FormLearnt:
+        assert "loaded" not in stage.builders.made, "the run's own model comes after it"
+        taught.append(agent)
+        stage.builders.clock.now += 1.0
         progress(8, 24)
-        self.asked.append(should_stop())
-        self.stage.command_queue.put(Stop())
-        self.asked.append(should_stop())
-        assert "loaded" not in self.stage.builders.made, "the run's own model comes after it"
+        stops.append(should_stop())
+        stage.command_queue.put(Stop())
+        stops.append(should_stop())
         return LEARNT
+
+    monkeypatch.setattr(type(stage.builders), "learn_form", learn_form)
+    return taught, stops
 
 
 def test_a_run_learns_the_form_before_its_model_is_loaded_and_says_what_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lesson = Lesson(tmp_path, monkeypatch)
-    assert lesson.stage.session.run() == "stopped"
-    assert lesson.learnt == [lesson.stage.builders.made["agent"]]
-    assert lesson.asked == [False, True]
-    progress = lesson.stage.of(Progressed)
+    stage = Stage(tmp_path, episodes=2, form="learn")
+    taught, stops = lesson_of(stage, monkeypatch)
+    assert stage.session.run() == "stopped"
+    assert taught == [stage.agent]
+    assert stops == [False, True]
+    progress = stage.of(Progressed)
     assert (progress[0].doing, progress[0].done, progress[0].total) == ("learning the form", 8, 24)
-    assert [each.message for each in lesson.stage.of(WarningRaised)] == [
+    assert [each.message for each in stage.of(WarningRaised)] == [
         "The form is learnt, in 71 s: 0.6% of replies name no action in it (97% before), and the entropy of the "
         "action is 0.97 of its maximum: no play was taught."
     ]
@@ -159,12 +155,13 @@ def test_a_run_learns_the_form_before_its_model_is_loaded_and_says_what_came_of_
 def test_a_resumed_run_learns_no_form_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Stage(tmp_path, episodes=2)
-    first.session.run()
-    (tmp_path / "model").mkdir(exist_ok=True)
-    lesson = Lesson(tmp_path, monkeypatch, resume=True)
-    lesson.stage.session.run()
-    assert lesson.learnt == []
+    before = Stage(tmp_path, episodes=2)
+    before.session.run()
+    stage = Stage(tmp_path, episodes=4, form="learn", resume=True)
+    stage.builders.saved.extend(before.builders.saved)
+    taught, _ = lesson_of(stage, monkeypatch)
+    assert stage.session.run() == "stopped"
+    assert taught == []
 
 
 def options(agent: str, *assignments: str, **given: Any) -> RunConfig:
