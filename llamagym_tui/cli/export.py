@@ -12,6 +12,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
+from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.user_files import make_folder
 
@@ -52,6 +53,10 @@ def export(
     except OSError as error:
         raise _unwritable(out, error) from error
     loaded = load_model_and_tokenizer(str(run_dir), "cpu")
+    if loaded.model.is_adapted and not merge and (run_dir / FORM_DIR).is_dir():
+        raise UsageError(
+            f"The adapter of {run_dir.name} is on a copy of the model that only this run has; add --merge."
+        )
     sampling = last_settings(run_dir).generation
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:

@@ -221,6 +221,7 @@ def sft(
         dtype=dtype,
         threads=threads,
         sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
+        form="off",  # demonstrations teach it
         assignments=assignments,
         run_dir=run_dir,
     )

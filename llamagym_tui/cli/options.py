@@ -177,7 +177,8 @@ Form = Annotated[
     typer.Option(
         rich_help_panel=LIMITS_AND_PLACE,
         help="If most replies of a new model name no action: auto and score choose among the "
-        "admissible ones by their scores, off does nothing. (auto)",
+        "admissible ones by their scores, learn teaches their form first and no play, off does "
+        "nothing. (auto)",
     ),
 ]
 SftWarmStart = Annotated[

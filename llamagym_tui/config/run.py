@@ -43,7 +43,7 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
-FormChoice = Literal["auto", "score", "off"]
+FormChoice = Literal["auto", "score", "learn", "off"]
 """What is done where most replies of an untrained model name no action."""
 Normalization = Literal["sum", "token", "word"]
 """What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
@@ -229,6 +229,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     form: FormChoice = "auto"
     """What is done where most replies of an untrained model name no action. ``auto``: it is tried before the first
     episode, and if so, replies are chosen among the admissible ones by their scores; ``score``: they are in any case;
+    ``learn``: replies that name actions drawn at random are imitated first, so that the form is learnt and no play is;
     ``off``: nothing. Where the command line names `generation.policy`, it is off."""
     on_collapse: Annotated[
         OnCollapse,

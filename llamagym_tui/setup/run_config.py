@@ -127,6 +127,8 @@ def run_config(
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
     if "form" not in given and _has(given, "generation.policy"):
         given["form"] = "off"  # who names the policy has said how replies are made
+    if given.get("form") == "learn":
+        _require_teachable(agent_class, given)
     if given.get("form") == "score":
         given = in_sections({"generation.policy": "score"}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
@@ -151,13 +153,35 @@ def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
 def _may_train_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
     """Whether an adapter of a run is on the LM head alone, unless the settings say otherwise.
 
-    It chooses among replies that are known, and is trained in one process.
+    It chooses among replies that are known, is trained in one process, and imitates nothing.
     """
+    if _has(given, "sft_data"):
+        return False
     if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
         return False
-    if _has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched():
-        return False
+    return _samples_alone(given) and _names_actions(agent_class)
+
+
+def _samples_alone(given: Mapping[str, Any]) -> bool:
+    """Whether a run is one process, which samples its replies itself."""
+    return not (_has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched())
+
+
+def _names_actions(agent_class: type[AgentBase]) -> bool:
     return names_some_by_turn(agent_class) or bool(catalog.action_names(agent_class))
+
+
+def _require_teachable(agent_class: type[AgentBase], given: Mapping[str, Any]) -> None:
+    """Raises UsageError: there is no form of replies that a run could learn first."""
+    if not _names_actions(agent_class):
+        raise UsageError(
+            f"--form learn teaches to name actions, and {agent_class.__name__} has no named ones; leave it out."
+        )
+    if not _samples_alone(given):
+        raise UsageError(
+            "--form learn is for a run of one process that samples itself; "
+            "leave out --ranks and generation.server, or --form learn."
+        )
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:

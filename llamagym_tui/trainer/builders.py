@@ -5,17 +5,26 @@ Each method is the one place that calls that part of the engine, whose errors it
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
+from llamagym_tui.engine.learning.form import (
+    ADAPTER,
+    LESSONS,
+    MEASURED,
+    FormLearnt,
+    learn_form,
+    save_form,
+)
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.preferences import prefer
@@ -23,6 +32,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
@@ -30,7 +40,9 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
+from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.form_lessons import form_lessons
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
@@ -73,8 +85,10 @@ class Builders:
         # Until `threads` has measured: on a busy machine more than one can be far slower.
         torch.set_num_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
+        form = Path(config.run_dir, FORM_DIR)
+        own = config.run_dir != "" and form.is_dir()
         loaded = load_model_and_tokenizer(
-            config.model,
+            str(form) if own else config.model,
             config.device,
             full_finetuning=config.full_finetuning,
             lora=config.lora,
@@ -85,7 +99,39 @@ class Builders:
         # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        return loaded
+        return replace(loaded, name=config.model) if own else loaded
+
+    def learn_form(
+        self,
+        agent: AgentBase,
+        *,
+        progress: Callable[[int, int], None],
+        should_stop: Callable[[], bool],
+    ) -> FormLearnt:
+        """Let a copy of the model learn the form of replies, and keep it in the run folder, where `model` finds it."""
+        config = self.config
+        keep_freed_memory()
+        torch.set_num_threads(1)
+        torch.manual_seed(config.seed)
+        lessons = form_lessons(agent, config, LESSONS + MEASURED)
+        loaded = load_model_and_tokenizer(
+            config.model, config.device, full_finetuning=False, lora=ADAPTER, dtype=config.dtype
+        )
+        if loaded.model.has_narrow_head:  # a run's, which has been trained before
+            model = AutoModelForCausalLMWithValueHead(loaded.model.merged())
+            model.adapt(ADAPTER)
+            loaded = replace(loaded, model=model)
+        policy = self.policy(agent, loaded)
+        policy.generation = msgspec.structs.replace(config.generation, policy="generate")
+        self.threads(policy, loaded)
+        learnt = learn_form(
+            policy, lessons, seed=config.seed, progress=progress, should_stop=should_stop
+        )
+        save_form(Path(config.run_dir), policy, _card(config, learnt))
+        del policy, loaded
+        gc.collect()
+        return_freed_memory()
+        return learnt
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
@@ -225,3 +271,13 @@ class Builders:
     def checkpoint_files(self) -> Any:
         """The module that reads and writes checkpoints."""
         return checkpoint
+
+
+def _card(config: RunConfig, learnt: FormLearnt) -> str:
+    """What the folder of a model that has learnt the form says of it."""
+    return (
+        f"---\nlibrary_name: transformers\nbase_model: {config.model}\n---\n\n"
+        f"# {config.model}, which has learnt the form of replies in {catalog.agent_name(config.agent)}\n\n"
+        "By imitating replies that name actions drawn at random, with llamagym-tui: it was not taught to play. "
+        f"It names an action with probability {learnt.after.named:.3f} ({learnt.before.named:.3f} before).\n"
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, UpdateStats
+from llamagym_tui.engine.learning.form import FormLearnt
 from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
@@ -84,4 +85,13 @@ def form_warning(unread: float) -> str:
     return (
         f"{unread:.0%} of the first replies of this model name no action, so they are chosen among the admissible "
         "ones by their scores (generation.policy = score; --form off leaves free text)."
+    )
+
+
+def form_learnt(form: FormLearnt) -> str:
+    """What came of learning the form, measured on prompts that it was not learnt on."""
+    before, after = (1 - each.named for each in (form.before, form.after))
+    return (
+        f"The form is learnt, in {form.elapsed_s:.0f} s: {after:.1%} of replies name no action in it ({before:.0%} "
+        f"before), and the entropy of the action is {form.after.entropy:.2f} of its maximum: no play was taught."
     )

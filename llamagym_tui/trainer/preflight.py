@@ -3,9 +3,6 @@
 Conversations are measured by a few episodes of random actions; those of a trained policy may be longer.
 """
 
-import contextlib
-import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,9 +27,8 @@ from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import agent_env, turn_limit
-from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
-from llamagym_tui.trainer.rollout.failures import RAISED
+from llamagym_tui.game.observed import Observed, reply_of
+from llamagym_tui.trainer.random_play import random_episodes
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -92,7 +88,9 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         chat = ChatTokenizer(tokenizer)
     except Exception:
         return None
-    play = _random_play(agent, config)
+    turns = config.ppo.mini_batch_size
+    episodes_played = random_episodes(agent, config, turns=turns, seconds=SECONDS)
+    play = [[turn.shown for turn in episode] for episode in episodes_played]
     texts = [[shown.text for shown in episode] for episode in play]
     prefix, episodes = conversations(agent, config, chat, texts)
     shortest = prefix + min(prompts[0] for prompts in episodes)
@@ -176,28 +174,6 @@ def conversations(
             between = sum(reply + prompt for prompt in later[begin + 1 : at + 1])
             episodes.append([first[begin] + between])
     return prefix, episodes or [[1]]
-
-
-def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
-    """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it."""
-    env = agent_env(agent)
-    until = time.monotonic() + SECONDS
-    rng = random.Random(config.seed)
-    episodes: list[list[Observed]] = []
-    with contextlib.suppress(*RAISED), contextlib.closing(env):
-        env.action_space.seed(config.seed)
-        observation, info = env.reset(seed=config.seed)
-        while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
-            episodes.append([observed(agent, observation, info)])
-            for _ in range((config.max_turns or turn_limit(env)) - 1):
-                action = random_action(agent, observation, info, env, rng)
-                observation, _, terminated, truncated, info = env.step(action)
-                if terminated or truncated or time.monotonic() > until:
-                    break
-                episodes[-1].append(observed(agent, observation, info))
-            if time.monotonic() < until:
-                observation, info = env.reset()
-    return episodes
 
 
 def would_fit(

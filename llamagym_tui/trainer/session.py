@@ -124,7 +124,7 @@ class Session:
             self._config = replace(self._config, ranks=ranks.size)
             self._builders = Builders(self._config, ranks)
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
-        parts = load_parts(self._builders, checkpoints, self._emitter)
+        parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
         self._exits.callback(parts.rollout.close)
         self._keep_found(parts)
         unread = self._tried_form(parts)
@@ -134,6 +134,8 @@ class Session:
         self._emit(event_builders.run_started(run.config, parts))
         if unread is not None:
             self._emitter.warn(event_builders.form_warning(unread))
+        if parts.form is not None:
+            self._emitter.warn(event_builders.form_learnt(parts.form))
         run.policy_map.lay_out()
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
@@ -410,6 +412,10 @@ class Session:
         try:
             if self._config.shard:
                 raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
+            if run.policy.narrow is not None:
+                raise UsageError(
+                    "an adapter on the LM head alone cannot imitate; begin a run with --set lora.layers=all."
+                )
             data = training_data(run.agent, command.sft_data, command.method)
         except (UsageError, DemoFileError) as error:
             self._emitter.warn(f"No warm start: {error}", refused="warm_start")

@@ -25,6 +25,12 @@ def pair_row(policy: Policy, pair: Preference) -> dict[str, list[int]]:
     }
 
 
+def _tokens(row: dict[str, list[int]]) -> int:
+    """Tokens of a pair in a forward, which has it twice, once with each reply, both as long as the longer."""
+    reply = max(len(row["chosen_ids"]), len(row["rejected_ids"]))
+    return 2 * (len(row["prompt_ids"]) + reply)
+
+
 def prefer(
     policy: Policy,
     pairs: Sequence[Preference],
@@ -56,7 +62,14 @@ def prefer(
             train_dataset=Dataset.from_list(rows),
             callbacks=callbacks,
             args=arguments(
-                DPOConfig, policy, settings, folder, seed, rows=len(rows), beta=settings.beta
+                DPOConfig,
+                policy,
+                settings,
+                folder,
+                seed,
+                rows=len(rows),
+                longest=max(map(_tokens, rows), default=1),
+                beta=settings.beta,
             ),
         )
 

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 
 from llamagym_tui.config import SFTSettings, WarmStartStats
+from llamagym_tui.engine.memory import free_memory
+from llamagym_tui.engine.model.shape import ACTIVATIONS, FP32, activation_bytes, shape_of
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
@@ -29,6 +31,10 @@ NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
 MAX_GRAD_NORM = 1.0
 """Norm to which larger gradients are scaled down, on demonstrations and on preferences."""
+LOGITS_KEPT = 4
+"""Tensors of the size of a forward's logits that exist at once."""
+MOST_OF_FREE = 0.5
+"""Share of the free memory that a forward and its gradient may take; on the host `ACTIVATIONS` at most."""
 Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss of the last one."""
 
@@ -88,7 +94,15 @@ def train_on(
             processing_class=policy.chat.tokenizer,
             train_dataset=Dataset.from_list([row._asdict() for row in rows]),
             callbacks=callbacks,
-            args=arguments(SFTConfig, policy, settings, folder, seed, rows=len(rows)),
+            args=arguments(
+                SFTConfig,
+                policy,
+                settings,
+                folder,
+                seed,
+                rows=len(rows),
+                longest=max((len(row.input_ids) for row in rows), default=1),
+            ),
         )
 
     return trained(
@@ -157,10 +171,17 @@ def arguments(
     seed: int,
     *,
     rows: int,
+    longest: int,
     **more: Any,
 ) -> Any:
-    """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing."""
+    """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing.
+
+    Args:
+        rows: of the data set.
+        longest: tokens that the longest of them is in a forward.
+    """
     steps_an_epoch = math.ceil(rows / settings.batch_size)
+    at_once = rows_at_once(policy, settings.batch_size, longest)
     epochs = max(settings.epochs, math.ceil(settings.min_steps / steps_an_epoch))
     with warnings.catch_warnings():
         # `gradient_checkpointing` has a new name that TRL lacks.
@@ -168,7 +189,8 @@ def arguments(
         return kind(
             output_dir=folder,
             num_train_epochs=epochs,
-            per_device_train_batch_size=settings.batch_size,
+            per_device_train_batch_size=at_once,
+            gradient_accumulation_steps=settings.batch_size // at_once,
             learning_rate=settings.lr,
             warmup_steps=settings.warmup,
             lr_scheduler_type="linear",
@@ -186,6 +208,24 @@ def arguments(
             disable_tqdm=True,
             **more,
         )
+
+
+def rows_at_once(policy: Policy, batch_size: int, longest: int) -> int:
+    """Rows of one forward and its gradient, as many as there is memory for; a batch is a whole number of them."""
+    lm = policy.model.causal_lm
+    shape = shape_of(lm.config)
+    # transformers' forward keeps about twice what ours does, and TRL the logits of all tokens, with their gradient:
+    # 3.9 MB a token of SmolLM2-135M were measured, of which these are 3.7.
+    a_token = 2 * activation_bytes(shape, full=True, dtype_bytes=lm.dtype.itemsize)
+    a_token += LOGITS_KEPT * shape.vocabulary * FP32
+    device = policy.model.backbone.device
+    most = free_memory(str(device)) * MOST_OF_FREE
+    if device.type == "cpu":
+        most = min(most, ACTIVATIONS)
+    fitting = int(most // (a_token * longest))
+    return max(
+        [1, *(rows for rows in range(1, min(batch_size, fitting) + 1) if batch_size % rows == 0)]
+    )
 
 
 def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:

@@ -15,6 +15,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig
+from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.user_files import file_content
 
 MATRICES = ("Linear", "Conv1D")
@@ -126,7 +127,11 @@ def base_of(folder: Path) -> str | None:
     adapter = folder / "adapter_config.json"
     if not adapter.is_file():
         return None
-    return json.loads(file_content(adapter))["base_model_name_or_path"]
+    base: str = json.loads(file_content(adapter))["base_model_name_or_path"]
+    beside = folder.parent / FORM_DIR
+    if Path(base).name == FORM_DIR and (beside / "config.json").is_file():
+        return str(beside)  # the run's own, although its folder may have been moved or branched off
+    return base
 
 
 def _is_target(name: str, targets: str | Sequence[str]) -> bool:

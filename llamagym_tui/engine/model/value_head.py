@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.engine.model.sharing import checked_backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -213,7 +214,8 @@ def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
     """
     import peft
 
-    base = peft.PeftConfig.from_pretrained(path).base_model_name_or_path
+    base = base_of(path)
+    assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
     lm = AutoModelForCausalLM.from_pretrained(base, **options)

@@ -10,6 +10,7 @@ import torch
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import DPOSettings, GenerationConfig
+from llamagym_tui.engine.learning import sft
 from llamagym_tui.engine.learning.preferences import pair_row, prefer
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
@@ -17,6 +18,7 @@ from llamagym_tui.game.chat import Preference, assistant, system, user
 
 AGENT = BlackjackAgent()
 HIT, STICK = AGENT.format_action(1), AGENT.format_action(0)
+JOKE = "I would rather tell a joke about cards than play another hand of them."
 
 
 def pair(total: int, card: int = 10, *, chosen: str = HIT, rejected: str = STICK) -> Preference:
@@ -81,6 +83,27 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
     assert not any("v_head" in name for name in before.keys() - same)
     assert any(name in trained for name in before.keys() - same)
     assert policy.version == 2
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_batch_in_several_forwards_is_the_same_step(
+    make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool
+) -> None:
+    pairs = [
+        pair(total, chosen=HIT if total < 15 else STICK, rejected=JOKE) for total in (9, 12, 17, 20)
+    ]
+
+    def trained(at_once: int) -> dict[str, torch.Tensor]:
+        monkeypatch.setattr(sft, "rows_at_once", lambda *_: at_once)
+        policy = make_policy(lora=lora)
+        prefer(policy, pairs, DPOSettings(epochs=2, min_steps=0, batch_size=4, lr=1e-3))
+        return {name: each.detach() for name, each in policy.model.named_parameters()}
+
+    weights = trained(4)
+    for at_once in (1, 2):
+        same = trained(at_once)
+        for name, each in weights.items():
+            torch.testing.assert_close(same[name], each, atol=2e-5, rtol=1e-3, msg=name)
 
 
 @pytest.mark.slow

@@ -171,6 +171,46 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     assert stats.last_loss < stats.first_loss
 
 
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_batch_in_several_forwards_is_the_same_step(
+    make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool
+) -> None:
+    hands = [hand(12, 20), hand(4, 9, 15, 21), hand(18), hand(13, 14), hand(7, 19), hand(16)]
+
+    def trained(at_once: int) -> tuple[WarmStartStats, dict[str, torch.Tensor]]:
+        monkeypatch.setattr(sft, "rows_at_once", lambda *_: at_once)
+        policy = make_policy(lora=lora)
+        settings = SFTSettings(epochs=2, min_steps=0, batch_size=4, lr=1e-3)
+        stats = sft.train_on(policy, hands, settings)
+        return stats, {name: each.detach() for name, each in policy.model.named_parameters()}
+
+    whole, weights = trained(4)
+    for at_once in (1, 2):
+        parts, same = trained(at_once)
+        assert (parts.steps, parts.cancelled) == (whole.steps, False) == (4, False)
+        assert parts.first_loss == pytest.approx(whole.first_loss, abs=1e-3)
+        for name, each in weights.items():
+            torch.testing.assert_close(same[name], each, atol=2e-5, rtol=1e-3, msg=name)
+
+
+def test_forwards_hold_as_many_rows_as_there_is_memory_for(
+    make_policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = make_policy()
+    lm = policy.model.causal_lm
+    # D 32, Q 32, F 64, two layers and one more while the gradient goes back; 4 bytes each.
+    a_token = 2 * 3 * (6 * 32 + 4 * 32 + 4 * 64) * 4 + 4 * lm.config.vocab_size * 4
+
+    def at_once(free_tokens: float, batch_size: int = 16) -> int:
+        monkeypatch.setattr(sft, "free_memory", lambda device: 2 * a_token * free_tokens)
+        return sft.rows_at_once(policy, batch_size, longest=100)
+
+    assert [at_once(tokens) for tokens in (1601, 1599, 799, 99)] == [16, 8, 4, 1]
+    assert at_once(801, batch_size=9) == 3, "a batch is a whole number of forwards"
+    monkeypatch.setattr(sft, "ACTIVATIONS", 250 * a_token)
+    assert at_once(1_000_000) == 2
+
+
 def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy) -> None:
     policy = make_policy()
     seen: list[int] = []
