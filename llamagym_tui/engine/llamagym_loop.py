@@ -159,7 +159,9 @@ class LlamaGymLoop:
         by_turn = names_by_turn(agent)
         if model.has_default_adapter and (replies or by_turn):
             # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
-            model.adapt(LoraConfig(layers="head"))
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(seed)
+                model.adapt(LoraConfig(layers="head"))
         self.policy = Policy(
             model,
             tokenizer,
@@ -351,8 +353,8 @@ class LlamaGymLoop:
         for slot in self.slots:
             slot.is_trained = False
         warnings.warn(
-            f"{unread:.0%} of the first {TRIED} replies name no action, so they are chosen among the admissible ones by "
-            'their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
+            f"{unread:.0%} of the first {TRIED} replies name no action, so they are chosen among the admissible ones "
+            'by their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
             stacklevel=5,
         )
 

@@ -5,14 +5,11 @@ import dataclasses
 from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.llamagym_loop import MOST_UNREAD as MOST_UNREAD
+from llamagym_tui.engine.llamagym_loop import TRIED
 from llamagym_tui.model_registry import BUNDLED
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.parts import Parts
-
-TRIED = 16
-"""First turns that are tried."""
-MOST_UNREAD = 0.5
-"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
 
 
 def unread_share(builders: Builders, parts: Parts) -> float:

@@ -163,13 +163,17 @@ class Run:
                 )
             )
         self._is_first_batch = False  # not after a roll back to the beginning either
-        self._measure(batch, turns / max(rollout_s, 1e-9))
+        known_prompts = self.rollout.take_known_prompts()
+        turns_per_s = turns / max(rollout_s, 1e-9)
+        if self.policy.narrow is not None:
+            # Prompts are read once in a run, so those that come again will cost nothing in later batches.
+            turns_per_s /= max(1 - known_prompts, 1e-2)
+        self._measure(batch, turns_per_s)
         figures = self.learner.update(
             batch,
             should_stop=should_stop,
             progress=self._emitter.progress("updating"),
         )
-        known_prompts = self.rollout.take_known_prompts()
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()

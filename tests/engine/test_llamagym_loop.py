@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import gymnasium
@@ -13,7 +14,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import LoraConfig, PPOConfig
 from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
@@ -135,9 +136,10 @@ def test_in_eval_nothing_is_collected():
 
 
 class MuteAgent(BlackjackAgent):
-    """Reads nothing into any reply."""
+    """Reads nothing into any reply, and sees whole conversations."""
 
     fallback_action = 1
+    history = None
 
     def extract_action(self, response: str):
         return None
@@ -433,3 +435,66 @@ def test_the_score_policy_acts_by_what_each_turn_allows(tokenizer):
         agent.assign_reward(reward, info)
     with pytest.raises(ConfigError, match="In environment 0, the score policy has no actions"):
         agent.act(observation, {"admissible_commands": []})
+
+
+class Prose(BlackjackAgent):
+    """Reads an action in every so-manieth reply."""
+
+    named = 0
+    read_so_far = 0
+
+    def extract_action(self, response: str) -> int | None:
+        self.read_so_far += 1
+        return 1 if self.read_so_far % 16 < self.named else None
+
+
+@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings")
+@pytest.mark.parametrize(
+    ("named", "given", "policy"),
+    [
+        (0, {}, "score"),
+        (8, {}, "score"),
+        (9, {}, "generate"),
+        (0, {"policy": "generate"}, "generate"),
+    ],
+)
+def test_replies_are_chosen_by_score_where_most_of_the_first_name_no_action(
+    tokenizer, named, given, policy
+):
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    agent = Prose(model, tokenizer, "cpu", {"max_new_tokens": 4, **given}, {"batch_size": 100})
+    agent.named = named
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(16):
+            agent.act((12, 5, 0))
+            agent.assign_reward(0.0)
+            agent.terminate_episode()
+    loop = loop_of(agent)
+    assert loop.policy.generation.policy == policy
+    told = [str(each.message) for each in seen if "name no action" in str(each.message)]
+    if policy == "score":
+        assert told[0].startswith(f"{1 - named / 16:.0%} of the first 16 replies name no action")
+        assert loop.batch == []
+        assert agent.act((12, 5, 0)) in (0, 1, agent.fallback_action)
+    else:
+        assert told == []
+        assert len(loop.batch) == 16
+
+
+def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(tokenizer):
+    def trained(agent_class, *, is_default: bool) -> list[str]:
+        model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+        model.adapt(LoraConfig())
+        model.has_default_adapter = is_default
+        agent = agent_class(model, tokenizer, "cpu")
+        return [
+            name
+            for name, weight in agent.model.pretrained_model.named_parameters()
+            if weight.requires_grad
+        ]
+
+    (only,) = trained(BlackjackAgent, is_default=True)
+    assert "lm_head.lora_B" in only
+    assert len(trained(BlackjackAgent, is_default=False)) > 2, "it was asked for"
+    assert len(trained(SeedAgent, is_default=True)) > 2, "its actions have no names"

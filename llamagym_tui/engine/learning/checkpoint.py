@@ -265,7 +265,8 @@ def _read(place: Path, policy: Policy, learner: Learner, kind: Any) -> Saved:
             index, _, moment = name.partition(".")
             optimizer.setdefault(int(index), {})[moment] = value
         weights = _read_weights(place, policy)
-        _require_fit(optimizer, learner)
+        if not learner.takes(optimizer):
+            raise Unfit("its optimizer belongs to other weights")
         return Saved(
             weights=weights,
             optimizer=optimizer,
@@ -274,18 +275,6 @@ def _read(place: Path, policy: Policy, learner: Learner, kind: Any) -> Saved:
             version=plain["version"],
             counters=msgspec.convert(plain["counters"], kind),
         )
-
-
-def _require_fit(optimizer: dict[int, dict[str, Tensor]], learner: Learner) -> None:
-    """Raises Unfit: the tensors are not those of this learner's optimizer."""
-    trained = [weight for group in learner.optimizer.param_groups for weight in group["params"]]
-    for index, of_weight in optimizer.items():
-        if not 0 <= index < len(trained):
-            raise Unfit("its optimizer belongs to other weights")
-        for name, value in of_weight.items():
-            # The number of steps is one number; moments have the shape of their weight.
-            if name != "step" and value.shape != trained[index].shape:
-                raise Unfit("its optimizer belongs to other weights")
 
 
 def _read_weights(place: Path, policy: Policy) -> Weights:

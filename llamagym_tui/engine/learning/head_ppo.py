@@ -6,15 +6,16 @@ that they make, and the critic is fitted after the update, on the batch that it 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import PackedRows, PackedTree, Row, collate, forwards
-from llamagym_tui.engine.learning.ppo import PPO, Scored, Trained
+from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
@@ -47,6 +48,13 @@ LEAST_RATE = 1e-5
 MOST_RATE = 0.05
 
 
+class HeadState(PPOState, frozen=True, kw_only=True):
+    tokens: list[int]
+    """Whose rows of the adapter are trained, ascending."""
+    rate: float
+    """Adam's learning rate, which follows the KL."""
+
+
 class HeadPPO(PPO):
     def __init__(
         self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
@@ -57,9 +65,37 @@ class HeadPPO(PPO):
         self.narrow = policy.narrow
         self._rows = nn.Parameter(self.narrow.up.new_zeros(0, len(self.narrow.down)))
         """(T, K) rows of B of the tokens that are trained."""
-        self.optimizer = torch.optim.Adam([self._rows], lr=FIRST_RATE, betas=(0.9, 0.999))
+        self._tokens: list[int] = []
+        """Their tokens, ascending."""
+        self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
+
+    @property
+    def state(self) -> HeadState:
+        return HeadState(
+            **msgspec.structs.asdict(super().state),
+            tokens=self._tokens,
+            rate=self.optimizer.param_groups[0]["lr"],
+        )
+
+    def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
+        """Whether the tensors of an optimizer are of one weight with as many columns as the adapter has directions."""
+        for index, of_weight in moments.items():
+            for name, value in of_weight.items():
+                is_fitting = value.dim() == 2 and value.shape[1] == len(self.narrow.down)
+                if index != 0 or (name != "step" and not is_fitting):
+                    return False
+        return True
+
+    def restore(self, state: PPOState) -> None:
+        """Go on from a state; the optimizer has got its tensors already."""
+        super().restore(state)
+        assert isinstance(state, HeadState), "it is of this kind of learner"
+        self._tokens = list(state.tokens)  # what the tensors are of
+        self.optimizer.param_groups[0]["lr"] = state.rate
+        self.narrow.include(state.tokens, state.tokens)
+        self._regroup(self.narrow.trained)
 
     @property
     def is_warming_up(self) -> bool:
@@ -292,17 +328,37 @@ class HeadPPO(PPO):
 
     def _take_rows(self) -> None:
         """Take the rows that are trained out of B; there may be more of them than at the last update."""
-        trained = self.narrow.trained
-        if len(trained) != len(self._rows):
-            rate = self.optimizer.param_groups[0]["lr"]
-            self._rows = nn.Parameter(self.narrow.up.new_zeros(len(trained), len(self.narrow.down)))
-            self.optimizer = torch.optim.Adam([self._rows], lr=rate, betas=(0.9, 0.999))
+        if self.narrow.trained != self._tokens:
+            self._regroup(self.narrow.trained)
         with torch.no_grad():
-            self._rows.copy_(self.narrow.up[trained])
+            self._rows.copy_(self.narrow.up[self._tokens])
         self.narrow.rows = self._rows
+
+    def _regroup(self, tokens: Sequence[int]) -> None:
+        """Have a row for each of these tokens; Adam's moments of those that there were before go along."""
+        place_before = {token: place for place, token in enumerate(self._tokens)}
+        moments = self.optimizer.state.get(self._rows, {})
+        shape = (len(tokens), len(self.narrow.down))
+        rows = nn.Parameter(self.narrow.up.new_zeros(shape))
+        optimizer = _adam(rows, self.optimizer.param_groups[0]["lr"])
+        for name, before in moments.items():
+            now = before
+            if name != "step":
+                now = before.new_zeros(shape)
+                for place, token in enumerate(tokens):
+                    if token in place_before:
+                        now[place] = before[place_before[token]]
+            optimizer.state[rows][name] = now
+        self._tokens = list(tokens)
+        self._rows = rows
+        self.optimizer = optimizer
 
     def _put_rows(self) -> None:
         """Put them back."""
         self.narrow.rows = None
         with torch.no_grad():
             self.narrow.up[self.narrow.trained] = self._rows
+
+
+def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:
+    return torch.optim.Adam([rows], lr=rate, betas=(0.9, 0.999))

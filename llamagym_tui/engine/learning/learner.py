@@ -6,11 +6,12 @@ is its own matter. `llamagym_tui.engine.learning.ppo` is one, and `llamagym_tui.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from msgspec import Struct
+from torch import Tensor
 
 from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.distinguished import Distinguished
@@ -83,6 +84,10 @@ class Learner(Protocol):
 
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
+        ...
+
+    def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
+        """Whether the tensors of an optimizer, for each trained weight by its number, may be put into this one."""
         ...
 
     def restore(self, state: Any) -> None:

@@ -12,7 +12,7 @@ These methods are where another estimator, or another way to compute this one, w
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -486,6 +486,18 @@ class PPO:
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
         )
+
+    def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
+        """Whether the tensors of an optimizer have the shapes of this one's weights."""
+        trained = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        for index, of_weight in moments.items():
+            if not 0 <= index < len(trained):
+                return False
+            for name, value in of_weight.items():
+                # The number of steps is one number; moments have the shape of their weight.
+                if name != "step" and value.shape != trained[index].shape:
+                    return False
+        return True
 
     def restore(self, state: PPOState) -> None:
         """Go on from a state; what the last updates used is not known then."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
+from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for
@@ -146,6 +147,43 @@ def test_its_critic_foresees_returns(tokenizer) -> None:
     assert first.explained_variance == 0.0
     later = [learner.update(play(policy, 400)) for _ in range(3)]
     assert later[-1].explained_variance > 0.05
+
+
+@pytest.mark.parametrize("made", [1, 3])
+def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(tokenizer, tmp_path, made) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    for _ in range(made):
+        learner.update(play(policy))
+    save_checkpoint(tmp_path, policy, learner, {})
+    again = head_policy(tokenizer, "score", seed=5)
+    learner_again = head_learner(again)
+    load_checkpoint(tmp_path, again, learner_again, dict)
+    assert learner_again.state == learner.state
+    assert policy.narrow is not None
+    assert again.narrow is not None
+    for _ in range(2):
+        # Prompts are read in other batches again, so there is rounding.
+        one, other = learner.update(play(policy)), learner_again.update(play(again))
+        assert (one.mean_return, one.lr) == (other.mean_return, other.lr)
+        assert one.explained_variance == pytest.approx(other.explained_variance, abs=1e-4)
+        assert torch.allclose(policy.narrow.up, again.narrow.up, atol=1e-5)
+
+
+def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    learner.update(play(policy))
+    tokens = list(learner._tokens)
+    before = learner.optimizer.state[learner._rows]["exp_avg"].clone()
+    new = max(tokens) + 1
+    learner._regroup(sorted([*tokens, 0, new]))
+    moments = learner.optimizer.state[learner._rows]
+    assert torch.equal(moments["exp_avg"][1:-1], before)
+    assert not moments["exp_avg"][[0, -1]].any()
+    assert float(moments["step"]) == 8.0
 
 
 def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None:
