@@ -369,7 +369,9 @@ def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokeniz
         torch.rand(3)
         before = torch.get_rng_state()
         model = (
-            load_model_and_tokenizer("bundled", "cpu", full_finetuning=False).model
+            load_model_and_tokenizer(
+                "bundled", "cpu", full_finetuning=False, lora=LoraConfig(layers="all")
+            ).model
             if is_loaded
             else lm
         )
