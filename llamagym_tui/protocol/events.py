@@ -494,6 +494,8 @@ class WarmStartProgressed(Event, frozen=True, kw_only=True):
     """Steps in all."""
     loss: float
     """In this step's batch: nats per token of the demonstrated replies, or DPO's loss of a pair."""
+    left_s: float | None = None
+    """As of `Progressed`."""
 
 
 class WarmStartFinished(Event, frozen=True, kw_only=True):
