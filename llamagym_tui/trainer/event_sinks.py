@@ -18,8 +18,10 @@ LEAST_S = 2.0
 """Seconds that something takes in all, as it looks by now, before its progress is reported."""
 FEWEST_DONE = 0.1
 """Share of something that is done before it is said how long the rest takes: the first steps are often slower."""
-ENOUGH_S = 5.0
+ENOUGH_S = 20.0
 """Seconds after which that is said however little is done."""
+RECENT_S = 5.0
+"""Seconds of the past, at least, whose speed says how long the rest takes: play is faster once prompts were read."""
 Sink = Callable[[Event], str | None]
 log = logging.getLogger(__name__)
 
@@ -85,19 +87,21 @@ class EventEmitter:
         emit = self.throttled()
 
         def report(done: int, total: int) -> None:
+            left_s = time_left.seconds(done, total)
             if 0 < done < total and time_left.whole_s(done, total) >= LEAST_S:
-                left_s = time_left.seconds(done, total)
                 emit(Progressed(doing=doing, done=done, total=total, left_s=left_s))
 
         return report
 
 
 class TimeLeft:
-    """Of something that begins now: how long the rest takes, if it goes on as it went so far."""
+    """Of something that begins now: how long the rest takes, if it goes on as it went of late."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began_at = clock()
+        self._marks = ((self._began_at, 0), (self._began_at, 0))
+        """Two moments of the past, each with what was done by then."""
 
     def whole_s(self, done: int, total: int) -> float:
         """Seconds that all of it takes; `done` of it is not 0."""
@@ -105,7 +109,12 @@ class TimeLeft:
 
     def seconds(self, done: int, total: int) -> float | None:
         """Seconds that the rest takes. None: too little is done to know."""
-        so_far_s = self._clock() - self._began_at
-        if not done or (done < FEWEST_DONE * total and so_far_s < ENOUGH_S):
+        now = self._clock()
+        if now - self._marks[1][0] >= RECENT_S:
+            self._marks = (self._marks[1], (now, done))
+        if not done or (done < FEWEST_DONE * total and now - self._began_at < ENOUGH_S):
             return None
-        return self.whole_s(done, total) - so_far_s
+        since, before = self._marks[0]
+        if done <= before:
+            since, before = self._began_at, 0
+        return (now - since) / (done - before) * (total - done)

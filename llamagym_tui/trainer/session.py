@@ -36,6 +36,7 @@ from llamagym_tui.trainer.form import MOST_UNREAD, chosen_by_score, is_to_be_tri
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
+from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.run import Run
 
@@ -483,7 +484,8 @@ class Session:
     def _stop(self, run: Run, *, evaluates: bool = False) -> None:
         run.report_episodes()
         if run.policy_map.is_cheap:
-            self._map_policy(run, at_once=True, should_stop=lambda: False)
+            until = self._clock() + CHEAP_S
+            self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
         finished = self._finished(run)
         if evaluates:  # the policy that the run ends with
             final = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)

@@ -102,7 +102,7 @@ def test_training_ends_with_one_line_of_json(
 def test_without_an_evaluation_or_an_update_the_line_says_null(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
+    headless.train(config(tmp_path, episodes=2, final_episodes=0, form="off"), json_output=True)
     printed = capfd.readouterr()
     figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)

@@ -44,6 +44,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer import event_builders, session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
+from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, made_up_stats
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
@@ -73,7 +74,10 @@ def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_folder_and_wire_get_the_same_events_but_for_progress(tmp_path: Path) -> None:
+def test_folder_and_wire_get_the_same_events_but_for_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_parts, "UPDATE_S", 4.0)
     stage = Stage(tmp_path, episodes=20)
     stage.session.run()
     progress = stage.of(Progressed)
@@ -271,7 +275,8 @@ def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Pat
     stage.session.run()
     seen = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
     assert seen[0].detail == "0 of 40 episodes"
-    assert seen[1].detail == "4 of 40 episodes"
+    assert seen[1].detail == "4 of 40 episodes, 4 s left"
+    assert seen[-1].detail == "40 of 40 episodes"
     assert len(seen) == 1 + 10
 
 

@@ -150,11 +150,18 @@ class PolicyMapper:
         self._conditions = conditions
         self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
 
+    @property
+    def _keeps_what_it_reads(self) -> bool:
+        """Whether states are remembered, so that a map that was given up takes less the next time, and soon little."""
+        return self._policy.narrow is not None
+
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""
         if self._ended_at is None:
             return True
         rested_s = self._clock() - self._ended_at
+        if self._keeps_what_it_reads:
+            return rested_s >= REST_S[self._watched]
         # So long that what a map takes is its share of the time in all.
         for_its_share_s = self._took_s / SHARES[self._watched] - self._took_s
         return rested_s >= max(REST_S[self._watched], for_its_share_s)
@@ -169,9 +176,12 @@ class PolicyMapper:
         def on_reading(done: int, total: int) -> None:
             if should_stop():
                 raise _GivenUp
-            if self._watched:  # else it would only flash by
-                piece = min(AT_ONCE, whole - len(shares))
-                report(len(shares) + piece * done // max(total, 1), whole)
+            piece = min(AT_ONCE, whole - len(shares))
+            report(len(shares) + piece * done // max(total, 1), whole)
+            is_too_long = self._keeps_what_it_reads and self._clock() - began_at >= CHEAP_S
+            if is_too_long and not self._watched:
+                self._ended_at = self._clock()
+                raise _GivenUp
 
         self._on_reading = on_reading
         try:
