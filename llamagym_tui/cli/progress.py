@@ -62,7 +62,7 @@ class Progress:
         with suppress(OSError):  # the terminal may be gone
             if self._bar:
                 self._bar.stop()
-            elif error is None and self._text != self._shown:
+            elif error is None and self._text and self._text != self._shown:
                 self.show(self._text)
 
     def notify(self, text: str) -> None:
@@ -91,7 +91,7 @@ class Progress:
     def take(self, event: events.Event) -> None:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
-                self._show_stage(event.detail)
+                self.show_stage(event.detail)
             case events.PhaseChanged():
                 self._doing = ""
                 if event.phase == "evaluating" and event.detail:
@@ -138,7 +138,7 @@ class Progress:
     def evaluated(self, episodes: int) -> None:
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
 
-    def _show_stage(self, detail: str) -> None:
+    def show_stage(self, detail: str) -> None:
         """Show what is done before the play; if only its figures are others, now and then."""
         stage = re.sub(r"[\d.,]+", "", detail)
         if stage == self._stage:

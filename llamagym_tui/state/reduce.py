@@ -317,8 +317,13 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     play = state.play
     if event.mode == "inference":
         play = play.switched_to_inference()
+    config = state.config
+    if event.unread_share is not None:
+        chosen = structs.replace(config.generation, policy="score")
+        config = structs.replace(config, generation=chosen)
     return replace(
         state,
+        config=config,
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
@@ -31,6 +32,7 @@ from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
@@ -62,7 +64,13 @@ class Builders:
 
     def fetch_model(self, notify: Callable[[str], None]) -> None:
         """Download or convert the model if its name stands for what is not here yet; `notify` gets the progress."""
-        model_folder(self.config.model, notify)
+        name = self.config.model
+        download = model_registry.download_of(name)
+        if download is not None:
+            notify(f"downloading {name}, {download.source}")
+        tell = with_time_left(notify)
+        if model_folder(name, tell) is None and download is not None:
+            fetch(name, tell)
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""

@@ -335,7 +335,9 @@ class Run:
         def progress(step: int, steps: int, loss: float) -> None:
             nonlocal time_left
             if time_left is None:
-                time_left = TimeLeft(self._clock)  # from the first step on: what is loaded before takes its own time
+                time_left = TimeLeft(
+                    self._clock
+                )  # from the first step on: what is loaded before takes its own time
             left_s = time_left.seconds(step - 1, steps - 1)
             emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss, left_s=left_s))
 

@@ -135,7 +135,7 @@ class Session:
         run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self.active_run = run
         parts.policy.on_reading = self._on_reading
-        self._emit(event_builders.run_started(run.config, parts))
+        self._emit(event_builders.run_started(run.config, parts, unread))
         if unread is not None:
             self._emitter.warn(event_builders.form_warning(unread))
         run.policy_map.lay_out()

@@ -14,7 +14,7 @@ from llamagym_tui.state.reduce import progress_text
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
 }
-LONGEST = 60
+LONGEST = 72
 """Characters of what is being done, at most."""
 
 

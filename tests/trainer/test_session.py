@@ -20,6 +20,7 @@ from llamagym_tui.protocol.commands import (
     Resume,
     SaveCheckpoint,
     SetMode,
+    SetPace,
     SetSystemPrompt,
     StartRun,
     Stop,
@@ -31,6 +32,7 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     ModeChanged,
+    PaceChanged,
     PhaseChanged,
     Progressed,
     PromptChanged,
@@ -85,6 +87,41 @@ def test_folder_and_wire_get_the_same_events_but_for_progress(
     assert list(run_store.read_events(tmp_path)) == [
         event for event in stage.events if event not in progress
     ]
+
+
+def test_a_reading_of_prompts_is_reported_from_its_beginning_where_it_takes_long(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, episodes=12)
+    read_s = 0.5
+
+    def read(prompts: int) -> None:
+        on_reading = stage.policy.on_reading
+        on_reading(0, prompts)
+        for done in range(1, prompts + 1):
+            stage.builders.clock.now += read_s
+            on_reading(done, prompts)
+
+    steps = iter((6, 2, 8))
+
+    def before_step(rollout: Rollout) -> None:
+        if (prompts := next(steps, 0)) == 8:
+            stage.command_queue.put(SetPace(turn_s=0.0))
+        read(prompts)
+
+    stage.also_before_step = before_step
+    stage.session.run()
+    seen = [event for event in stage.of(Progressed) if event.doing == "reading prompts"]
+    assert [(event.done, event.total, event.left_s) for event in seen] == [
+        (0, 6, None),  # how long it takes is not known before the first one
+        *((done, 6, (6 - done) * read_s) for done in range(1, 6)),
+        # two take a second, and are not reported
+        (0, 8, 4.0),
+        *((done, 8, (8 - done) * read_s) for done in range(1, 8)),
+    ]
+    # A pace that is asked for meanwhile is confirmed before the end.
+    (paced,) = stage.of(PaceChanged)
+    assert paced.at_s < seen[-1].at_s
 
 
 def test_events_carry_seconds_since_the_session_began(tmp_path: Path) -> None:
