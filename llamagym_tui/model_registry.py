@@ -4,6 +4,8 @@ The user's own settings come before those of an entry, and an entry's before the
 models have.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
+MEGABYTE = 1_000_000
+BYTES_A_WEIGHT = 2
+"""Of a model on the hub: the known ones have 16 bits a weight there."""
 
 
 class PackagedModel(Struct, frozen=True):
@@ -68,6 +73,26 @@ class ModelEntry(Struct, frozen=True):
     """What carries the model where no hub can be reached. None: nothing does."""
 
 
+class Download(Struct, frozen=True):
+    """A model that is not on this machine."""
+
+    name: str
+    hub_bytes: int = 0
+    """That it has on the hub, about. 0: not known."""
+    package: PackagedModel | None = None
+    """What carries it too."""
+
+    @property
+    def source(self) -> str:
+        """How much is downloaded from where, for people."""
+        size = f"about {self.hub_bytes / MEGABYTE:,.0f} MB " if self.hub_bytes else ""
+        source = f"{size}from the hub"
+        if self.package is None:
+            return source
+        megabytes = self.package.bytes / MEGABYTE
+        return f"{source} or, where that cannot be reached, {megabytes:,.0f} MB as the package {self.package.name}"
+
+
 ENTRIES = msgspec.toml.decode(
     file_text(Path(__file__).with_name("models.toml")), type=dict[str, tuple[ModelEntry, ...]]
 )["models"]
@@ -111,6 +136,18 @@ def is_here(name: str) -> bool:
     ):
         return True
     return is_in_hub_cache(name)
+
+
+def download_of(name: str) -> Download | None:
+    """What is to be downloaded before a model can be loaded; None: nothing. No hub is contacted."""
+    if name == BUNDLED or Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
+        return None
+    entry = next((entry for entry in ENTRIES if entry.name == name), None)
+    return Download(
+        name,
+        hub_bytes=entry.parameters * BYTES_A_WEIGHT if entry else 0,
+        package=entry.package if entry else None,
+    )
 
 
 def is_in_hub_cache(name: str) -> bool:

@@ -39,6 +39,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
+def left_text(seconds: float | None) -> str:
+    """What stands behind how far something is: how long the rest takes, or nothing if that is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 120:
+        return f", {seconds:.0f} s left"
+    return f", {seconds / 60:,.0f} min left"
+
+
 def with_unit(figure: str, unit: str) -> str:
     """A figure and what it counts, where that has a name."""
     return f"{figure} {unit}" if unit else figure

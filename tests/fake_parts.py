@@ -358,6 +358,9 @@ class FakeBuilders(Builders):
         for name, part in parts.items():
             assert part is self.made[name], f"{part} was given as {name}"
 
+    def fetch_model(self, notify: Callable[[str], None]) -> None:
+        self._fail("fetch_model")
+
     def agent(self) -> AgentBase:
         self._fail("agent")
         agent = CoinAgent()

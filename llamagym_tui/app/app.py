@@ -23,6 +23,7 @@ from textual.timer import Timer
 
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
+from llamagym_tui.app.downloads import DownloadQuestions
 from llamagym_tui.app.leaving import Leaving, run_to_end
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
@@ -59,7 +60,7 @@ YIELD_EVENTS = 64
 SCREENS = Path(screens.__file__).parent
 
 
-class LlamaGymApp(DemoActions, PastRunActions, Leaving):
+class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
@@ -176,13 +177,16 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     def _first_frame_painted(self) -> None:
         gc.enable()
         if self.config is not None:
-            self._begin(self.config)
+            self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
             self.action_lesson()
         elif self._tour:
             self.show_tour()
 
     def open_run(self, config: RunConfig) -> None:
+        self.require_model(config, partial(self._open_run, config), lambda: None)
+
+    def _open_run(self, config: RunConfig) -> None:
         self._agent = RunAgent(config.agent, config=config)
         self.config = config
         self.run_state = initial_state(config)

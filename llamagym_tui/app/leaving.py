@@ -33,8 +33,9 @@ from llamagym_tui.state.run import RunState, requested
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
-STOP_S = 20.0
-"""Seconds that a trainer has to write its checkpoint before it is ended by force."""
+STOP_S = 60.0
+"""Seconds that a trainer has to write its checkpoint before it is ended by force: a step of a large model takes some,
+and whoever does not want to wait for it leaves a second time."""
 MAX_LOG_BYTES = 1_000_000
 """Length from which the log begins again."""
 TOO_LATE = (MountError, NoMatches, ScreenStackError)
@@ -68,11 +69,7 @@ class Leaving(App[None]):
 
         reasons = self._unsaved_reasons()
         if self.run_state is not None and self.run_state.training:
-            training = (
-                f"The model is being trained. Leaving writes a checkpoint; {key_of(self, 'runs.resume', 'r')} in the "
-                f"list of runs goes on from it, or --resume --run-dir {self.run_state.run_dir}"
-            )
-            reasons = [training, *reasons]
+            reasons = [leaving_text(self.run_state, key_of(self, "runs.resume", "r")), *reasons]
         if self._is_leaving:
             self._leave(0.0)
         elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
@@ -208,14 +205,28 @@ def run_to_end(app: Leaving) -> int:
     return app.return_code or 0
 
 
+def leaving_text(state: RunState, resume_key: str) -> str:
+    """What becomes of a training that is left now."""
+    if not state.is_kept:
+        return (
+            "The model is being trained, and no turn has been played yet: this run has no checkpoint, and leaving "
+            "writes none."
+        )
+    return (
+        f"The model is being trained. Leaving writes a checkpoint; {resume_key} in the list of runs goes on from it, "
+        f"or --resume --run-dir {state.run_dir}"
+    )
+
+
 def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> str:
-    """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
+    """For the shell: why a run failed, or how to resume it; empty if it had not begun."""
     from llamagym_tui.run_store import has_checkpoint
 
     if state.failure:
         return state.failure
     if state.checkpoint is None and not has_checkpoint(Path(config.run_dir)):
-        return ""
+        lost = "The run was left before it had a checkpoint, so there is none to resume."
+        return "" if state.run is None else lost
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", config.run_dir])
     kept = (
         "The run is kept."

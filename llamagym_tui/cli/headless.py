@@ -324,6 +324,7 @@ class Player:
         self.config = config
         self.agent = self._builders.agent()
         if other is None or other.config.model != config.model:
+            self._builders.fetch_model(progress.show_stage)
             progress.show("loading the model")
             self._builders.preflight(self.agent, learns=False)
             loaded = self._builders.model()

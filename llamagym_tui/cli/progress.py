@@ -3,6 +3,7 @@
 A sink of a session's events; shows how far the run is on its way to its limit, and how well it plays.
 """
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Self, TextIO
 from llamagym_tui.demos.training_data import fact_lines
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
-from llamagym_tui.returns import RECENT, counted
+from llamagym_tui.returns import RECENT, counted, left_text
 from llamagym_tui.state.reduce import (
     distinguished_text,
     measured_text,
@@ -47,6 +48,8 @@ class Progress:
         """The latest figures of play."""
         self._doing = ""
         """How far something is that takes seconds. Empty: nothing is under way."""
+        self._stage = ""
+        """What is done before the play, without its figures."""
         self._shown = ""
         """What was shown last."""
 
@@ -59,7 +62,7 @@ class Progress:
         with suppress(OSError):  # the terminal may be gone
             if self._bar:
                 self._bar.stop()
-            elif error is None and self._text != self._shown:
+            elif error is None and self._text and self._text != self._shown:
                 self.show(self._text)
 
     def notify(self, text: str) -> None:
@@ -88,17 +91,22 @@ class Progress:
     def take(self, event: events.Event) -> None:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
-                self.show(event.detail)
+                self.show_stage(event.detail)
             case events.PhaseChanged():
                 self._doing = ""
-                if event.phase in ("evaluating", "rolling_out") and event.detail:
+                if event.phase == "evaluating" and event.detail:
+                    self.update(f"evaluating: {event.detail}")
+                elif event.phase == "rolling_out" and event.detail:
                     self.update(event.detail)
             case events.Progressed():
                 self._doing = progress_text(event)
                 self.update(", ".join(filter(None, [self._text, self._doing])))
             case events.WarmStartProgressed(step=step, steps=steps):
+                left = left_text(event.left_s)
                 self.update(
-                    f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps
+                    f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}{left}",
+                    step,
+                    steps,
                 )
             case events.RunStarted():
                 self._updates = event.updates
@@ -129,6 +137,15 @@ class Progress:
 
     def evaluated(self, episodes: int) -> None:
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
+
+    def show_stage(self, detail: str) -> None:
+        """Show what is done before the play; if only its figures are others, now and then."""
+        stage = re.sub(r"[\d.,]+", "", detail)
+        if stage == self._stage:
+            self.update(detail)
+        else:
+            self._stage = stage
+            self.show(detail)
 
     def _show_play(self, event: events.EpisodesCounted) -> None:
         if self._began_at is None:

@@ -96,6 +96,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up."""
     updates: int
     """Updates that it had by then."""
+    unread_share: float | None = None
+    """Share of the model's own first replies that named no action, because of which replies are chosen among the
+    admissible ones from here on. None: they are made as the settings say."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -494,6 +497,8 @@ class WarmStartProgressed(Event, frozen=True, kw_only=True):
     """Steps in all."""
     loss: float
     """In this step's batch: nats per token of the demonstrated replies, or DPO's loss of a pair."""
+    left_s: float | None = None
+    """As of `Progressed`."""
 
 
 class WarmStartFinished(Event, frozen=True, kw_only=True):

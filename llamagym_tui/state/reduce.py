@@ -8,7 +8,7 @@ from msgspec import structs
 from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, counted, evaluated_return, with_unit
+from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, with_unit
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
@@ -148,7 +148,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
         case events.WarmStartProgressed():
-            detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
+            left = left_text(event.left_s)
+            detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}{left}"
             return replace(state, warm_start=state.warm_start.after(event), detail=detail)
         case events.WarmStartFinished():
             trained = replace(state, warm_start=state.warm_start.after(event), play=PlayCounts())
@@ -245,8 +246,7 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
 
 def progress_text(event: events.Progressed) -> str:
     """How far something is, as ``reading prompts: 34 of 128, 8 s left``."""
-    left = "" if event.left_s is None else f", {event.left_s:,.0f} s left"
-    return f"{event.doing}: {event.done:,} of {event.total:,}{left}"
+    return f"{event.doing}: {event.done:,} of {event.total:,}{left_text(event.left_s)}"
 
 
 def measured_text(event: events.SettingsMeasured) -> str:
@@ -322,8 +322,13 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     play = state.play
     if event.mode == "inference":
         play = play.switched_to_inference()
+    config = state.config
+    if event.unread_share is not None:
+        chosen = structs.replace(config.generation, policy="score")
+        config = structs.replace(config, generation=chosen)
     return replace(
         state,
+        config=config,
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.

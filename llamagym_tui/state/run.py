@@ -155,6 +155,14 @@ class RunState:
         return self.live and self.run is not None and self.mode == "train"
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it can be resumed once it has ended in order: it has a checkpoint, or something to write one of."""
+        has_begun = self.episodes > 0 or any(
+            isinstance(entry.fact, events.TurnFinished) for entry in self.transcript.entries
+        )
+        return has_begun or self.checkpoint is not None or self.config.resume
+
+    @property
     def prompt_awaits_reset(self) -> bool:
         """Whether the watched episode began with an older prompt than the confirmed one."""
         return (

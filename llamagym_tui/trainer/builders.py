@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import torch
 
+from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
@@ -42,6 +43,7 @@ from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
@@ -74,7 +76,13 @@ class Builders:
 
     def fetch_model(self, notify: Callable[[str], None]) -> None:
         """Download or convert the model if its name stands for what is not here yet; `notify` gets the progress."""
-        model_folder(self.config.model, notify)
+        name = self.config.model
+        download = model_registry.download_of(name)
+        if download is not None:
+            notify(f"downloading {name}, {download.source}")
+        tell = with_time_left(notify)
+        if model_folder(name, tell) is None and download is not None:
+            fetch(name, tell)
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.protocol import commands, events
-from llamagym_tui.returns import counted
+from llamagym_tui.returns import counted, left_text
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
-from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
 from llamagym_tui.trainer.inbox import Inbox
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
@@ -158,12 +158,14 @@ class Evaluations:
         """The figures of the episodes; None: it was stopped, or out of time, with episodes under way."""
         until = math.inf if limit_s is None else self.clock() + PATIENCE * limit_s
         emit_now_and_then = self.emitter.throttled()
+        time_left = TimeLeft(self.clock)
 
         def should_stop() -> bool:
             return self.should_stop() or self.clock() >= until
 
         def progress(done: int) -> None:
-            detail = _progress(done, command)
+            left_s = time_left.seconds(done, command.episodes) if done < command.episodes else None
+            detail = f"{_progress(done, command)}{left_text(left_s)}"
             emit = emit_now_and_then if done < command.episodes else self.emitter.emit
             emit(events.PhaseChanged(phase="evaluating", detail=detail))
 

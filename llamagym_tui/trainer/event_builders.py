@@ -13,7 +13,7 @@ from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
 
 
-def run_started(config: RunConfig, parts: Parts) -> RunStarted:
+def run_started(config: RunConfig, parts: Parts, unread_share: float | None = None) -> RunStarted:
     agent = parts.agent
     return RunStarted(
         agent=catalog.agent_name(config.agent),
@@ -32,6 +32,7 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         draws=parts.rollout.draws,
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
+        unread_share=unread_share,
     )
 
 

@@ -14,8 +14,14 @@ from llamagym_tui.protocol.events import Event, Progressed, Refused, WarningRais
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
 
+LEAST_S = 2.0
+"""Seconds that something takes in all, as it looks by now, before its progress is reported."""
 FEWEST_DONE = 0.1
 """Share of something that is done before it is said how long the rest takes: the first steps are often slower."""
+ENOUGH_S = 20.0
+"""Seconds after which that is said however little is done."""
+RECENT_S = 5.0
+"""Seconds of the past, at least, whose speed says how long the rest takes: play is faster once prompts were read."""
 Sink = Callable[[Event], str | None]
 log = logging.getLogger(__name__)
 
@@ -72,17 +78,43 @@ class EventEmitter:
     def progress(self, doing: str) -> Callable[[int, int], None]:
         """A function that reports how far something is that begins now: it takes what is done, and all that there is.
 
+        What is over within `LEAST_S` is not reported.
+
         Args:
             doing: what it is, for people.
         """
-        began_at = self._clock()
+        time_left = TimeLeft(self._clock)
         emit = self.throttled()
 
         def report(done: int, total: int) -> None:
-            if 0 < done < total:
-                left_s = None
-                if done >= FEWEST_DONE * total:
-                    left_s = (self._clock() - began_at) / done * (total - done)
+            left_s = time_left.seconds(done, total)
+            if 0 < done < total and time_left.whole_s(done, total) >= LEAST_S:
                 emit(Progressed(doing=doing, done=done, total=total, left_s=left_s))
 
         return report
+
+
+class TimeLeft:
+    """Of something that begins now: how long the rest takes, if it goes on as it went of late."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began_at = clock()
+        self._marks = ((self._began_at, 0), (self._began_at, 0))
+        """Two moments of the past, each with what was done by then."""
+
+    def whole_s(self, done: int, total: int) -> float:
+        """Seconds that all of it takes; `done` of it is not 0."""
+        return (self._clock() - self._began_at) / done * total
+
+    def seconds(self, done: int, total: int) -> float | None:
+        """Seconds that the rest takes. None: too little is done to know."""
+        now = self._clock()
+        if now - self._marks[1][0] >= RECENT_S:
+            self._marks = (self._marks[1], (now, done))
+        if not done or (done < FEWEST_DONE * total and now - self._began_at < ENOUGH_S):
+            return None
+        since, before = self._marks[0]
+        if done <= before:
+            since, before = self._began_at, 0
+        return (now - since) / (done - before) * (total - done)

@@ -1,6 +1,7 @@
 """Whether the replies of a model that has learnt nothing here name actions, which is tried before the first episode."""
 
 import dataclasses
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -11,16 +12,25 @@ from llamagym_tui.model_registry import BUNDLED
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.parts import Parts
 
+AT_ONCE = 8
+"""Replies that are tried side by side: all at once would be little faster, and tell nothing of the time left."""
 
-def unread_share(builders: Builders, parts: Parts) -> float:
-    """Share of sampled first replies that name no action, in environments apart from the run."""
-    config = replace(builders.config, n_envs=TRIED, max_turns=1)
+
+def unread_share(
+    builders: Builders, parts: Parts, progress: Callable[[int, int], None] = lambda done, of: None
+) -> float:
+    """Share of sampled first replies that name no action, in environments apart from the run.
+
+    `progress` is told how many of them were tried, and of how many.
+    """
+    config = replace(builders.config, n_envs=AT_ONCE, max_turns=1)
     found = dataclasses.replace(builders, config=config).evaluate(
         parts.agent,
         parts.policy,
         episodes=TRIED,
         greedy=False,
         system_prompt=parts.rollout.system_prompt,
+        progress=lambda done: progress(done, TRIED),
     )
     assert found is not None, "nothing stops it"
     return found.parse_failure_rate

@@ -28,7 +28,7 @@ from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
-from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
 from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
@@ -71,12 +71,15 @@ class Run:
         self.rollout = parts.rollout
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
-        self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
+        self.policy_map = PolicyMapper(
+            parts.agent, parts.policy, emitter.emit, clock, emitter.progress
+        )
         self.inspector = ReplyInspector(parts.policy, parts.learner, parts.rollout)
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._episode_counter.begin_again(parts.rollout.mode, parts.rollout.prompt_version)
         self._checkpoints = checkpoints
+        self._clock = clock
         self._emitter = emitter
         self._emit = emitter.emit
         self._monitor = CollapseMonitor()
@@ -333,14 +336,19 @@ class Run:
         except RunStoreError as error:
             self._emitter.warn(f"A roll back will not take this warm start back: {error}")
         emit = self._emitter.throttled()
+        time_left: TimeLeft | None = None
+
+        def progress(step: int, steps: int, loss: float) -> None:
+            nonlocal time_left
+            if time_left is None:
+                time_left = TimeLeft(
+                    self._clock
+                )  # from the first step on: what is loaded before takes its own time
+            left_s = time_left.seconds(step - 1, steps - 1)
+            emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss, left_s=left_s))
+
         stats = builders.warm_start(
-            self.policy,
-            self.learner,
-            data,
-            progress=lambda step, steps, loss: emit(
-                events.WarmStartProgressed(step=step, steps=steps, loss=loss)
-            ),
-            should_stop=should_stop,
+            self.policy, self.learner, data, progress=progress, should_stop=should_stop
         )
         self._emit_mark(events.WarmStartFinished(method=data.method, stats=stats))
         self.awaits_warm_start = False

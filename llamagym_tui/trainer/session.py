@@ -31,11 +31,12 @@ from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
-from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
+from llamagym_tui.trainer.event_sinks import LEAST_S, EventEmitter, Sink
 from llamagym_tui.trainer.form import MOST_UNREAD, chosen_by_score, is_to_be_tried, unread_share
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
+from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.run import Run
 
@@ -94,6 +95,9 @@ class Session:
         """Reports how full the batch under way is."""
         self._reading = self._emitter.progress("reading prompts")
         """Reports how many of the prompts that a fixed trunk reads at once are read."""
+        self._reading_began_at = 0.0
+        self._prompt_s = math.inf
+        """Seconds that reading a prompt took last; infinite before the first one."""
         self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
@@ -131,7 +135,7 @@ class Session:
         run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self.active_run = run
         parts.policy.on_reading = self._on_reading
-        self._emit(event_builders.run_started(run.config, parts))
+        self._emit(event_builders.run_started(run.config, parts, unread))
         if unread is not None:
             self._emitter.warn(event_builders.form_warning(unread))
         if parts.form is not None:
@@ -151,10 +155,9 @@ class Session:
         """
         if not is_to_be_tried(self._config, parts):
             return None
-        self._emit(
-            events.PhaseChanged(phase="loading", detail="trying whether replies name actions")
-        )
-        unread = unread_share(self._builders, parts)
+        doing = "trying whether replies name actions"
+        self._emit(events.PhaseChanged(phase="loading", detail=doing))
+        unread = unread_share(self._builders, parts, self._emitter.progress(doing))
         if unread < MOST_UNREAD:
             return None
         self._keep(chosen_by_score(self._config))
@@ -231,15 +234,35 @@ class Session:
 
     def _on_reading(self, done: int, total: int) -> None:
         """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
-        if done == 0:
-            self._reading = self._emitter.progress("reading prompts")
-        self._reading(done, total)
         run = self.active_run
+        if run is not None and run.policy_map.takes_reading(done, total):
+            return
         is_playing = self.phase in ("rolling_out", "updating")
+        if is_playing or self.phase == "evaluating":
+            self._report_reading(done, total)
         if done == total or run is None or not is_playing:
             return
         if self._is_stop_requested() or run.is_limit_reached:
             raise _ReadingEnded
+        # A person who reads the tour meanwhile has asked for a pace; it is confirmed before all is read.
+        while command := self.inbox.take(commands.SetPace):
+            self._handle(command, run)
+
+    def _report_reading(self, done: int, total: int) -> None:
+        """Report it from the beginning on, where it takes long: so a first reading does, whose pace is not known."""
+        now = self._clock()
+        if done == 0:
+            self._reading = self._emitter.progress("reading prompts")
+            self._reading_began_at = now
+            expected_s = self._prompt_s * total
+            if expected_s >= LEAST_S:
+                left_s = expected_s if math.isfinite(expected_s) else None
+                self._emit(
+                    events.Progressed(doing="reading prompts", done=0, total=total, left_s=left_s)
+                )
+            return
+        self._prompt_s = (now - self._reading_began_at) / done
+        self._reading(done, total)
 
     def _wait_for_person(self, run: Run) -> None:
         """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
@@ -392,9 +415,13 @@ class Session:
             run.rollout.system_prompt,
             run.rollout.prompt_version,
             run.learner.updates,
-            should_stop=should_stop or self._is_stop_requested,
+            should_stop=should_stop or self._should_end_map,
             at_once=at_once,
         )
+
+    def _should_end_map(self) -> bool:
+        """Whether the run is to end, or somebody has begun or ceased to look."""
+        return self.inbox.holds(commands.Stop, commands.WatchPolicyMap)
 
     def _evaluations(self, run: Run) -> Evaluations:
         return Evaluations(
@@ -463,7 +490,8 @@ class Session:
     def _stop(self, run: Run, *, evaluates: bool = False) -> None:
         run.report_episodes()
         if run.policy_map.is_cheap:
-            self._map_policy(run, at_once=True, should_stop=lambda: False)
+            until = self._clock() + CHEAP_S
+            self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
         finished = self._finished(run)
         if evaluates:  # the policy that the run ends with
             final = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)

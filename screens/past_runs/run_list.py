@@ -106,7 +106,7 @@ class RunList(TableList[RunRow]):
             there = row and (
                 kept_updates(row.info.run_dir)
                 if "branch" in parameters
-                else row.info.has_checkpoint
+                else row.info.has_checkpoint and not row.info.is_running
             )
             return True if there else None
         if action == "select":

@@ -41,7 +41,8 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
         return [Sentence(_farewell(state), "-note")]
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
-        return [Sentence(f"The trainer writes its checkpoint and ends. {again}", "-note")]
+        ends = "writes its checkpoint and ends" if state.is_kept else "ends"
+        return [Sentence(f"The trainer {ends}. {again}", "-note")]
     found = [Sentence(state.collapse, "-error")] if state.collapse else []
     found += [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":

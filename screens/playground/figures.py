@@ -80,16 +80,16 @@ class FirstSight(StateText):
     """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
 
     DEFAULT_CSS = (
-        "FirstSight { display: none; height: auto; max-height: 3; &.-known { display: block; } }"
+        "FirstSight { display: none; height: auto; max-height: 5; &.-known { display: block; } }"
     )
 
     def show(self, state: RunState) -> None:
-        self.set_class(bool(state.described), "-known")
         before = self.state
         self.state = state
+        self.set_class(bool(state.described or self._form()), "-known")
         if any(
             getattr(state, name) != getattr(before, name)
-            for name in ("described", "mapped", "map_is_present")
+            for name in ("described", "mapped", "map_is_present", "run", "manner")
         ):
             self.refresh(layout=True)  # it may take another number of lines
 
@@ -100,7 +100,20 @@ class FirstSight(StateText):
         )
         if played and mapped is not None and not self.state.map_is_present:
             played += f" (update {mapped.update:,})"
-        return Content("; ".join(filter(None, (one_line(self.state.described), played))))
+        return Content(
+            "; ".join(filter(None, (one_line(self.state.described), played, self._form())))
+        )
+
+    def _form(self) -> str:
+        """How replies are made, where that was changed because the model's own could not be read."""
+        run = self.state.run
+        if (
+            run is None
+            or run.unread_share is None
+            or self.state.manner.policy.startswith("generate")
+        ):
+            return ""
+        return f"picks one of the replies that name an action: {run.unread_share:.0%} of its own named none"
 
 
 class FiguresColumn(StateText):

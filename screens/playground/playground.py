@@ -22,6 +22,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
 HIGH_ENOUGH_FOR_BOTH = 44
@@ -418,4 +419,6 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
     if state.recorded:
         return "No conversation up to here."
     doing = one_line(state.detail) or PHASES[state.phase]
+    if state.progress is not None:
+        doing = one_line(progress_text(state.progress))
     return f"{doing} … {table_key} opens a table for you meanwhile"

@@ -22,6 +22,7 @@ from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
 from llamagym_tui.state.prompts import named
+from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
 LONG = 4
@@ -147,7 +148,7 @@ class PolicyMapScreen(Fitted[None]):
             again = f"{key_of(self.app, 'map.optimal', 'o')} shows the policy again"
             lines = [Content.styled(f"{BEST[policy.layout.best_is_experts][2]}; {again}", "bold")]
         elif policy.mapped is None:
-            lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
+            lines = [Content.styled(why_not_yet(self._state), "$accent")]
         else:
             lines = agreement(policy)
         width = self.query_one("#map-count").content_size.width or self.app.size.width - 2
@@ -278,6 +279,15 @@ def short_legend(layout: PolicyMapLaidOut, width: int) -> str:
     if width <= (3 if named else 5):
         return f"3 {named}30–39%, {DIFFERS} differs"
     return f"{named}in %, {DIFFERS} differs" if named else f"{DIFFERS} differs"
+
+
+def why_not_yet(state: RunState) -> str:
+    """Why the states are still empty, and how long it takes until they are filled."""
+    if state.progress is not None and state.live:
+        return one_line(progress_text(state.progress))
+    if not state.live:
+        return "the map of the policy was not computed"
+    return "the map is asked for: it is computed once the turns under way are played"
 
 
 def why_no_map(state: RunState) -> str:

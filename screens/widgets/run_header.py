@@ -14,6 +14,8 @@ from llamagym_tui.state.reduce import progress_text
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
 }
+LONGEST = 72
+"""Characters of what is being done, at most."""
 
 
 class RunHeader(StateText):
@@ -23,9 +25,8 @@ class RunHeader(StateText):
         """Names on the left, the less important left out first when room is short; progress on the right."""
         mode = self._mode()
         right = self._progress()
-        longer = max(map(len, PHASES.values())) - len(
-            PHASES[self.state.phase]
-        )  # so that names stay at each phase
+        # So that names stay at each phase.
+        longer = max(0, max(map(len, PHASES.values())) - len(self._doing()))
         room = width - mode.cell_length - right.cell_length - 3 - longer
         left = Content("")
         for names in self._names():
@@ -69,14 +70,30 @@ class RunHeader(StateText):
 
     def _progress(self) -> Content:
         state = self.state
-        phase = PHASES[state.phase]
+        doing = self._doing()
         if state.pause_requested is not None:
-            phase += ", pausing" if state.pause_requested else ", resuming"
-        if state.progress is not None:
-            phase = progress_text(state.progress)
-        parts = Content.styled(phase, "bold $error" if state.phase == "failed" else "bold")
+            doing += ", pausing" if state.pause_requested else ", resuming"
+        parts = Content.styled(doing, "bold $error" if state.phase == "failed" else "bold")
         if state.run is not None:
-            rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""
-            rate = rate or (f" · {state.episodes_per_s:,.0f} ep/s" if state.episodes_per_s else "")
-            parts += Content.styled(f" · episode {state.episodes:,}{rate}", ASIDE)
+            parts += Content.styled(f" · episode {state.episodes:,}{self._rate()}", ASIDE)
         return parts
+
+    def _doing(self) -> str:
+        """The phase, or what takes seconds in it and how far that is."""
+        state = self.state
+        if state.progress is not None and state.live:
+            return one_line(progress_text(state.progress), LONGEST)
+        phase = PHASES[state.phase]
+        detail = one_line(state.detail, LONGEST) if state.live else ""
+        if state.phase == "loading" and detail:
+            return detail
+        if state.phase in ("evaluating", "warm_starting") and detail:
+            return f"{phase}: {detail}"
+        return phase
+
+    def _rate(self) -> str:
+        """The speed, unless its room is that of how far something is."""
+        speed = self.state.episodes_per_s
+        if not speed or self.state.progress is not None:
+            return ""
+        return f" · {speed:,.1f}/s" if speed < 10 else f" · {speed:,.0f} ep/s"

@@ -22,11 +22,13 @@ from llamagym_tui.protocol.events import (
     Event,
     ObservationsDistinguished,
     PhaseChanged,
+    Progressed,
     PromptChanged,
     RolledBack,
     SettingsChanged,
     SettingsMeasured,
     UpdateFinished,
+    WarmStartProgressed,
     WarningRaised,
 )
 from llamagym_tui.returns import MeanReturn
@@ -102,7 +104,7 @@ def test_training_ends_with_one_line_of_json(
 def test_without_an_evaluation_or_an_update_the_line_says_null(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
+    headless.train(config(tmp_path, episodes=2, final_episodes=0, form="off"), json_output=True)
     printed = capfd.readouterr()
     figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)
@@ -382,6 +384,33 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds_and_the_last_fi
             progress.take(counted(second * 50))
     figures = [f"{count:,} episodes, mean return 0.500, 0 updates, 50/s" for count in episodes]
     assert stream.getvalue().splitlines() == ["loading the model", *figures]
+
+
+def test_what_takes_seconds_is_a_line_with_the_time_left_every_ten_seconds() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with Progress(stream, clock=clock) as progress:
+        for megabytes in range(0, 93, 3):
+            words = f"downloading it, {megabytes} of 93 MB"
+            progress.take(PhaseChanged(phase="loading", detail=words))
+            clock.now += 0.5
+        progress.take(PhaseChanged(phase="loading", detail="loading the model"))
+        for done in (0, 1, 2, 3):
+            left_s = 11.0 * (4 - done)
+            progress.take(Progressed(doing="reading prompts", done=done, total=4, left_s=left_s))
+            clock.now += 11.0
+        progress.take(PhaseChanged(phase="evaluating", detail="3 of 9 episodes, 60 s left"))
+        clock.now += 11.0
+        progress.take(WarmStartProgressed(step=2, steps=8, loss=0.5, left_s=200.0))
+    assert stream.getvalue().splitlines() == [
+        "downloading it, 0 of 93 MB",
+        "downloading it, 60 of 93 MB",
+        "loading the model",
+        "reading prompts: 1 of 4, 33 s left",
+        "reading prompts: 2 of 4, 22 s left",
+        "reading prompts: 3 of 4, 11 s left",
+        "evaluating: 3 of 9 episodes, 60 s left",
+        "warm start: step 2 of 8, loss 0.500, 3 min left",
+    ]
 
 
 def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:

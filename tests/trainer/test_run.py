@@ -557,13 +557,26 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
 
 
-def test_a_long_update_reports_how_far_it_is_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_a_long_update_reports_how_far_it_is_twice_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_parts, "MINIBATCHES", 8)
+    monkeypatch.setattr(fake_parts, "UPDATE_S", 3.0)  # 0.375 s each
     stage = Stage(tmp_path, episodes=8)
-    stage.session.run()  # four minibatches of a quarter of a second
+    stage.session.run()
     seen = [event for event in stage.of(Progressed) if event.doing == "updating"]
     assert [(event.at_s, event.done, event.total, event.left_s) for event in seen] == [
-        (1.0, 2, 4, 0.5)
+        (1.25, 2, 8, 2.25),
+        (2.0, 4, 8, 1.5),
+        (2.75, 6, 8, 0.75),
     ]
+
+
+def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=40)
+    stage.session.run()  # batches of half a second, updates of one
+    assert len(stage.of(UpdateFinished)) > 1
+    assert stage.of(Progressed) == []
 
 
 def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from llamagym_tui.protocol.commands import (
     Resume,
     SaveCheckpoint,
     SetMode,
+    SetPace,
     SetSystemPrompt,
     StartRun,
     Stop,
@@ -31,6 +32,7 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     ModeChanged,
+    PaceChanged,
     PhaseChanged,
     Progressed,
     PromptChanged,
@@ -44,6 +46,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer import event_builders, session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
+from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, made_up_stats
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
@@ -73,7 +76,10 @@ def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_folder_and_wire_get_the_same_events_but_for_progress(tmp_path: Path) -> None:
+def test_folder_and_wire_get_the_same_events_but_for_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_parts, "UPDATE_S", 4.0)
     stage = Stage(tmp_path, episodes=20)
     stage.session.run()
     progress = stage.of(Progressed)
@@ -81,6 +87,41 @@ def test_folder_and_wire_get_the_same_events_but_for_progress(tmp_path: Path) ->
     assert list(run_store.read_events(tmp_path)) == [
         event for event in stage.events if event not in progress
     ]
+
+
+def test_a_reading_of_prompts_is_reported_from_its_beginning_where_it_takes_long(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, episodes=12)
+    read_s = 0.5
+
+    def read(prompts: int) -> None:
+        on_reading = stage.policy.on_reading
+        on_reading(0, prompts)
+        for done in range(1, prompts + 1):
+            stage.builders.clock.now += read_s
+            on_reading(done, prompts)
+
+    steps = iter((6, 2, 8))
+
+    def before_step(rollout: Rollout) -> None:
+        if (prompts := next(steps, 0)) == 8:
+            stage.command_queue.put(SetPace(turn_s=0.0))
+        read(prompts)
+
+    stage.also_before_step = before_step
+    stage.session.run()
+    seen = [event for event in stage.of(Progressed) if event.doing == "reading prompts"]
+    assert [(event.done, event.total, event.left_s) for event in seen] == [
+        (0, 6, None),  # how long it takes is not known before the first one
+        *((done, 6, (6 - done) * read_s) for done in range(1, 6)),
+        # two take a second, and are not reported
+        (0, 8, 4.0),
+        *((done, 8, (8 - done) * read_s) for done in range(1, 8)),
+    ]
+    # A pace that is asked for meanwhile is confirmed before the end.
+    (paced,) = stage.of(PaceChanged)
+    assert paced.at_s < seen[-1].at_s
 
 
 def test_events_carry_seconds_since_the_session_began(tmp_path: Path) -> None:
@@ -271,7 +312,8 @@ def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Pat
     stage.session.run()
     seen = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
     assert seen[0].detail == "0 of 40 episodes"
-    assert seen[1].detail == "4 of 40 episodes"
+    assert seen[1].detail == "4 of 40 episodes, 4 s left"
+    assert seen[-1].detail == "40 of 40 episodes"
     assert len(seen) == 1 + 10
 
 

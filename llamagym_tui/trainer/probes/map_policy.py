@@ -28,15 +28,30 @@ AT_ONCE = 64
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
 """Characters that the texts of all states have together, at most."""
+Progress = Callable[[int, int], None]
+"""Is told how much is done, and of how much."""
 log = logging.getLogger(__name__)
+
+
+class _GivenUp(Exception):
+    """A map is not computed to its end."""
 
 
 class PolicyMapper:
     """Action probabilities in the states of the agent's map."""
 
     def __init__(
-        self, agent: AgentBase, policy: Policy, emit: Sink, clock: Callable[[], float]
+        self,
+        agent: AgentBase,
+        policy: Policy,
+        emit: Sink,
+        clock: Callable[[], float],
+        progress: Callable[[str], Progress] = lambda doing: lambda done, total: None,
     ) -> None:
+        """A map that was not laid out; `progress` begins to report something long, by what it is."""
+        self._progress = progress
+        self._on_reading: Progress | None = None
+        """Told of the prompts of the piece that is computed. None: no map is."""
         self._agent = agent
         self._policy = policy
         self._emit = emit
@@ -80,7 +95,10 @@ class PolicyMapper:
         self._emit(laid_out)
 
     def watch(self, *, on: bool) -> None:
+        """Follow the policy closely, or not any more; who begins to look gets a map at once, however long it takes."""
         self._watched = on
+        if on and not self.is_cheap:
+            self._ended_at = None
         self._emit(PolicyMapWatched(on=on))
 
     @property
@@ -118,6 +136,8 @@ class PolicyMapper:
             return
         try:
             shares = self._shares(system_prompt, should_stop)
+        except _GivenUp:
+            return
         except Exception as error:
             # Its states are not the run's: memory may be short for them alone.
             log.exception("the policy map is given up")
@@ -126,39 +146,65 @@ class PolicyMapper:
                 PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}.")
             )
             return
-        if shares is None:
-            return
         self._version = self._policy.version
         self._conditions = conditions
         self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
+
+    @property
+    def _keeps_what_it_reads(self) -> bool:
+        """Whether states are remembered, so that a map that was given up takes less the next time, and soon little."""
+        return self._policy.narrow is not None
 
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""
         if self._ended_at is None:
             return True
         rested_s = self._clock() - self._ended_at
+        if self._keeps_what_it_reads:
+            return rested_s >= REST_S[self._watched]
         # So long that what a map takes is its share of the time in all.
         for_its_share_s = self._took_s / SHARES[self._watched] - self._took_s
         return rested_s >= max(REST_S[self._watched], for_its_share_s)
 
-    def _shares(
-        self, system_prompt: str, should_stop: Callable[[], bool]
-    ) -> list[list[float]] | None:
-        """`probabilities` of all states, piece by piece; None if that takes too long for now."""
+    def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]]:
+        """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long for now."""
         began_at = self._clock()
+        whole = len(self._states)
         shares: list[list[float]] = []
-        for start in range(0, len(self._states), AT_ONCE):
-            shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
-            now = self._clock()
-            self._took_s = (now - began_at) * len(self._states) / len(shares)
-            if len(shares) < len(self._states):
-                if should_stop():
-                    return None
-                if self._ended_at is None and not (self._watched or self.is_cheap):
-                    self._ended_at = now
-                    return None
+        report = self._progress("computing the policy map")
+
+        def on_reading(done: int, total: int) -> None:
+            if should_stop():
+                raise _GivenUp
+            piece = min(AT_ONCE, whole - len(shares))
+            report(len(shares) + piece * done // max(total, 1), whole)
+            is_too_long = self._keeps_what_it_reads and self._clock() - began_at >= CHEAP_S
+            if is_too_long and not self._watched:
+                self._ended_at = self._clock()
+                raise _GivenUp
+
+        self._on_reading = on_reading
+        try:
+            for start in range(0, whole, AT_ONCE):
+                shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
+                now = self._clock()
+                self._took_s = (now - began_at) * whole / len(shares)
+                if len(shares) < whole:
+                    on_reading(0, 0)
+                    if self._ended_at is None and not (self._watched or self.is_cheap):
+                        self._ended_at = now
+                        raise _GivenUp
+        finally:
+            self._on_reading = None
         self._ended_at = self._clock()
         return shares
+
+    def takes_reading(self, done: int, total: int) -> bool:
+        """Whether prompts are read for the map, which reports it then. Raises: the map is to be given up."""
+        if self._on_reading is None:
+            return False
+        self._on_reading(done, total)
+        return True
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""

@@ -397,6 +397,22 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         assert app.run_state.returns.episodes == 1024
 
 
+@pytest.mark.usefixtures("three_runs")
+async def test_a_run_that_another_process_has_is_not_resumed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("llamagym_tui.run_store.is_held", lambda folder: folder.name == "late")
+    client = fakes.FakeClient([])
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        chosen = app.screen.query_one(RunList).chosen
+        assert chosen is not None
+        assert (chosen.info.run_dir.name, chosen.info.has_checkpoint) == ("late", True)
+        assert app.screen.query_one(RunList).check_action("request", ("resume",)) is None
+        await pilot.press("r")
+        await pilot.pause()
+        assert client.started is None
+
+
 async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_and_another_prompt():
     (run("late", 120, 8, seed=3) / "update-4").mkdir()
     run("early", 0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from textual.color import Color
 from textual.widgets import TextArea
 
@@ -18,17 +19,20 @@ from llamagym_tui.protocol.events import (
     ModeChanged,
     ObservationsDistinguished,
     PhaseChanged,
+    Progressed,
     PromptChanged,
     RolledBack,
     SessionFailed,
     SettingsChanged,
     SettingsMeasured,
+    WarmStartProgressed,
     WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.banner import Banner, sentences
+from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -453,13 +457,97 @@ async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_
 
 
 async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
-    client = fakes.FakeClient()
+    client = fakes.FakeClient(fakes.demo_run())
     client.stop_takes_s = 0.5
     app = make_app(client, mode="inference")
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("q", "y")
         await sees(pilot, "The trainer writes its checkpoint and ends.")
         await until(pilot, lambda: client.stopped)
+
+
+async def test_whoever_leaves_before_a_turn_was_played_is_promised_no_checkpoint(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.stop_takes_s = 0.5
+    app = make_app(client)
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("q")
+        await sees(pilot, "this run has no checkpoint")
+        assert "Leaving writes a checkpoint" not in shown(pilot)
+        await pilot.press("n")
+        client.emit(*fakes.hand(0, [("Your total: 12.", '{"action": 0}', "json")], 1.0))
+        await sees(pilot, "terminated")
+        await pilot.press("q")
+        await sees(pilot, "Leaving writes a checkpoint")
+        await pilot.press("y")
+        await sees(pilot, "The trainer writes its checkpoint and ends.")
+        await until(pilot, lambda: client.stopped)
+
+
+async def test_a_trainer_that_has_nothing_to_keep_only_ends(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.stop_takes_s = 0.5
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("q", "y")
+        await sees(pilot, "The trainer ends.")
+        await until(pilot, lambda: client.stopped)
+    assert app.run_state is not None
+    assert app.config is not None
+    lost = "The run was left before it had a checkpoint, so there is none to resume."
+    assert parting_text(app.config, app.run_state) == lost
+
+
+async def test_what_takes_seconds_stands_in_the_header_with_the_time_left(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        client.emit(Progressed(doing="collecting turns", done=384, total=1024, left_s=40.4))
+        await sees(pilot, "collecting turns: 384 of 1,024, 40 s left · episode 0")
+        client.emit(PhaseChanged(phase="updating"))
+        await sees(pilot, "updating · episode 0")
+        assert "40 s left" not in shown(pilot)
+        client.emit(PhaseChanged(phase="evaluating", detail="12 of 1,000 episodes, 3 min left"))
+        await sees(pilot, "evaluating: 12 of 1,000 episodes, 3 min left · episode 0")
+        client.emit(
+            PhaseChanged(phase="warm_starting"),
+            WarmStartProgressed(step=3, steps=96, loss=0.5, left_s=61.0),
+        )
+        await sees(pilot, "warm start: step 3 of 96, loss 0.500, 61 s left")
+
+
+async def test_while_the_model_loads_the_header_says_what_is_done(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        client.emit(PhaseChanged(phase="loading", detail="downloading it, 34 of 93 MB, 8 s left"))
+        await until(
+            pilot,
+            lambda: "34 of 93 MB, 8 s left" in widget_text(app.screen.query_one(RunHeader)),
+        )
+
+
+async def test_that_replies_are_chosen_because_the_models_own_named_no_action_stands_there_in_words(
+    make_app: MakeApp,
+):
+    hello, loading, started, *rest = fakes.opening_events()
+    started = structs.replace(started, unread_share=0.94)
+    client = fakes.FakeClient([hello, loading, started, *rest])
+    app = make_app(client)
+    words = "picks one of the replies that name an action: 94% of its own named none"
+    async with app.run_test(size=(120, 34)) as pilot:
+        await until(
+            pilot,
+            lambda: any(
+                words in str(each.content_at(200)) for each in app.screen.query(FirstSight)
+            ),
+        )
+        assert app.run_state is not None
+        assert app.run_state.manner.policy.startswith("score ")
+        client.emit(SettingsChanged(changes={"generation.policy": "generate"}))
+        await until(pilot, lambda: not app.screen.query_one("#first-sight").display)
 
 
 def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():

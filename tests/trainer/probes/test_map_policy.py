@@ -152,6 +152,66 @@ def test_a_map_that_takes_long_waits_until_its_share_has_come_unless_somebody_lo
     assert table.map() == 2
 
 
+def test_whoever_begins_to_look_gets_a_map_that_takes_long_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
+    assert table.map() == 0
+    table.mapping.watch(on=True)
+    table.clock.now += 0.1
+    assert table.map() == 1
+
+
+def test_where_prompts_are_remembered_a_map_is_made_bit_by_bit_though_nobody_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
+    table.policy.narrow = object()  # type: ignore[assignment]
+    assert table.map() == 0
+    table.clock.now += 30
+    assert table.map() == 0
+    assert len(table.calls) == 2  # given up after the first piece, both times
+    table.takes_s = 0.1  # by now they were read
+    table.clock.now += 29
+    assert table.map() == 0
+    table.clock.now += 1
+    assert table.map() == 1
+
+
+def test_the_prompts_that_are_read_for_a_map_are_reported_as_its_progress_and_end_it_on_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, coins=2 * AT_ONCE)
+    told: list[tuple[str, int, int]] = []
+    mapping = PolicyMapper(
+        table.mapping._agent,
+        table.policy,
+        table.seen.append,
+        table.clock,
+        lambda doing: lambda done, total: told.append((doing, done, total)),
+    )
+    mapping.lay_out()
+    read: list[int] = []
+
+    def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
+        for done in (16, 32):  # of 32 that are not remembered, half of the piece
+            assert mapping.takes_reading(done, 32)
+            read.append(done)
+            if len(read) == 3:
+                table.stop = True
+        return [[0.25, 0.75] for _ in states]
+
+    monkeypatch.setattr(PolicyMapper, "probabilities", ask)
+    mapping.map("Call.", 0, 0, should_stop=lambda: table.stop)
+    doing = "computing the policy map"
+    whole = 2 * AT_ONCE
+    assert told == [(doing, done, whole) for done in (32, 64, 64, 96)]
+    assert read == [16, 32, 16]
+    assert not any(isinstance(event, PolicyMapped) for event in table.seen)
+    assert [event.why_not for event in table.seen] == ["", ""]  # it is not given up for good
+    assert not mapping.takes_reading(1, 2)  # none is computed
+
+
 def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch, coins=2 * AT_ONCE)
     table.stop = True
