@@ -18,8 +18,6 @@ LEAST_S = 2.0
 """Seconds that something takes in all, as it looks by now, before its progress is reported."""
 FEWEST_DONE = 0.1
 """Share of something that is done before it is said how long the rest takes: the first steps are often slower."""
-ENOUGH_S = 20.0
-"""Seconds after which that is said however little is done."""
 RECENT_S = 5.0
 """Seconds of the past, at least, whose speed says how long the rest takes: play is faster once prompts were read."""
 Sink = Callable[[Event], str | None]
@@ -112,7 +110,7 @@ class TimeLeft:
         now = self._clock()
         if now - self._marks[1][0] >= RECENT_S:
             self._marks = (self._marks[1], (now, done))
-        if not done or (done < FEWEST_DONE * total and now - self._began_at < ENOUGH_S):
+        if not done or done < FEWEST_DONE * total:
             return None
         since, before = self._marks[0]
         if done <= before:

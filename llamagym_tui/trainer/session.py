@@ -44,6 +44,8 @@ ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
 SLOW_S = 10.0
 """Seconds of a first batch from which on there is a checkpoint before the first update."""
+MANY_PROMPTS = 8
+"""Prompts of one reading from which on it says how long one takes: a few take longer each."""
 Unit = Literal["turn", "update"]
 log = logging.getLogger(__name__)
 
@@ -261,7 +263,8 @@ class Session:
                     events.Progressed(doing="reading prompts", done=0, total=total, left_s=left_s)
                 )
             return
-        self._prompt_s = (now - self._reading_began_at) / done
+        if done >= MANY_PROMPTS or math.isinf(self._prompt_s):
+            self._prompt_s = (now - self._reading_began_at) / done
         self._reading(done, total)
 
     def _wait_for_person(self, run: Run) -> None:

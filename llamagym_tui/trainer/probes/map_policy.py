@@ -13,7 +13,12 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
+from llamagym_tui.protocol.events import (
+    PolicyMapLaidOut,
+    PolicyMapped,
+    PolicyMapWatched,
+    Progressed,
+)
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
@@ -171,7 +176,10 @@ class PolicyMapper:
         began_at = self._clock()
         whole = len(self._states)
         shares: list[list[float]] = []
-        report = self._progress("computing the policy map")
+        doing = "computing the policy map"
+        report = self._progress(doing)
+        if self._watched and not self.is_cheap:
+            self._emit(Progressed(doing=doing, done=0, total=whole))
 
         def on_reading(done: int, total: int) -> None:
             if should_stop():

@@ -26,6 +26,7 @@ from llamagym_tui.protocol.events import (
     PolicyMapLaidOut,
     PolicyMapped,
     PolicyMapWatched,
+    Progressed,
     PromptChanged,
     RunFinished,
     RunStarted,
@@ -160,6 +161,8 @@ def test_whoever_begins_to_look_gets_a_map_that_takes_long_at_once(
     table.mapping.watch(on=True)
     table.clock.now += 0.1
     assert table.map() == 1
+    (begun,) = [event for event in table.seen if isinstance(event, Progressed)]
+    assert (begun.done, begun.total) == (0, 3 * AT_ONCE)  # whoever looks sees that it is under way
 
 
 def test_where_prompts_are_remembered_a_map_is_made_bit_by_bit_though_nobody_looks(
