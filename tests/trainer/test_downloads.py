@@ -86,7 +86,9 @@ def test_a_hub_that_cannot_be_reached_or_fails_is_left_to_the_loading(
     downloads.fetch(MODEL, lambda words: None)
     asked: list[Any] = []
     monkeypatch.setattr(downloads, "is_reachable", lambda name: False)
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *names, **_: asked.append(names))
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "model_info", lambda *names, **_: asked.append(names)
+    )
     downloads.fetch(MODEL, lambda words: None)
     assert asked == []
 
