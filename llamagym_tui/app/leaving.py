@@ -210,7 +210,7 @@ def leaving_text(state: RunState, resume_key: str) -> str:
     if not state.is_kept:
         return (
             "The model is being trained, and no turn has been played yet: this run has no checkpoint, and leaving "
-            "writes none."
+            "writes one only if the first turns are played meanwhile."
         )
     return (
         f"The model is being trained. Leaving writes a checkpoint; {resume_key} in the list of runs goes on from it, "

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.app import downloads
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import Download
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets import download_dialog
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until
@@ -24,7 +24,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the models that are not on this machine."""
     names = {MODEL}
     monkeypatch.setattr(
-        downloads,
+        download_dialog,
         "download_of",
         lambda name: Download(name, hub_bytes=269_000_000) if name in names else None,
     )
