@@ -12,8 +12,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
-from llamagym_tui.run_folder import FORM_DIR
-from llamagym_tui.run_store import has_checkpoint, last_settings
+from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
 from llamagym_tui.user_files import make_folder
 
 CONVERTER = "convert_hf_to_gguf.py"

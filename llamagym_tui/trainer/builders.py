@@ -41,7 +41,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
-from llamagym_tui.run_folder import FORM_DIR
+from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons

@@ -45,18 +45,31 @@ def form_lessons(agent: AgentBase, config: RunConfig, count: int) -> list[Conver
     rng.shuffle(found)
     while len(found) < count:  # few states: they come again
         found += found[: count - len(found)]
-    return [_conversation(agent, prompt, turns) for turns in found[:count]]
+    lessons = []
+    decks: dict[tuple[str, ...], list[str]] = {}
+    for turns in found[:count]:
+        # What is taught is drawn from a shuffled deck of the admissible actions, so that each comes as often.
+        names = turns[-1].shown.actions or tuple(agent.action_names)
+        deck = decks.setdefault(names, [])
+        if not deck:
+            deck += rng.sample(names, len(names))
+        lessons.append(
+            _conversation(agent, prompt, turns[:-1], turns[-1]._replace(action=deck.pop()))
+        )
+    return lessons
 
 
-def _conversation(agent: AgentBase, prompt: str, turns: list[RandomTurn]) -> Conversation:
+def _conversation(
+    agent: AgentBase, prompt: str, earlier: list[RandomTurn], last: RandomTurn
+) -> Conversation:
     messages: Conversation = opening(prompt)
-    for number, turn in enumerate(turns, start=1):
+    for turn in [*earlier, last]:
         assert turn.action is not None, "the caller has looked"
         asked: ChatMessage = user(turn.shown.text)
         if turn.shown.actions is not None:
             asked["actions"] = list(turn.shown.actions)
         reply = assistant(reply_of(agent, turn.action))
-        if number < len(turns):
+        if turn is not last:
             reply["weight"] = 0
         messages += [asked, reply]
     return messages
