@@ -553,8 +553,8 @@ class ObservationsDistinguished(Event, frozen=True, kw_only=True):
     """Distinct ones that were looked at."""
     distinguished: int
     """Those whose hidden states are apart (`docs/METRICS.md`)."""
-    differing_share: float = 1.0
-    """Share of their states' power that differs between them."""
+    differing_share: float | None = None
+    """Share of their states' power that differs between them. None: not known."""
 
     @property
     def are_few(self) -> bool:

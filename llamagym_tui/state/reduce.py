@@ -269,7 +269,7 @@ def distinguished_text(event: events.ObservationsDistinguished) -> str:
             "on demonstrations, or take a larger model"
         )
     common = ""
-    if event.differing_share < SMALL_SHARE:
+    if event.differing_share is not None and event.differing_share < SMALL_SHARE:
         common = f"; {event.differing_share:.2%} of their states' power differs between them"
     return f"The model distinguishes {share}{advice}{common}."
 
