@@ -142,6 +142,8 @@ class HeadPPO(PPO):
             of_step = UpdateSums()
             self.optimizer.zero_grad(set_to_none=True)
             self._loss_of_batch(targets, of_step, is_first=made == 0).backward()
+            if self._rows.grad is not None:
+                of_step.grad_norms.append(self._rows.grad.norm())
             sums.include(of_step)
             sums.log_ratios = of_step.log_ratios
             kl = self._step_near()

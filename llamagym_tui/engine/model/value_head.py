@@ -97,6 +97,10 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if (path / VALUE_HEAD_FILE).is_file():
             saved = load_file(path / VALUE_HEAD_FILE)
             if "products" in saved:
+                # An adapter on the head alone: its directions were measured, and stay.
+                for name, weight in model.pretrained_model.named_parameters():
+                    if "lora_A" in name:
+                        weight.requires_grad_(False)
                 model._take_critic(RidgeCritic(model.v_head.hidden_size))
             model.v_head.load_state_dict(saved)
         if peft_config is not None and not model.is_adapted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 import torch
@@ -198,6 +199,24 @@ def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None
     ids = torch.tensor([[4, 5, 6, 7]])
     assert torch.allclose(
         again(input_ids=ids).logits, policy.model.pretrained_model(input_ids=ids).logits, atol=1e-5
+    )
+
+
+def test_a_saved_head_is_loaded_as_one_on_a_fixed_trunk(tokenizer, tmp_path) -> None:
+    policy = head_policy(tokenizer, "score")
+    head_learner(policy).update(play(policy))
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
+    policy.model.save_pretrained(tmp_path / "adapter")
+    config = tmp_path / "adapter" / "adapter_config.json"
+    named = json.loads(config.read_text()) | {"base_model_name_or_path": str(tmp_path / "base")}
+    config.write_text(json.dumps(named))
+    again = AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path / "adapter")
+    assert again.has_narrow_head
+    ids = torch.tensor([[4, 5, 6, 7]])
+    assert torch.allclose(
+        again.pretrained_model(input_ids=ids).logits,
+        policy.model.pretrained_model(input_ids=ids).logits,
+        atol=1e-5,
     )
 
 
