@@ -241,6 +241,8 @@ def command(state: RunState) -> str:
     config = state.config
     words = ["llamagym-tui", "train", config.agent, "--model", config.model]
     own = differences(config, _usual(config), ({}, {})).keys() - config.measured.keys()
+    # Its default depends on the agent, whose file may not be here any more.
+    own |= {"lora.layers"}
     for name, value in flat(config).items():
         if name == "env":
             for key, each in value.items():

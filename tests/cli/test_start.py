@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.cli import main, start
-from llamagym_tui.config import MEASURED, RunConfig
+from llamagym_tui.config import MEASURED, LoraConfig, RunConfig
 
 
 @pytest.fixture
@@ -54,7 +54,12 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
     assert (
         short
         == long
-        == RunConfig(agent="blackjack", run_dir="", measured=dict.fromkeys(MEASURED, ""))
+        == RunConfig(
+            agent="blackjack",
+            run_dir="",
+            lora=LoraConfig(layers="head"),
+            measured=dict.fromkeys(MEASURED, ""),
+        )
     )
 
 

@@ -21,6 +21,7 @@ from llamagym_tui.protocol.events import (
     EventsLeftOut,
     ObservationShown,
     PhaseChanged,
+    Progressed,
     TokensStreamed,
     TurnFinished,
     UpdateFinished,
@@ -63,10 +64,10 @@ def written(path: Path, events: list[Event]) -> list[Any]:
     return list(event_log.read(path))
 
 
-def test_events_come_back_in_order_without_their_tokens_and_epochs(tmp_path: Path) -> None:
+def test_events_come_back_in_order_without_their_tokens_and_progress(tmp_path: Path) -> None:
     events = [PhaseChanged(phase="loading"), *episode(0, 1.0), PhaseChanged(phase="updating")]
     kept = written(
-        tmp_path / "events.jsonl", [*events, PhaseChanged(phase="updating", detail="epoch 1 of 2")]
+        tmp_path / "events.jsonl", [*events, Progressed(doing="updating", done=1, total=2)]
     )
     assert kept == [event for event in events if not isinstance(event, TokensStreamed)]
 

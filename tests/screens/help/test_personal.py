@@ -15,7 +15,7 @@ from llamagym_tui import user_files
 from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
-from llamagym_tui.protocol.events import PhaseChanged
+from llamagym_tui.protocol.events import CheckpointSaved, PhaseChanged
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
@@ -94,7 +94,7 @@ async def test_sentences_of_map_evaluation_and_leaving_name_a_moved_key(
         config_dir,
         '[keys]\n"map.optimal" = "f7"\n"evaluation.cancel" = "f8"\n"runs.resume" = "f9"\n',
     )
-    client = fakes.FakeClient(blackjack())
+    client = fakes.FakeClient([*blackjack(), CheckpointSaved(update=1)])
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out · episode")
         await pilot.press("g", "f7")

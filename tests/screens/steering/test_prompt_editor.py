@@ -354,7 +354,8 @@ async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_t
 
 
 async def test_of_another_model_no_sentences_are_offered(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(EVENTS), model="someone/other")
+    folder = "/models/other"  # of a hub's model it would be asked whether to download it
+    app = make_app(fakes.FakeClient(EVENTS), model=folder)
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await pilot.press("f6")
