@@ -20,6 +20,8 @@ from llamagym_tui.config.ppo import SCHEDULED as SCHEDULED
 from llamagym_tui.config.ppo import Credit as Credit
 from llamagym_tui.config.ppo import PPOConfig as PPOConfig
 from llamagym_tui.config.run import MAX_FAILURES as MAX_FAILURES
+from llamagym_tui.config.run import MOST_UNREAD as MOST_UNREAD
+from llamagym_tui.config.run import TRIED as TRIED
 from llamagym_tui.config.run import Device as Device
 from llamagym_tui.config.run import DPOSettings as DPOSettings
 from llamagym_tui.config.run import Dtype as Dtype

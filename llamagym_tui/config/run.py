@@ -45,6 +45,10 @@ PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
 FormChoice = Literal["auto", "score", "learn", "off"]
 """What is done where most replies of an untrained model name no action."""
+TRIED = 16
+"""First replies that are tried for whether they name actions."""
+MOST_UNREAD = 0.5
+"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
 Normalization = Literal["sum", "token", "word"]
 """What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
 

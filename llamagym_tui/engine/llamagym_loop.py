@@ -19,7 +19,9 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
+    MOST_UNREAD,
     SCHEDULED,
+    TRIED,
     GenerationConfig,
     LoraConfig,
     PPOConfig,
@@ -53,10 +55,6 @@ from llamagym_tui.game.observed import (
 )
 
 SEED_TARGET_KL = 0.02
-TRIED = 16
-"""First replies that are looked at."""
-MOST_UNREAD = 0.5
-"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
 ACCUMULATION = "gradient_accumulation_steps"
 """LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
 _IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}

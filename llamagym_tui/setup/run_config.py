@@ -159,7 +159,11 @@ def _may_train_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]
         return False
     if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
         return False
-    return _samples_alone(given) and _names_actions(agent_class)
+    if not _samples_alone(given):
+        return False
+    # Of actions without names the environment is asked, which takes a while: not where no adapter is trained.
+    is_named = names_some_by_turn(agent_class) or bool(agent_class.action_names)
+    return is_named or (not _is_fully_trained(given) and _names_actions(agent_class))
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:

@@ -14,14 +14,13 @@ from pathlib import Path
 import huggingface_hub
 
 from llamagym_tui.engine.model.load_faults import is_reachable
+from llamagym_tui.engine.model.packaged import LOOK_EVERY_S, bytes_so_far
 from llamagym_tui.model_registry import MEGABYTE
 from llamagym_tui.returns import left_text
 from llamagym_tui.trainer.event_sinks import TimeLeft
 
 FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "merges.txt", "vocab.txt")
 """What a model is loaded from; the same weights in other formats are left out."""
-LOOK_EVERY_S = 0.5
-"""Seconds between two looks at how much has been downloaded."""
 SO_FAR = re.compile(r"([\d,]+) of ([\d,]+) MB$")
 Notify = Callable[[str], None]
 log = logging.getLogger(__name__)
@@ -77,12 +76,4 @@ def _size_here(name: str) -> int:
     """Bytes of what is in the cache, files under way included."""
     cache = Path(huggingface_hub.constants.HF_HUB_CACHE)
     blobs = cache / f"models--{name.replace('/', '--')}" / "blobs"
-    return sum(_bytes_of(file) for file in blobs.glob("*"))
-
-
-def _bytes_of(file: Path) -> int:
-    """Bytes of a file; 0: it has been renamed meanwhile."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
+    return sum(bytes_so_far(file) for file in blobs.glob("*"))

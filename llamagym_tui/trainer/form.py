@@ -5,9 +5,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.llamagym_loop import MOST_UNREAD as MOST_UNREAD
-from llamagym_tui.engine.llamagym_loop import TRIED
+from llamagym_tui.config import TRIED, RunConfig
 from llamagym_tui.model_registry import BUNDLED
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.parts import Parts

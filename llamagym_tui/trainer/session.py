@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import MOST_UNREAD, RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
@@ -32,7 +32,7 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
 from llamagym_tui.trainer.event_sinks import LEAST_S, EventEmitter, Sink
-from llamagym_tui.trainer.form import MOST_UNREAD, chosen_by_score, is_to_be_tried, unread_share
+from llamagym_tui.trainer.form import chosen_by_score, is_to_be_tried, unread_share
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over

@@ -207,9 +207,8 @@ class HeadPPO(PPO):
             return None
         turn = row.segment.turns[0]
         trie = self.policy.trie_of(turn.actions)
-        before = [
-            0
-        ] * turn.start  # the prompt's last token is in column 0, and node k in column 1 + k
+        # The prompt's last token is in column 0, and node k in column 1 + k.
+        before = [0] * turn.start
         replies = [[*before, *(node + 1 for node in path)] for path in trie.paths]
         if turn.choice is not None:
             return trie, [replies[turn.choice.chosen], *replies]

