@@ -68,7 +68,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     make_folder(folder.parent)
     draft = draft_folder(folder.parent)
     try:
-        notify(f"converting {file.name}: its weights, {quantization(file)}, are written out")
+        notify(f"converting {file.name} from {quantization(file)}")
         _convert(file, draft)
         put_in_place(draft, folder)
     except Exception as error:
