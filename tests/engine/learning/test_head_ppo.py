@@ -40,14 +40,19 @@ def head_learner(policy: Policy) -> Learner:
     return learner_for(policy, CONFIG, 0, ALONE)
 
 
-def play(policy: Policy, episodes: int = 60) -> list[Trajectory]:
-    """Episodes of one turn, whose reward is 1 for the second action on even observations, else for the first."""
+def play(policy: Policy, episodes: int = 60, *, as_free_text: bool = False) -> list[Trajectory]:
+    """Episodes of one turn, whose reward is 1 for the second action on even observations, else for the first.
+
+    `as_free_text`: replies that were chosen count as sampled token by token.
+    """
     sampler, found = Sampler(policy, 1), []
     for number in range(episodes):
         episode = Episode(policy, "Play.")
         prompt = episode.observe(OBSERVATIONS[number % len(OBSERVATIONS)])
         sampler.restart(0, prompt.restart)
         (reply,) = sampler.reply([0], [prompt.ids])
+        if as_free_text:
+            reply.choice = None
         text = episode.reply(reply)
         is_right = text == REPLIES[1 - number % 2]
         episode.reward(float(is_right), parse_failed=text not in REPLIES)
@@ -103,6 +108,14 @@ def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
     learner = head_learner(policy)
     for _ in range(3):
         assert learner.update(play(policy)).first_ratio < 1e-5
+
+
+def test_admissible_replies_of_free_text_are_scored_as_they_were_sampled(tokenizer) -> None:
+    batch = play(head_policy(tokenizer, "score"), as_free_text=True)
+    texts = {tuple(each.segments[0].ids[each.turns[0].start :]) for each in batch}
+    assert len(texts) == len(REPLIES)
+    learner = head_learner(head_policy(tokenizer, "generate"))
+    assert learner.update(batch).first_ratio < 1e-5
 
 
 def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> None:
