@@ -52,7 +52,7 @@ def test_every_promise_has_a_test_that_there_is() -> None:
     kept = [
         re.findall(r"`(test_\w+)`", line.rsplit("|", 2)[1])
         for line in promises
-        if line != "| promise | test |"
+        if not line.endswith("| test |")
     ]
     assert len(kept) > 30
     assert all(kept)
