@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from huggingface_hub import constants
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
@@ -31,6 +32,7 @@ from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -81,8 +83,12 @@ class Builders:
         if download is not None:
             notify(f"downloading {name}, {download.source}")
         tell = with_time_left(notify)
-        if model_folder(name, tell) is None and download is not None:
+        if model_folder(name, tell) is not None:
+            return
+        if download is not None:
             fetch(name, tell)
+        elif not constants.HF_HUB_OFFLINE and not hub.is_reachable(name):
+            notify(f"no hub answers, so {name} is loaded as it is on this machine")
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""

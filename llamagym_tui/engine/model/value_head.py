@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from llamagym_tui.config import LoraConfig, Precision
+from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
@@ -89,6 +90,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if load_in_8bit:
             options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
         path = Path(pretrained_model_name_or_path)
+        if not (path.exists() or options.get("local_files_only")):
+            hub.is_reachable(str(path))  # or transformers waits for a hub that does not answer
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, options)
         else:
