@@ -6,7 +6,7 @@ The catalog completes it with what it finds in the environment. An agent written
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import FAILED, ActionReading, Agent, fields, in_words, read_action
+from llamagym_tui.agent import FAILED, ActionReading, Agent, answer, fields, in_words, read_action
 
 
 class GenericAgent(Agent):
@@ -58,7 +58,7 @@ class GenericAgent(Agent):
 
     def extract_action(self, response: str) -> ActionReading:
         if self.text_space:
-            text = response.strip()
+            text = answer(response).strip()
             return ActionReading(text, "custom") if self.text_space.contains(text) else FAILED
         return read_action(response, self.action_names)
 

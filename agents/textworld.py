@@ -6,7 +6,7 @@ This agent also plays any challenge of its maker (``tw-cooking``) and any game f
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llamagym_tui.agent import Agent
+from llamagym_tui.agent import Agent, answer
 
 TELL_NOTHING = ("look", "inventory")
 """Commands that only show what each observation has anyway."""
@@ -88,7 +88,7 @@ class TextWorldAgent(Agent):
         return action
 
     def extract_action(self, response: str) -> str | None:
-        return " ".join(response.split()).rstrip(".") or None
+        return " ".join(answer(response).split()).rstrip(".") or None
 
     def expert(self, observation: str, info: Mapping[str, Any]) -> str | None:
         """The next of the commands with which TextWorld knows the game is won; None: it has not made this game."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from llamagym_tui.errors import ConfigError, NoModelError
 from llamagym_tui.game.actions import FAILED, ActionReading, read_action
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.answer import answer
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.observations import fields, in_words, named_levels
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 
 __all__ = [
-    "FAILED", "ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "fields", "in_words", "named_levels",
-    "read_action",
+    "FAILED", "ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "answer", "fields", "in_words",
+    "named_levels", "read_action",
 ]  # fmt: skip
 
 

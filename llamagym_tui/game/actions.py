@@ -1,23 +1,43 @@
 """Reads the action that a reply names: from JSON first, then from ``Action: …``, then from a keyword.
 
-Each reading also says in which of these ways the action was found.
+Each reading also says in which of these ways the action was found. What a reply says, without its thoughts, is found by
+`answer`; a reply that names two actions at once names none.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+
+from llamagym_tui.game.answer import answer, plain
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 """How an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
-# The number must not go on: 1.5, 1,000 and 1st are not the action 1, but the "1." that ends a sentence is.
-_PATTERN = re.compile(
-    r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?[0-9]+(?!\w|[.,][0-9])|[A-Za-z][\w-]*)",
-    re.IGNORECASE,
-)
+CALLS = ("tool_calls", "function_call", "function", "arguments", "parameters", "args", "input")
+"""Where an object of a tool call has its function or its arguments, which may be JSON in a string."""
+
+_JSON = json.JSONDecoder(strict=False)
+_BETWEEN_CALLS = re.compile(r"\s*(?:(?:[,;]|<[^<>]{1,40}>)\s*)+")
+"""What stands between two tool calls that are made at once: a comma, or tags."""
+
+# A number must not go on: 1.5, 1,000, 1/2, 50% and 1st are no actions, but the "1." that ends a sentence is one.
+_NUMBER = r"-?[0-9]{1,9}(?:\.0+)?(?![.,:/-]?[0-9]|\s?%)"
+_MARKS = r"""(?:[\s"'*_({<$]|`(?:``\w+\n)?|\\boxed|<[^<>]{1,40}>)*"""
+"""Quotes, brackets, Markdown and tags before a value."""
+_CLOSING = r"""[\s"'*_`)}>$]*+"""
+_SAYS_ACTION = r"""
+    (?: (?<!\w)_*action_*(?!\w) ["'*`]*
+        (?: \s*(?:is\b:?|=|:|->|=>|→)                   # Action: 1     **Action:** 1     action="1"     "action": 1
+          | (?:\s+[\w-]+=["'][^"']*["'])*\s*>           # <action>1     <parameter name="action" string="false">1
+          | \s+(?:name|value|id|index)=                 # <action name="hit"/>
+          | </arg_key>\s*<arg_value>                    # <arg_key>action</arg_key> <arg_value>1</arg_value>
+        )
+      | (?m:^)[ \t]*[#*_]+[ \t]*action[*_]*[ \t]*\n      # ## Action, as a heading of the next line
+    )"""
 
 
 class ActionReading(NamedTuple):
@@ -40,80 +60,144 @@ FAILED = ActionReading(None, "failed")
 def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
     """The discrete action that a reply names, and how it was found.
 
-    The last JSON object with an ``action`` counts, then the last ``Action: …``, then a keyword if the reply
-    names exactly one action. An action is given by its index or by its name, in upper or lower case; booleans,
-    fractions and indices out of range are not actions.
+    What the reply says after its thoughts counts; one that ends within a thought names no action. The last JSON object
+    with an ``action`` counts, by itself or as the arguments of a tool call, then the last ``Action: …`` or
+    ``<action>…``, then a number that is the whole reply, then a keyword if the reply names exactly one action. An
+    action is given by its index or by its name, in upper or lower case; booleans, fractions and indices out of range
+    are not actions.
 
     Args:
         reply: the model's text.
         action_names: the names in the order of the indices; there are as many actions as names.
     """
-    reply = reply[-MAX_REPLY_CHARS:]
-    for value in reversed(list(_json_actions(reply))):
-        action = _index(value, action_names)
-        if action is not None:
-            return ActionReading(action, "json")
-    for match in reversed(list(_PATTERN.finditer(reply))):
-        action = _index(match.group(1), action_names)
-        if action is not None:
-            return ActionReading(action, "pattern")
-    return _by_keyword(reply, action_names)
+    if not action_names:
+        return FAILED
+    names = _names(tuple(action_names))
+    said = answer(reply)[-MAX_REPLY_CHARS:]
+    for text in _forms(said):
+        for values in reversed(list(_json_actions(text))):
+            indices = {names.index(value) for value in values} - {None}
+            if indices:
+                return ActionReading(indices.pop(), "json") if len(indices) == 1 else FAILED
+    return names.in_words(_forms(said)[-1])
 
 
 def json_index(reply: str) -> int | None:
     """The index that the last JSON object with an ``action`` gives; None: there is none, or it is no index."""
-    values = list(_json_actions(reply[-MAX_REPLY_CHARS:]))
-    if not values:
+    said = answer(reply)[-MAX_REPLY_CHARS:]
+    found = [values for text in _forms(said) for values in _json_actions(text)]
+    if not found or len(found[-1]) != 1:
         return None
-    value = values[-1]
+    value = found[-1][0]
     # In Python a bool is an int, too.
     is_index = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if is_index else None
 
 
-def _json_actions(reply: str) -> Iterator[Any]:
-    """The values of ``action`` in the JSON objects of a reply, in order; objects within others are not searched."""
-    decoder = json.JSONDecoder()
-    at = reply.find("{")
-    while at >= 0:
+def _forms(said: str) -> list[str]:
+    """A reply's answer as it is written and, where that differs, with plain signs and without the quotes of a string
+    around its JSON."""
+    return list(dict.fromkeys((said, plain(said), plain(said).replace('\\"', '"'))))
+
+
+def _json_actions(text: str) -> Iterator[list[Any]]:
+    """What is given as the ``action`` by each JSON value of a text that gives any, in order.
+
+    Tool calls that are made at once, as a list or in tags one after the other, are one such value.
+    """
+    together: list[Any] = []
+    end = 0
+    begin = re.compile(r"\{|\[\s*\{")
+    while found := begin.search(text, end):
+        if together and not _BETWEEN_CALLS.fullmatch(text, end, found.start()):
+            yield together
+            together = []
         try:
-            value, end = decoder.raw_decode(reply, at)
+            value, end = _JSON.raw_decode(text, found.start())
+            together = together + _actions_of(value)
         except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            for key, item in value.items():
-                if key.lower() == "action":
-                    yield item
-        at = reply.find("{", end)
+            end = found.start() + 1
+    if together:
+        yield together
 
 
-def _index(value: Any, action_names: Sequence[str]) -> int | None:
-    """The index of the action that a value names, by name or by number; None: it names none."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        word = value.strip().lower()
-        lowered = [name.lower() for name in action_names]
-        if word in lowered:
-            return lowered.index(word)
-        if not re.fullmatch(r"-?[0-9]{1,9}", word):
+def _actions_of(value: Any) -> list[Any]:
+    """What an object or a tool call gives as its action, or each one of a list of them."""
+    if isinstance(value, list):
+        return [action for part in value for action in _actions_of(part)]
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return _actions_of(_JSON.raw_decode(value.lstrip())[0])
+    if not isinstance(value, dict):
+        return []
+    given = [item for key, item in value.items() if plain(key).strip().lower() == "action"]
+    if given:
+        return given
+    calls = [value[key] for key in CALLS if key in value]
+    if not calls:
+        return []
+    actions = _actions_of(calls)
+    if not actions and "name" in value:  # the function has the action's name
+        actions = [value["name"]]
+    return actions
+
+
+class _Names:
+    """The actions of an agent, which are found in a text by their names and numbers."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._count = len(names)
+        self._indices: dict[str, int] = {}
+        for index, name in enumerate(names):
+            if name:
+                self._indices.setdefault(plain(name).casefold(), index)
+        # Where names overlap the longest counts: "up-left" is not also "left".
+        longest_first = sorted((plain(name) for name in names if name), key=len, reverse=True)
+        name = "|".join(re.escape(name) for name in longest_first) or r"(?!)"
+        value = rf"(?>{name}|{_NUMBER})(?!\w|-\w)"
+        is_choice = rf"{_CLOSING}(?:\bor\b|\band\b|/|\|){_MARKS}{value}|{_CLOSING},\s*{_NUMBER}{_CLOSING}\.?$"
+        self._said = re.compile(
+            rf"{_SAYS_ACTION}(?-x:{_MARKS}({value})(?!{is_choice}))",
+            re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+        )
+        self._whole = re.compile(
+            rf"{_MARKS}(?:action\s*)?#?({_NUMBER}){_CLOSING}[.!]?{_MARKS}", re.IGNORECASE
+        )
+        denial = r"(?:\b(?:not|never|cannot|avoid)|n't)\s+(?:to\s+)?"
+        self._keyword = re.compile(
+            rf"({denial})?(?<!\w)(?:({name})|action\s+#?({_NUMBER}))(?!\w)", re.IGNORECASE
+        )
+
+    def index(self, value: Any) -> int | None:
+        """The index of the action that a value names, by name or by number; None: it names none."""
+        if isinstance(value, bool):
             return None
-        value = int(word)
-    if isinstance(value, int) and 0 <= value < len(action_names):
-        return value
-    return None
+        if isinstance(value, str):
+            word = plain(value).strip()
+            if word.casefold() in self._indices:
+                return self._indices[word.casefold()]
+            if not re.fullmatch(_NUMBER, word):
+                return None
+            value = float(word)
+        is_index = isinstance(value, int | float) and value in range(self._count)
+        return int(value) if is_index else None
+
+    def in_words(self, text: str) -> ActionReading:
+        """The action that is said in plain text."""
+        for match in reversed(list(self._said.finditer(text))):
+            action = self.index(match[1])
+            if action is not None:
+                return ActionReading(action, "pattern")
+        if whole := self._whole.fullmatch(text):
+            action = self.index(whole[1])
+            return FAILED if action is None else ActionReading(action, "pattern")
+        named = set()
+        for match in self._keyword.finditer(text):
+            denied, name, number = match.groups()
+            if denied:
+                return FAILED
+            named.add(self.index(name or number))
+        named.discard(None)
+        return ActionReading(named.pop(), "keyword") if len(named) == 1 else FAILED
 
 
-def _by_keyword(reply: str, action_names: Sequence[str]) -> ActionReading:
-    """The one action whose name stands in the reply. Where names overlap the longest counts: "up-left" is not also
-    "left"."""
-    indices = {name.casefold(): index for index, name in enumerate(action_names) if name}
-    if not indices:
-        return FAILED
-    names = "|".join(re.escape(name) for name in sorted(indices, key=len, reverse=True))
-    found = re.findall(rf"(?<!\w)(?:{names})(?!\w)", reply, re.IGNORECASE)
-    named = {indices.get(name.casefold()) for name in found}
-    if len(named) != 1:
-        return FAILED
-    action = named.pop()
-    return FAILED if action is None else ActionReading(action, "keyword")
+_names = lru_cache(256)(_Names)

@@ -82,14 +82,12 @@ def test_the_longer_of_two_names_that_overlap_counts() -> None:
         "\x00",
         '{"action": true}',
         '{"action": null}',
-        '{"action": 1.0}',
         '{"action": 1.5}',
         '{"action": -1}',
         '{"action": 2}',
         '{"action": [1]}',
         '{"action": NaN}',
         '{"action": "1e0"}',
-        '{"action": ١}',
         '{"action": ' + "9" * 5000 + "}",
         "Action: 1.5",
         "Action: 1,000",
@@ -103,7 +101,29 @@ def test_what_is_no_action_fails(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["{", '{"a":', '{"action":', "[", "action ", "action:", '"', "\\"]
+    "piece",
+    [
+        "{",
+        '{"a":',
+        '{"action":',
+        "[",
+        "action ",
+        "action:",
+        '"',
+        "\\",
+        '[{"a":',
+        '{"arguments":',
+        "<a>",
+        "```",
+        "<think>",
+        "</think>",
+        "action a='b' ",
+        "action: (",
+        "*action*\n",
+        "1 ",
+        "not ",
+        '{"action":[]},',
+    ],
 )
 def test_a_hostile_reply_fails_soon(piece: str) -> None:
     begun = time.process_time()
@@ -128,6 +148,10 @@ def test_without_names_nothing_is_an_action() -> None:
     [
         ('{"action": 1}', ActionReading(1, "json")),
         ('Action: 0. {"action": 1}', ActionReading(1, "json")),
+        ('Action: 0. {"name": "act", "arguments": {"action": 1}}', ActionReading(1, "json")),
+        ('<think>{"action": 0}</think> {"action": 1} or Action: 0', ActionReading(1, "json")),
+        ('Action: 0 <think>{"action": 1}', ActionReading(0, "custom")),
+        ('Action: 0 [{"action": 1}, {"action": 0}]', ActionReading(0, "custom")),
         ('{"action": 0}', ActionReading(0, "custom")),  # as it reads it itself
         ("Action: 1", ActionReading(1, "custom")),
         ("I hit.", ActionReading(1, "custom")),
