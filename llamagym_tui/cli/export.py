@@ -11,6 +11,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
+from llamagym_tui.engine.model.read_back import Sample, read_back, require_same_in_memory
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
 from llamagym_tui.user_files import make_folder
@@ -26,7 +27,8 @@ def export(
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
-        LlamaGymError: the run has no model, or it cannot be loaded, written or converted.
+        LlamaGymError: the run has no model, or it cannot be loaded, written or converted; or what was written is not
+            what was trained, and nothing of it stays.
     """
     converter = shutil.which(CONVERTER)
     if gguf and (converter is None or not merge):
@@ -51,15 +53,20 @@ def export(
         out.rmdir()  # until there is a model to write: loading takes its time, and may fail
     except OSError as error:
         raise _unwritable(out, error) from error
-    loaded = load_model_and_tokenizer(str(run_dir), "cpu")
+    # What is merged into weights of 16 bits is rounded away.
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype="float32" if merge else None)
     if loaded.model.is_adapted and not merge and (run_dir / FORM_DIR).is_dir():
         raise UsageError(
             f"The adapter of {run_dir.name} is on a copy of the model that only this run has; add --merge."
         )
-    sampling = last_settings(run_dir).generation
+    story = story_of(run_dir)
+    texts = [story.state.system_prompt or "", story.state.agent]
+    sample = Sample.of(loaded.model.pretrained_model, loaded.tokenizer, texts)
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
         model = loaded.model.merged()
+        require_same_in_memory(model, sample, "the merged model")
+    sampling = last_settings(run_dir).generation
     model.generation_config.update(
         do_sample=True,
         temperature=sampling.temperature,
@@ -68,11 +75,12 @@ def export(
         max_new_tokens=sampling.max_new_tokens,
     )
     try:
-        make_folder(out)
-        model.save_pretrained(out)
-        model.generation_config.save_pretrained(out)  # an adapter alone leaves it out
-        loaded.tokenizer.save_pretrained(out)
-        (out / "README.md").write_text(card(story_of(run_dir)), encoding="utf-8")
+        with read_back(out, sample) as draft:
+            model.save_pretrained(draft)
+            model.generation_config.save_pretrained(draft)  # an adapter alone leaves it out
+            loaded.tokenizer.save_pretrained(draft)
+            (draft / "README.md").write_text(card(story), encoding="utf-8")
+            del model, loaded  # it is read again next
     except OSError as error:
         raise _unwritable(out, error) from error
     places = [str(out)]

@@ -32,6 +32,7 @@ from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
+from llamagym_tui.engine.model.read_back import Sample, read_back
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -39,7 +40,7 @@ from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.served import sampler_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
-from llamagym_tui.errors import ConfigError, PromptTooLongError
+from llamagym_tui.errors import ConfigError, PromptTooLongError, RunStoreError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, opening
 from llamagym_tui.game.observed import (
@@ -263,8 +264,19 @@ class LlamaGymLoop:
         return self._collect(trajectory) if is_trained else {}
 
     def save(self, path: str | Path) -> None:
-        self.policy.model.save_pretrained(path)
-        self.policy.chat.tokenizer.save_pretrained(path)
+        model = self.policy.model
+        tokenizer = self.policy.chat.tokenizer
+        texts = [self.agent.get_system_prompt(), self.agent.env_id]
+        try:
+            with read_back(
+                Path(path), Sample.of(model.pretrained_model, tokenizer, texts)
+            ) as draft:
+                model.save_pretrained(draft)
+                tokenizer.save_pretrained(draft)
+        except OSError as error:
+            raise RunStoreError(
+                f"{path} cannot be written ({error.strerror or error}); name another folder."
+            ) from error
 
     def _collect(self, trajectory: Trajectory) -> dict[str, float]:
         self.batch.append(trajectory)

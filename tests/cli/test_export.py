@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, pipeline
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, pipeline
 from typer.testing import CliRunner
 
 from llamagym_tui.cli import export
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.run_folder import FORM_DIR, MODEL_DIR
 from tests import fakes
 from tests.cli.test_track import evaluated
@@ -137,6 +139,30 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
         adapted[0], under_file
     )
     assert not (tmp_path / "a").exists()
+
+
+def test_what_is_not_the_model_that_was_trained_leaves_nothing(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_it_is = LlamaForCausalLM.save_pretrained
+
+    def saved_otherwise(lm: Any, folder: Path, **_: object) -> None:
+        lm.lm_head.weight.data[5] += 0.1
+        as_it_is(lm, folder)
+
+    for method, broken, said in (
+        ("merged", lambda model: model.pretrained_model.unload(), "the merged model differs from"),
+        ("save_pretrained", saved_otherwise, "what is loaded from there differs from what was"),
+    ):
+        with monkeypatch.context() as broke:
+            kind = AutoModelForCausalLMWithValueHead if method == "merged" else LlamaForCausalLM
+            broke.setattr(kind, method, broken)
+            words = ["export", str(adapted[0]), str(tmp_path / "out"), "--merge"]
+            result = CliRunner().invoke(app, words)
+        assert result.exit_code == 1
+        assert said in result.stderr
+        assert " nats" in result.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_a_hub_that_does_not_take_it_is_one_sentence_and_the_folder_stays(

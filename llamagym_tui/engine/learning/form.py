@@ -14,6 +14,7 @@ from llamagym_tui.config import LoraConfig, SFTSettings
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.model.read_back import Sample, read_back
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
@@ -95,11 +96,13 @@ def save_form(run_dir: Path, policy: Policy, card: str) -> Path:
     Raises:
         RunStoreError: it cannot be written.
     """
+    tokenizer = policy.chat.tokenizer
+    lm: Any = policy.model.merged()
+    sample = Sample.of(lm, tokenizer, ["the form of replies", card])
     try:
-        with folders.written(run_dir, FORM_DIR) as draft:
-            lm: Any = policy.model.merged()
+        with folders.written(run_dir, FORM_DIR) as written, read_back(written, sample) as draft:
             lm.save_pretrained(draft)
-            policy.chat.tokenizer.save_pretrained(draft)
+            tokenizer.save_pretrained(draft)
             (draft / "README.md").write_text(card, encoding="utf-8")
     except OSError as error:
         raise RunStoreError(

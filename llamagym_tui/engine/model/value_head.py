@@ -7,6 +7,7 @@ untrained critic predicts 0 and cannot explode the first updates.
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model import hub
@@ -22,8 +23,19 @@ from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.engine.model.sharing import checked_backbone
+from llamagym_tui.engine.model.trl_arguments import (
+    model_options,
+    require_causal_lm,
+    require_name,
+    require_peft_config,
+    require_untouched,
+)
+from llamagym_tui.errors import ConfigError
+from llamagym_tui.user_files import file_content
 
 VALUE_HEAD_FILE = "value_head.safetensors"
+QUANTIZATION_FILE = "base_quantization.json"
+"""How the base model of a saved adapter was quantized, so that it is again when the adapter is loaded."""
 
 
 class ValueHead(nn.Module):
@@ -55,8 +67,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     """Any causal LM of transformers, with a value head in addition to its LM head."""
 
     def __init__(self, pretrained_model: Any) -> None:
-        """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
+        """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one.
+
+        Raises:
+            ConfigError: it is neither, or its adapter cannot be trained here.
+        """
         super().__init__()
+        require_causal_lm(pretrained_model)
         self.pretrained_model = pretrained_model
         self.v_head: ValueHead | RidgeCritic
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
@@ -71,31 +88,56 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     @classmethod
     def from_pretrained(
         cls,
-        pretrained_model_name_or_path: str | Path,
+        pretrained_model_name_or_path: Any,
         *,
         peft_config: Any = None,
         load_in_8bit: bool = False,
+        load_in_4bit: bool = False,
         **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
         """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
 
         Args:
-            pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
+            pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too; or a
+                loaded causal LM, which gets a value head.
             peft_config: train a low-rank adapter instead of all weights, by a `LoraConfig` or, as TRL took it, a
-                configuration of PEFT's; its dropout stays off.
+                configuration of PEFT's; its dropout stays off, with a warning.
             load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
-            kwargs: passed on to transformers.
+            load_in_4bit: the same with four bits.
+            kwargs: passed on to transformers, but for those of TRL's that have no meaning here.
+        Raises:
+            ConfigError: an argument is not obeyed here, or the model is none that plays and learns.
         """
-        options = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
-        if load_in_8bit:
-            options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
-        path = Path(pretrained_model_name_or_path)
+        if hasattr(pretrained_model_name_or_path, "get_output_embeddings"):
+            bits = {"load_in_8bit": load_in_8bit, "load_in_4bit": load_in_4bit}
+            require_untouched(kwargs | {name: each for name, each in bits.items() if each})
+            model = cls(pretrained_model_name_or_path)
+        else:
+            require_name(pretrained_model_name_or_path)
+            options = model_options(kwargs, in_8_bit=load_in_8bit, in_4_bit=load_in_4bit)
+            model = cls._from_files(pretrained_model_name_or_path, options)
+        if peft_config is None:
+            return model
+        if model.is_adapted:
+            raise ConfigError(
+                "peft_config is for a new adapter, and this model has one already, which is trained: leave it out, or "
+                "merge that one first."
+            )
+        model.adapt(peft_config)
+        return model
+
+    @classmethod
+    def _from_files(cls, name: Any, options: dict[str, Any]) -> AutoModelForCausalLMWithValueHead:
+        path = Path(name)
+        if path.is_dir() and options.get("subfolder"):
+            path /= options.pop("subfolder")
+            name = path
         if not (path.exists() or options.get("local_files_only")):
             hub.is_reachable(str(path))  # or transformers waits for a hub that does not answer
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, options)
         else:
-            lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **options)
+            lm = AutoModelForCausalLM.from_pretrained(name, **options)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             saved = load_file(path / VALUE_HEAD_FILE)
@@ -106,8 +148,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
                         weight.requires_grad_(False)
                 model._take_critic(RidgeCritic(model.v_head.hidden_size))
             model.v_head.load_state_dict(saved)
-        if peft_config is not None and not model.is_adapted:
-            model.adapt(peft_config)
         return model
 
     def adapt(self, lora: Any) -> None:
@@ -146,17 +186,35 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.pretrained_model.save_pretrained(path, state_dict=weights, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
+        quantization = getattr(self.causal_lm.config, "quantization_config", None)
+        if self.is_adapted and quantization is not None:
+            text = json.dumps(
+                quantization.to_dict() if hasattr(quantization, "to_dict") else quantization
+            )
+            (Path(path) / QUANTIZATION_FILE).write_text(text, encoding="utf-8")
 
     def merged(self) -> Any:
-        """The causal LM with what its adapter adds in its own weights; this model is not to be used any more."""
-        lm = self.causal_lm
-        head = lm.get_output_embeddings()
-        if hasattr(head, "lora_A") and head.base_layer.weight is lm.get_input_embeddings().weight:
-            # One tensor is head and embeddings: what is added to the head would change what the model reads, too.
-            head.base_layer.weight = nn.Parameter(head.base_layer.weight.detach().clone())
+        """The causal LM with what its adapter adds in its own weights; this model is not to be used any more.
+
+        Raises:
+            ConfigError: the adapter is of a kind that cannot be merged, or its base is quantized.
+        """
+        if not hasattr(self.pretrained_model, "merge_and_unload"):
+            kind = self.pretrained_model.peft_config["default"].peft_type.value
+            raise ConfigError(
+                f"An adapter of the kind {kind} cannot be merged: leave the merge out."
+            )
+        if getattr(self.causal_lm, "is_quantized", False):
+            raise ConfigError(
+                "An adapter is not merged into quantized weights, which would round away what it has learnt: "
+                "leave the merge out, or load its base model without quantization."
+            )
+        _untie(self.causal_lm)
+        lm = self.pretrained_model.merge_and_unload()
+        if lm.get_output_embeddings().weight is not lm.get_input_embeddings().weight:
             lm.config.tie_word_embeddings = False
             lm.config.get_text_config().tie_word_embeddings = False
-        return self.pretrained_model.merge_and_unload()
+        return lm
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
@@ -225,6 +283,9 @@ def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
     assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
+    if (path / QUANTIZATION_FILE).is_file():
+        quantization = json.loads(file_content(path / QUANTIZATION_FILE))
+        options = {"quantization_config": quantization} | options
     lm = AutoModelForCausalLM.from_pretrained(base, **options)
     vocabulary = _saved_vocabulary(path, lm)
     if vocabulary:
@@ -242,6 +303,31 @@ def _saved_vocabulary(path: Path, lm: Any) -> int | None:
         return saved.get_slice(key).get_shape()[0]
 
 
+def _untie(lm: Any) -> None:
+    """Give the head weights of its own if it is tied to the embeddings, and an adapter changes one of the two.
+
+    Where they are one tensor, what is merged into one would change the other, too. Tokens that are trained in both are
+    changed alike.
+    """
+    both = (lm.get_input_embeddings(), lm.get_output_embeddings())
+    inner = [_without_adapter(module) for module in both]
+    kinds = {type(module).__name__ for module in both}
+    is_adapted = any(module is not own for module, own in zip(both, inner, strict=True))
+    if not is_adapted or kinds <= {"TrainableTokensWrapper", "TrainableTokensLayer"}:
+        return
+    embeddings, head = inner
+    if head.weight is embeddings.weight:
+        head.weight = nn.Parameter(head.weight.detach().clone())
+
+
+def _without_adapter(module: Any) -> Any:
+    """The module that PEFT has put an adapter on, or a trained copy beside; else the module itself."""
+    for name in ("base_layer", "original_module"):
+        if hasattr(module, name):
+            return getattr(module, name)
+    return module
+
+
 def with_adapter(lm: Any, lora: Any) -> Any:
     """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout.
 
@@ -251,6 +337,7 @@ def with_adapter(lm: Any, lora: Any) -> Any:
     import peft
 
     if not isinstance(lora, LoraConfig):
+        require_peft_config(lora)
         return peft.get_peft_model(lm, lora)
     if lora.layers == "all":
         adapter = peft.LoraConfig(
