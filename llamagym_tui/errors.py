@@ -76,6 +76,10 @@ class RunStoreError(LlamaGymError):
     """A run folder could not be made, read or resumed."""
 
 
+class StoodStill(LlamaGymError):
+    """An update left every weight where it was; the message has the cause."""
+
+
 class RankLost(LlamaGymError):
     """One of the processes that train together has ended or does not answer."""
 

@@ -156,8 +156,9 @@ class LlamaGymLoop:
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         by_turn = names_by_turn(agent)
-        if model.has_default_adapter and (replies or by_turn):
+        if model.has_default_adapter and (replies or by_turn) and not demonstrations:
             # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
+            # It cannot imitate.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 model.adapt(LoraConfig(layers="head"))

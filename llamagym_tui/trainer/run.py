@@ -21,7 +21,7 @@ from llamagym_tui.config import (
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH, measured_settings
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
+from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
@@ -172,11 +172,18 @@ class Run:
             # Prompts are read once in a run, so those that come again will cost nothing in later batches.
             turns_per_s /= max(1 - known_prompts, 1e-2)
         self._measure(batch, turns_per_s)
-        figures = self.learner.update(
-            batch,
-            should_stop=should_stop,
-            progress=self._emitter.progress("updating"),
-        )
+        try:
+            figures = self.learner.update(
+                batch,
+                should_stop=should_stop,
+                progress=self._emitter.progress("updating"),
+            )
+        except StoodStill as error:
+            if self._may_roll_back:
+                self._roll_backs += 1
+                if self.roll_back(str(error)):
+                    return Verdict()
+            raise
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
@@ -214,10 +221,13 @@ class Run:
         if wanted:
             self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 
+    @property
+    def _may_roll_back(self) -> bool:
+        return self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
+
     def react_to_update(self, verdict: Verdict) -> None:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
-        may_roll_back = self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
-        if verdict.level == "collapsed" and may_roll_back:
+        if verdict.level == "collapsed" and self._may_roll_back:
             self._roll_backs += 1
             if self.roll_back(event_builders.verdict_text(verdict)):
                 return

@@ -32,7 +32,7 @@ def test_an_agent_is_trained_on_demonstrations_before_its_first_episode_and_that
     agent = BlackjackAgent(loaded.model, loaded.tokenizer, sft_warm_start=True, sft_data=str(few))
     after = loaded.model.causal_lm.get_input_embeddings().weight
     assert not before.equal(after)
-    reference = loop_of(agent).ppo.reference
+    reference = loop_of(agent).learner.reference
     assert reference is not None
     assert next(then for weight, then in reference.start if weight is after).equal(after)
     assert agent.act((21, 5, 0), greedy=True) == 0

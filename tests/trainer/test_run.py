@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
-from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
+from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
@@ -60,6 +60,38 @@ def break_updates(stage: Stage, *updates: int) -> None:
         stage.learner.figures.clear()
         or stage.learner.figures.update(BROKEN if len(stage.learner.batches) + 1 in updates else {})
     )
+
+
+# An update that moves nothing
+
+
+@pytest.mark.parametrize("reaction", ["warn", "rollback"])
+def test_an_update_that_moved_nothing_is_gone_back_from_or_ends_the_run_with_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reaction: str
+) -> None:
+    stage = Stage(tmp_path, episodes=100, on_collapse=reaction)
+    update = Learner.update
+
+    def stands_still(learner: Learner, *args: Any, **given: Any) -> Any:
+        found = update(learner, *args, **given)
+        if len(learner.batches) == 4:
+            raise StoodStill(
+                "Update 4 has left every weight of the policy where it was: by a test."
+            )
+        return found
+
+    monkeypatch.setattr(Learner, "update", stands_still)
+    phase = stage.session.run()
+    if reaction == "warn":
+        assert phase == "failed"
+        assert isinstance(stage.session.error, StoodStill)
+        assert stage.of(CheckpointSaved)
+    else:
+        assert phase == "stopped"
+        (back,) = stage.of(RolledBack)
+        assert (
+            back.reason == "Update 4 has left every weight of the policy where it was: by a test."
+        )
 
 
 # The first batch

@@ -158,6 +158,15 @@ class HeadPPO(PPO):
         self._parts = []
         return Trained(sums, float(made), rate)
 
+    def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
+        """The cause for which an update has not moved the policy; steps that were undone as too far are none."""
+        if has_advantages and not self.narrow.down.any():
+            return (
+                "an adapter on the LM head alone sees in what states differ, and all of them are one: "
+                "--set lora.layers=all trains the layers"
+            )
+        return ""
+
     def encoded(self, rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
         """Rows with what the trunk says of them: what is remembered from the rollout, the rest by forwards."""
         others: list[Row] = []

@@ -79,6 +79,8 @@ class Learner(Protocol):
             trajectories: the batch.
             should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
             progress: called before each optimizer step with those made so far, and those of the whole update.
+        Raises:
+            StoodStill: there was something to follow, and no weight of the policy has moved.
         """
         ...
 

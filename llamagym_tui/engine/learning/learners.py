@@ -5,6 +5,7 @@ from collections.abc import Callable
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.movement import require_trainable
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
@@ -17,7 +18,12 @@ LEARNERS: dict[str, Callable[[Policy, PPOConfig, int, Ranks], Learner]] = {
 
 
 def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
-    """The learner that fits what of a policy is trained."""
+    """The learner that fits what of a policy is trained.
+
+    Raises:
+        ConfigError: nothing of it would be.
+    """
+    require_trainable(policy)
     # An adapter on the head alone is trained on what the trunk has said, without forwards of its own.
     name = "ppo" if policy.narrow is None else "head_ppo"
     return LEARNERS[name](policy, config, seed, ranks)

@@ -30,6 +30,7 @@ from llamagym_tui.engine.learning.losses import (
     reference_kl,
     value_loss,
 )
+from llamagym_tui.engine.learning.movement import Marks, why_it_stood_still
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
     Row,
@@ -50,6 +51,7 @@ from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.errors import StoodStill
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
@@ -129,8 +131,11 @@ class PPO:
             trajectories: the batch.
             should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
             progress: called before each optimizer step with those made so far, and those of the whole update.
+        Raises:
+            StoodStill: there was something to follow, and no weight of the policy has moved.
         """
         self.config = self.ranks.first(self.config)
+        marks = None if self.is_warming_up else Marks(self._trunk)
         began_s = time.perf_counter()
         waited_s = self.ranks.waited_s
         trajectories = [each for part in self.ranks.gather(trajectories) for each in part]
@@ -178,7 +183,18 @@ class PPO:
             self.moved = moved_most(self.policy.chat, used, sums.log_ratios)
         waited_in_update_s = self.ranks.waited_s - waited_s
         self.ranks.waits = self.ranks.gather(waited_in_update_s / max(stats.update_s, 1e-9))
+        if marks and not any(self.ranks.gather(marks.have_moved())):
+            cause = self.why_it_stood_still(sums, lr, has_advantages=bool(targets.advantages.any()))
+            if cause:
+                raise StoodStill(
+                    f"Update {self.updates} has left every weight of the policy where it was: {cause}."
+                )
         return stats
+
+    def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
+        """The cause for which an update has not moved the policy; empty: there was nothing to follow."""
+        norms = [float(norm) for norm in sums.grad_norms]
+        return why_it_stood_still(self._trunk, gradient_norms=norms, skipped=sums.skipped, lr=lr)
 
     def train(
         self,

@@ -19,11 +19,12 @@ import numpy as np
 import torch
 
 from llamagym_tui.config import SFTSettings, WarmStartStats
+from llamagym_tui.engine.learning.movement import Marks, require_trainable
 from llamagym_tui.engine.memory import free_memory
 from llamagym_tui.engine.model.shape import ACTIVATIONS, FP32, activation_bytes, shape_of
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, StoodStill
 from llamagym_tui.game.chat import ChatMessage
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def train_on(
         progress: called after every step.
         should_stop: called after every step; True ends the training, and what was learnt stays.
     Raises:
-        LlamaGymError: a weight is not finite any more; the policy is of no use then.
+        LlamaGymError: a weight is not finite any more, and the policy of no use; or none has moved.
     """
     conversations = drawn(conversations, settings, seed)
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
@@ -142,9 +143,18 @@ def trained(
     # Or TRL sends a report about its use and this machine.
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     began_s = time.perf_counter()
+    require_trainable(policy)
+    weights = [each for each in policy.model.pretrained_model.parameters() if each.requires_grad]
+    marks = Marks(weights)
     callback = _callback(progress, should_stop)
     with _restored(policy), tempfile.TemporaryDirectory() as folder:
-        trainer = make(folder, [callback])
+        try:
+            trainer = make(folder, [callback])
+        except ValueError as error:  # as of an adapter on the LM head
+            reason = " ".join(str(error).split())
+            raise LlamaGymError(
+                f"TRL does not train this model on demonstrations: {reason}"
+            ) from error
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     if not policy.is_finite:
@@ -152,6 +162,13 @@ def trained(
             "The training on demonstrations diverged and its policy is lost; try a lower sft.lr, or dpo.lr."
         )
     losses = callback.losses
+    cancelled = len(losses) < trainer.state.max_steps
+    # The first step has a rate of 0 where there is a warm-up.
+    if any(losses) and not (cancelled or marks.have_moved()):
+        raise StoodStill(
+            "The training on demonstrations has left every weight where it was: make more steps than its warm-up has "
+            "(epochs, min_steps of sft or dpo), or raise lr."
+        )
     return WarmStartStats(
         demonstrations=demonstrations,
         tokens=tokens,
@@ -159,7 +176,7 @@ def trained(
         first_loss=losses[0] if losses else 0.0,
         last_loss=losses[-1] if losses else 0.0,
         elapsed_s=time.perf_counter() - began_s,
-        cancelled=len(losses) < trainer.state.max_steps,
+        cancelled=cancelled,
     )
 
 

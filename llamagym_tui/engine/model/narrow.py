@@ -43,6 +43,8 @@ class NarrowHead:
         """The tokens whose rows of B are trained, ascending: those at which admissible replies part."""
         self.rows: Tensor | None = None
         """Their rows of B while an update changes them. None: they are in B."""
+        # Of an adapter that was trained before, maybe on replies in other tokens.
+        self.include(self.up.detach().any(1).nonzero().flatten().tolist(), ())
 
     def include(self, ids: Iterable[int], trained: Iterable[int]) -> None:
         """Keep the logits of these tokens too, and train those of some; what was kept before is no longer whole."""

@@ -141,7 +141,7 @@ def test_no_word_of_a_training_leaves_the_machine(
     sent: list[str] = []
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: sent.append("telemetry"))
-    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
+    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=2, min_steps=0))
     assert sent == []
 
 
@@ -152,7 +152,7 @@ def test_it_trains_where_the_model_is_and_shows_no_bar_of_its_own(
     monkeypatch.setattr(
         sft, "arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1]
     )
-    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
+    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=2, min_steps=0))
     assert given[0].use_cpu, "although there may be an accelerator"
     assert given[0].disable_tqdm
 

@@ -108,6 +108,19 @@ def test_greedy_takes_the_likeliest_of_all_tokens(narrow, favourite: int) -> Non
     assert logprobs.item() == pytest.approx(whole[0, favourite].item(), abs=1e-5)
 
 
+def test_an_adapter_that_was_trained_on_other_replies_keeps_what_it_has_learnt() -> None:
+    adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
+    head = adapted.get_base_model().get_output_embeddings()
+    with torch.no_grad():
+        head.lora_A["default"].weight.normal_(std=0.5)
+        head.lora_B["default"].weight[[7, 40]] = 1.0
+    narrow = NarrowHead(head)
+    narrow.include(IDS, TRAINED)
+    hidden = torch.randn(4, 32)
+    torch.testing.assert_close(narrow.logits(hidden), head(hidden))
+    assert narrow.trained == TRAINED
+
+
 def test_what_was_kept_is_not_whole_once_there_are_more_tokens(narrow, kept) -> None:
     assert narrow.is_whole(kept)
     narrow.include([20], [])

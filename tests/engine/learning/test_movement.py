@@ -1,0 +1,175 @@
+"""What is trained moves: nothing to train is refused at once, and an update that stands still has a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import peft
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.config import SFTSettings
+from llamagym_tui.engine.learning.head_ppo import HeadPPO
+from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.movement import Marks
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.ranks import ALONE
+from llamagym_tui.errors import ConfigError, LlamaGymError, StoodStill
+from tests.engine.conftest import loop_of, tiny_llama
+from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
+from tests.engine.learning.test_ppo import QUICK, collect, weights
+
+LORA = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+TALK = [
+    {"role": "system", "content": "Play."},
+    {"role": "user", "content": "You see 1."},
+    {"role": "assistant", "content": '{"action": 1}'},
+]
+ONE_STEP = replace(QUICK, mini_batch_size=1000, epochs=1)
+
+
+def frozen(lm: Any) -> Any:
+    return lm.requires_grad_(False)
+
+
+def used_only(lm: Any) -> Any:
+    return frozen(peft.get_peft_model(lm, LORA))
+
+
+def disabled(lm: Any) -> Any:
+    adapted = peft.get_peft_model(lm, LORA)
+    adapted.base_model.disable_adapter_layers()
+    for name, weight in adapted.named_parameters():
+        weight.requires_grad_("lora" in name)
+    return adapted
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (frozen, "Nothing of the model would be trained: requires_grad is off for all its weights"),
+        (used_only, "its adapter was loaded to be used only .*is_trainable=True"),
+        (disabled, "have no part in what it says, as those of an adapter that is disabled"),
+        (lambda lm: lm.to(torch.bfloat16), "Weights of bfloat16 are too coarse .*float32, or give"),
+        (lambda lm: lm.half(), "Weights of float16 are too coarse"),
+    ],
+)
+def test_nothing_to_train_is_refused_before_the_first_episode(
+    tokenizer: Any, made: Callable[[Any], Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BlackjackAgent(made(tiny_llama(len(tokenizer))), tokenizer)
+
+
+def test_weights_whose_type_cannot_be_trained_are_refused(make_policy: Any) -> None:
+    policy = make_policy()
+    policy.model.causal_lm.is_quantized = True
+    with pytest.raises(ConfigError, match="Quantized weights are not trained"):
+        learner_for(policy, QUICK, 0, ALONE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "said"),
+    [
+        ({"lr": 1e-30, "lr_final": 1e-30}, None, "of 1e-30 are rounded away in weights of float32"),
+        ({}, frozen, "no gradient reaches any of them"),
+        ({"lr_final": 0.0, "decay_updates": 1}, None, "learning rate has come to 0 .ppo.lr_final"),
+    ],
+)
+def test_an_update_that_left_every_weight_where_it_was_is_an_error_with_its_cause(
+    make_policy: Any, settings: dict[str, Any], before: Callable[[Any], Any] | None, said: str
+) -> None:
+    policy = make_policy()
+    ppo = PPO(policy, replace(ONE_STEP, **settings))
+    ppo.updates = 1  # a schedule of one update has ended
+    then = weights(policy)
+    if before is not None:
+        before(policy.model.pretrained_model)
+    with pytest.raises(StoodStill, match=f"Update 2 has left every weight .*{said}"):
+        ppo.update(collect(policy, episodes=8))
+    if before is None:
+        assert torch.equal(then, weights(policy))
+
+
+def test_a_batch_without_anything_to_follow_changes_nothing_and_is_no_error(
+    make_policy: Any,
+) -> None:
+    policy = make_policy()
+    alone = replace(ONE_STEP, kl_coef=0.0, kl_coef_final=0.0, value_coef=0.0)
+    alone = replace(alone, entropy_coef=0.0, entropy_coef_final=0.0)
+    batch = collect(policy, episodes=8, turns=1)
+    for trajectory in batch:
+        segment = trajectory.segments[0]
+        segment.turns[0] = replaced_reward(segment.turns[0])
+    then = weights(policy)
+    stats = PPO(policy, alone).update(batch)
+    assert stats.grad_norm == 0
+    assert torch.equal(then, weights(policy))
+
+
+def replaced_reward(turn: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(turn, reward=1.0, value=1.0)
+
+
+def test_a_weight_that_has_changed_in_one_bit_has_moved() -> None:
+    weight = torch.randn(5, 7).t()
+    for kind in (torch.float32, torch.bfloat16, torch.float64):
+        held: Sequence[Tensor] = [torch.zeros(3), weight.to(kind)]
+        marks = Marks(held)
+        assert not marks.have_moved()
+        held[1][4, 2] = torch.nextafter(held[1][4, 2], torch.tensor(9.0, dtype=kind))
+        assert marks.have_moved()
+
+
+def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = head_policy(tokenizer, "score")
+    monkeypatch.setattr("tests.engine.learning.test_head_ppo.OBSERVATIONS", OBSERVATIONS[:1])
+    with pytest.raises(StoodStill, match="sees in what states differ, and all of them are one"):
+        head_learner(policy).update(play(policy, 20))
+
+
+def test_steps_of_a_head_that_went_too_far_and_were_undone_are_no_stand_still(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = head_policy(tokenizer, "score")
+    monkeypatch.setattr(HeadPPO, "_kl", lambda self: 1e9)
+    learner = head_learner(policy)
+    learner.update(play(policy))
+    assert not policy.model.causal_lm.lm_head.lora_B["default"].weight.any()
+
+
+def test_an_adapter_on_the_head_is_not_taught_in_silence(tokenizer: Any) -> None:
+    policy: Policy = head_policy(tokenizer, "score")
+    with pytest.raises(LlamaGymError, match=r"TRL does not train this model .* `lm_head`"):
+        train_on(policy, [TALK, TALK], SFTSettings(epochs=2, min_steps=0))
+
+
+def test_a_warm_start_that_left_every_weight_where_it_was_is_an_error(make_policy: Any) -> None:
+    for settings in ({"epochs": 2, "lr": 1e-30}, {"epochs": 1}):  # the rate of a first step is 0
+        with pytest.raises(StoodStill, match="left every weight where it was: make more steps"):
+            train_on(make_policy(), [TALK, TALK], SFTSettings(min_steps=0, **settings))
+
+
+def test_with_demonstrations_a_default_adapter_stays_in_all_layers(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llamagym_tui.engine import llamagym_loop
+    from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+
+    model = AutoModelForCausalLMWithValueHead.from_pretrained(
+        tiny_llama(len(tokenizer)), peft_config=LORA
+    )
+    model.has_default_adapter = True
+    monkeypatch.setattr(llamagym_loop, "train_on", lambda *args, **given: None)
+    agent = BlackjackAgent(model, tokenizer, sft_warm_start=True)
+    assert loop_of(agent).policy.narrow is None
