@@ -51,7 +51,8 @@ class Agent(AgentBase):
             tokenizer: its tokenizer.
             device: torch device, or ``auto``; None: where the model is.
             generate_config_dict: LlamaGym's names (``max_new_tokens``, ``temperature`` …) or fields of
-                `GenerationConfig`; ``top_p`` and ``top_k`` are left out, with a warning.
+                `GenerationConfig`; ``top_p`` and ``top_k`` are left out, with a warning. No other name is dropped: what
+                is not obeyed is refused by name, as in `ppo_config_dict`.
             ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size``, ``learning_rate`` …) or fields of
                 `PPOConfig`.
             sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
@@ -66,6 +67,17 @@ class Agent(AgentBase):
             ModelLoadError: this machine has no such device.
         """
         self._loop: LlamaGymLoop | None = None
+        needing_model = {
+            "tokenizer": tokenizer, "device": device, "generate_config_dict": generate_config_dict,
+            "ppo_config_dict": ppo_config_dict, "sft_warm_start": sft_warm_start or None,
+            "use_target_kl": use_target_kl or None,
+        }  # fmt: skip
+        given = [name for name, value in needing_model.items() if value is not None]
+        if model is None and given:
+            raise ConfigError(
+                f"Without a model an agent is its prompting alone, and {', '.join(given)} would have no effect: give "
+                f"the model, {type(self).__name__}(model, tokenizer, …)."
+            )
         if sft_data is not None and not sft_warm_start:
             raise ConfigError(
                 "sft_data is what sft_warm_start trains on: set sft_warm_start=True too."
@@ -144,6 +156,7 @@ class Agent(AgentBase):
             Figures of the update (those of `docs/METRICS.md`), or an empty dict while the batch is not full.
         Raises:
             ConfigError: a truncated episode has no final observation, or there is no such environment.
+            StoodStill: the update has left every weight where it was; the message has the cause.
         """
         return self._with_model().terminate_episode(
             train,

@@ -15,6 +15,13 @@ SCHEDULED = ("lr", "kl_coef", "entropy_coef")
 """Settings that move along a line to the one of their name with `_final`. An update's figure of the same name has the
 present value."""
 
+UNUSED_BY_HEAD = (
+    "mini_batch_size", "epochs", "lr", "lr_final", "value_lr", "value_coef", "max_grad_norm", "target_kl",
+    "critic_warmup_updates",
+)  # fmt: skip
+"""Settings that an adapter on the LM head alone has no use for: its steps are on whole batches and follow the KL that
+they make, and its critic is fitted in closed form."""
+
 
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
@@ -213,3 +220,11 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError(
                 "kl_target needs a kl_coef above 0, from which the weight of the KL is adapted."
             )
+
+    def unused_by_head(self, usual: "PPOConfig | None" = None) -> list[str]:
+        """Names of the settings which an adapter on the head alone does not use, and that are not as usual."""
+        usual = usual or PPOConfig()
+        unused = [name for name in UNUSED_BY_HEAD if getattr(self, name) != getattr(usual, name)]
+        if "mini_batch_size" in unused and self.mini_batch_size >= self.batch_size:
+            unused.remove("mini_batch_size")  # its steps are on whole batches
+        return unused

@@ -29,10 +29,11 @@ from llamagym_tui.config import (
     from_dict,
 )
 from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.read_back import Sample, read_back
+from llamagym_tui.engine.model.trl_arguments import NO_CAUSAL_LM, kind_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -40,6 +41,7 @@ from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.served import sampler_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, PromptTooLongError, RunStoreError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, opening
@@ -58,8 +60,8 @@ from llamagym_tui.game.observed import (
 SEED_TARGET_KL = 0.02
 ACCUMULATION = "gradient_accumulation_steps"
 """LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
-_IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
-"""Settings that would make the sampled distribution differ from the scored one, or that are ours."""
+_OF_TRANSFORMERS = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
+"""Settings of `generate` that are none of ours: what becomes of each is in `generation_settings`."""
 _RENAMED_PPO = {
     "learning_rate": "lr",
     "ppo_epochs": "epochs",
@@ -72,10 +74,13 @@ _RENAMED_PPO = {
 def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
     """Sampling settings, without top-p and top-k: PPO scores the whole distribution, so that is what is sampled.
 
+    ``pad_token_id`` changes nothing here, where no reply is padded; ``eos_token_id`` is compared with the model's ends
+    once it is known (`_require_ends`).
+
     Raises:
         ConfigError: a name is unknown, a value is outside its range, or sampling is off.
     """
-    named = _ungrouped(values)
+    named = _ungrouped(values, "generate_config_dict")
     if not named.get("do_sample", True):
         raise ConfigError(
             "do_sample=False leaves PPO nothing to learn from: play with agent.act(o, greedy=True)."
@@ -84,7 +89,7 @@ def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
         left_out = "top_p and top_k are left out: PPO scores the whole distribution, so that is what is sampled."
         warnings.warn(left_out, stacklevel=4)
     return from_dict(
-        GenerationConfig, {k: v for k, v in named.items() if k not in _IGNORED_GENERATION}
+        GenerationConfig, {k: v for k, v in named.items() if k not in _OF_TRANSFORMERS}
     )
 
 
@@ -94,7 +99,7 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
     Raises:
         ConfigError: a name is unknown, or a value outside its range.
     """
-    named = {_RENAMED_PPO.get(name, name): value for name, value in _ungrouped(values).items()}
+    named = _named_ppo(values)
     accumulated = named.pop(ACCUMULATION, 1)
     if use_target_kl:
         named.setdefault("target_kl", SEED_TARGET_KL)
@@ -117,8 +122,33 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
     return msgspec.structs.replace(settings, mini_batch_size=settings.mini_batch_size * accumulated)
 
 
-def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name).rsplit("/", 1)[-1]: value for name, value in values.items()}
+def _named_ppo(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by our names. Raises ConfigError as `_ungrouped`."""
+    ungrouped = _ungrouped(values, "ppo_config_dict")
+    named = {_RENAMED_PPO.get(name, name): value for name, value in ungrouped.items()}
+    if len(named) < len(ungrouped):
+        both = [
+            f"{old} and {new}" for old, new in _RENAMED_PPO.items() if {old, new} <= {*ungrouped}
+        ]
+        raise ConfigError(f"ppo_config_dict has one setting by two names: {', '.join(both)}.")
+    return named
+
+
+def _ungrouped(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Values without the groups of LlamaGym's names, as in ``generate/temperature``.
+
+    Raises:
+        ConfigError: these are no named values, or two of them have one name.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{owner} takes a dictionary, not {kind_of(values)}.")
+    named: dict[str, Any] = {}
+    for name, value in values.items():
+        last = str(name).rsplit("/", 1)[-1]
+        if last in named:
+            raise ConfigError(f"{owner} has {last} twice, once as {name!r}: leave one of them out.")
+        named[last] = value
+    return named
 
 
 @dataclass(slots=True)
@@ -151,14 +181,18 @@ class LlamaGymLoop:
         generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
         model = _with_value_head(model, tokenizer, seed)
-        if device is not None and not getattr(model.causal_lm, "is_quantized", False):
-            model.to(resolve_device(str(device)))
+        if device is not None:
+            _move(model, resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         by_turn = names_by_turn(agent)
-        if model.has_default_adapter and (replies or by_turn) and not demonstrations:
+        unused = [name for name in ppo.unused_by_head() if name in _named_ppo(ppo_config or {})]
+        if use_target_kl:
+            unused.append("target_kl")
+        is_learnt_sooner = (replies or by_turn) and not (demonstrations or unused)
+        if model.has_default_adapter and is_learnt_sooner:
             # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
-            # It cannot imitate.
+            # It cannot imitate, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 model.adapt(LoraConfig(layers="head"))
@@ -171,6 +205,9 @@ class LlamaGymLoop:
             reply_of=partial(reply_of, agent),
             names_by_turn=by_turn,
         )
+        if self.policy.narrow is not None and unused:
+            raise ConfigError(unused_settings(unused))
+        _require_ends(generate_config or {}, self.policy.chat)
         self.policy.history = agent.history
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
@@ -407,7 +444,30 @@ def _of_step(info: Info) -> Info:
 
 def _names_policy(generate_config: Mapping[str, Any]) -> bool:
     """Whether settings of generation say how replies are made."""
-    return "policy" in _ungrouped(generate_config)
+    return "policy" in _ungrouped(generate_config, "generate_config_dict")
+
+
+def _require_ends(generate_config: Mapping[str, Any], chat: ChatTokenizer) -> None:
+    """Raises ConfigError: replies are to end at a token that does not end them."""
+    given = _ungrouped(generate_config, "generate_config_dict").get("eos_token_id")
+    ids = given if isinstance(given, list | tuple) else [given]
+    others = [each for each in ids if each is not None and each not in chat.end_ids]
+    if others:
+        raise ConfigError(
+            f"eos_token_id={given} is refused: replies of this model end at {list(chat.end_ids)}, by its chat template "
+            "and tokenizer; leave it out, or set the tokenizer's."
+        )
+
+
+def _move(model: AutoModelForCausalLMWithValueHead, device: str) -> None:
+    """Move a model. Raises ConfigError: its quantized weights stay where they were loaded, which is elsewhere."""
+    if not getattr(model.causal_lm, "is_quantized", False):
+        model.to(device)
+    elif model.causal_lm.device.type != torch.device(device).type:
+        raise ConfigError(
+            f"Quantized weights stay where they were loaded, on {model.causal_lm.device}, and not on {device}: leave "
+            "the device out, or load them there (device_map)."
+        )
 
 
 def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:
@@ -418,10 +478,7 @@ def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausa
     if isinstance(model, AutoModelForCausalLMWithValueHead):
         return model
     if not hasattr(model, "get_output_embeddings"):
-        raise ConfigError(
-            f"An agent takes a loaded causal LM, not {type(model).__name__}: "
-            "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
-        )
+        raise ConfigError(NO_CAUSAL_LM.format(kind_of(model)))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return AutoModelForCausalLMWithValueHead(model)

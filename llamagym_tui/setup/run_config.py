@@ -101,6 +101,7 @@ def run_config(
         from llamagym_tui.setup.assignments import settings
 
         given |= settings(assignments)
+    typed = given
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"))
         if agent_class.run_settings and not (resume or branch_of):
@@ -115,6 +116,8 @@ def run_config(
         raise UsageError(
             "--resume goes on with a run, and --from begins another one; leave one of them out."
         )
+    if "lora" in typed or typed.get("full_finetuning"):
+        _require_adapter(typed, given.get("model", BUNDLED), is_new=not (resume or branch_of))
     if resume:
         return _resumed(run_dir, given, trust_agent=trust_agent)
     if branch_of:
@@ -139,6 +142,24 @@ def run_config(
             own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
             completed = in_sections(own, completed)
     return from_dict(RunConfig, completed)
+
+
+def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> None:
+    """Raises UsageError: settings are given by which other weights are meant than would be trained."""
+    names = ", ".join(f"lora.{name}" for name in typed.get("lora", {}))
+    folder = Path(model)
+    if any(
+        (each / "adapter_config.json").is_file() for each in (folder, folder / run_store.MODEL_DIR)
+    ):
+        raise UsageError(
+            f"{model} has an adapter, which is trained as it is: leave {names or 'full_finetuning'} out, or merge it "
+            "first (llamagym-tui export RUN OUT --merge)."
+        )
+    if names and is_new and _is_fully_trained({**typed, "model": model}):
+        raise UsageError(
+            f"All weights of {model} are trained, so {names} would have no effect: leave it out, or add "
+            "--set full_finetuning=false for an adapter."
+        )
 
 
 def _is_fully_trained(settings: Mapping[str, Any]) -> bool:

@@ -28,17 +28,19 @@ from llamagym_tui.engine.learning.form import (
     save_form,
 )
 from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
+from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
@@ -105,7 +107,7 @@ class Builders:
             str(form) if own else config.model,
             config.device,
             full_finetuning=config.full_finetuning,
-            lora=config.lora,
+            lora=None if _is_adapter(config.model) and not own else config.lora,
             dtype=config.dtype,
             precision=config.precision,
         )
@@ -129,7 +131,11 @@ class Builders:
         torch.manual_seed(config.seed)
         lessons = form_lessons(agent, config, LESSONS + MEASURED)
         loaded = load_model_and_tokenizer(
-            config.model, config.device, full_finetuning=False, lora=ADAPTER, dtype=config.dtype
+            config.model,
+            config.device,
+            full_finetuning=False,
+            lora=None if _is_adapter(config.model) else ADAPTER,
+            dtype=config.dtype,
         )
         if loaded.model.has_narrow_head:  # a run's, which has been trained before
             model = AutoModelForCausalLMWithValueHead(loaded.model.merged())
@@ -163,7 +169,13 @@ class Builders:
         return policy
 
     def learner(self, policy: Policy) -> Learner:
-        """What trains the policy; the KL to the reference is to the policy as it is now."""
+        """What trains the policy; the KL to the reference is to the policy as it is now.
+
+        Raises:
+            ConfigError: it would train nothing, or has no use for a setting that is not as usual.
+        """
+        if policy.narrow is not None and (unused := self.config.ppo.unused_by_head()):
+            raise ConfigError(unused_settings(unused))
         if self.config.shard:
             policy.model.backbone.shard(self.ranks)
         learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
@@ -285,6 +297,12 @@ class Builders:
     def checkpoint_files(self) -> Any:
         """The module that reads and writes checkpoints."""
         return checkpoint
+
+
+def _is_adapter(model: str) -> bool:
+    """Whether a model is an adapter that was saved, which is trained as it is."""
+    folder = model_folder(model)
+    return folder is not None and base_of(folder) is not None
 
 
 def _card(config: RunConfig, learnt: FormLearnt) -> str:

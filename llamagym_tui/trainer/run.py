@@ -19,6 +19,7 @@ from llamagym_tui.config import (
     with_measured,
 )
 from llamagym_tui.demos.training_data import TrainingData
+from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH, measured_settings
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
@@ -295,6 +296,9 @@ class Run:
             raise ConfigError(
                 "The run began without a KL to the reference, so there is none to weigh."
             )
+        unused = config.ppo.unused_by_head(self.config.ppo)
+        if self.policy.narrow is not None and unused:
+            raise ConfigError(unused_settings(unused))
         self.policy.require_playable(config.generation)
         return config
 

@@ -199,6 +199,51 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
         generation_settings({"do_sample": False})
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"generate_config_dict": {"eos_token_id": 999}},
+            "eos_token_id=999 is refused: replies of",
+        ),
+        ({"generate_config_dict": {"repetition_penalty": 1.1}}, "repetition_penalty"),
+        (
+            {"generate_config_dict": [("top_k", 0)]},
+            "generate_config_dict takes a dictionary, not l",
+        ),
+        ({"generate_config_dict": {"a/top_k": 0, "top_k": 0}}, "has top_k twice, once as 'top_k'"),
+        ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not llamagym_tui's PPOConfig"),
+        ({"ppo_config_dict": {"lr": 1e-5, "ppo/learning_rate": 1e-5}}, "learning_rate and lr"),
+        ({"ppo_config_dict": {"adap_kl_ctrl": True, "steps": 9}}, "adap_kl_ctrl, steps; known"),
+    ],
+)
+def test_every_name_of_the_dictionaries_is_obeyed_or_refused_by_name(tokenizer, given, said):
+    with pytest.raises(ConfigError, match=said):
+        BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, **given)
+
+
+def test_ids_of_transformers_that_change_nothing_are_taken(tokenizer):
+    end = tokenizer.eos_token_id
+    ids = {"pad_token_id": end, "eos_token_id": [end], "top_k": 0, "top_p": 1.0, "do_sample": True}
+    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, generate_config_dict=ids)
+    assert end in loop_of(agent).policy.chat.end_ids
+
+
+def test_what_is_given_without_a_model_is_refused_by_name(tokenizer):
+    with pytest.raises(
+        ConfigError, match="tokenizer, device, ppo_config_dict would have no effect"
+    ):
+        BlackjackAgent(None, tokenizer, "cpu", ppo_config_dict={})
+
+
+def test_quantized_weights_are_not_moved_in_silence(tokenizer, monkeypatch):
+    lm = tiny_llama(len(tokenizer))
+    lm.is_quantized = True
+    monkeypatch.setattr("llamagym_tui.engine.llamagym_loop.resolve_device", lambda device: "meta")
+    with pytest.raises(ConfigError, match="stay where they were loaded, on cpu, and not on meta"):
+        BlackjackAgent(lm, tokenizer, "meta")
+
+
 def test_accumulated_steps_are_a_larger_minibatch():
     settings = ppo_settings(
         {"batch_size": 64, "mini_batch_size": 16, "ppo/gradient_accumulation_steps": 4},
@@ -485,11 +530,11 @@ def test_replies_are_chosen_by_score_where_most_of_the_first_name_no_action(
 
 
 def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(tokenizer):
-    def trained(agent_class, *, is_default: bool) -> list[str]:
+    def trained(agent_class, *, is_default: bool, **given) -> list[str]:
         model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
         model.adapt(LoraConfig())
         model.has_default_adapter = is_default
-        agent = agent_class(model, tokenizer, "cpu")
+        agent = agent_class(model, tokenizer, "cpu", **given)
         return [
             name
             for name, weight in agent.model.pretrained_model.named_parameters()
@@ -500,3 +545,11 @@ def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(token
     assert "lm_head.lora_B" in only
     assert len(trained(BlackjackAgent, is_default=False)) > 2, "it was asked for"
     assert len(trained(SeedAgent, is_default=True)) > 2, "its actions have no names"
+    rate = {"ppo_config_dict": {"learning_rate": 1e-4}}
+    assert len(trained(BlackjackAgent, is_default=True, **rate)) > 2, "it has no use for the rate"
+    whole = {"ppo_config_dict": {"batch_size": 16, "mini_batch_size": 16}}
+    assert len(trained(BlackjackAgent, is_default=True, **whole)) == 1, "its steps are on batches"
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    model.adapt(LoraConfig(layers="head"))
+    with pytest.raises(ConfigError, match=r"on the LM head alone has no use for ppo\.target_kl"):
+        BlackjackAgent(model, tokenizer, use_target_kl=True)

@@ -78,6 +78,7 @@ def test_an_adapter_is_on_the_head_where_actions_have_names_and_one_process_trai
             agent=agent,
             run_dir=None,
             resume=False,
+            model="smollm2",
             assignments=assignments,
             **options,  # type: ignore[arg-type]
         )
@@ -88,6 +89,30 @@ def test_an_adapter_is_on_the_head_where_actions_have_names_and_one_process_trai
     assert layers("lora.target_modules=all-linear") == "all"
     assert layers("generation.server=http://localhost:8000/v1") == "all"
     assert layers(ranks=2) == "all"
+
+
+def test_settings_of_an_adapter_are_refused_where_other_weights_are_trained(tmp_path):
+    def refusal(*assignments: str, **options: object) -> str:
+        with pytest.raises(UsageError) as refused:
+            run_config(
+                agent="blackjack",
+                run_dir=None,
+                resume=False,
+                assignments=assignments,
+                **options,  # type: ignore[arg-type]
+            )
+        return str(refused.value)
+
+    assert refusal("lora.r=8", "lora.layers=all") == (
+        "All weights of bundled are trained, so lora.r, lora.layers would have no effect: leave it out, or add "
+        "--set full_finetuning=false for an adapter."
+    )
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "adapter_config.json").write_text("{}")
+    for given in ("lora.r=8", "full_finetuning=true"):
+        said = refusal(given, model=str(tmp_path))
+        assert "has an adapter, which is trained as it is: leave" in said
+        assert given.partition("=")[0] in said
 
 
 def test_a_head_alone_is_not_trained_by_several_processes(tmp_path):

@@ -94,6 +94,22 @@ def test_an_update_that_moved_nothing_is_gone_back_from_or_ends_the_run_with_a_c
         )
 
 
+# Settings without a use
+
+
+def test_a_setting_that_a_head_alone_has_no_use_for_is_refused_by_name(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=40)
+    stage.also_before_step = lambda rollout: setattr(stage.policy, "narrow", object())
+    stage.script = {
+        3: [ChangeSettings(changes={"ppo.lr": 1e-5}), ChangeSettings(changes={"ppo.kl_coef": 0.5})]
+    }
+    stage.session.run()
+    (refused,) = warnings(stage)
+    assert "Nothing was changed: An adapter on the LM head alone has no use for ppo.lr" in refused
+    assert "ppo.lr" not in {name for each in stage.of(SettingsChanged) for name in each.changes}
+    assert stage.of(SettingsChanged)
+
+
 # The first batch
 
 

@@ -1,6 +1,6 @@
 """The learners that there are, by their names: another estimator is a file beside `ppo`, and an entry here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
@@ -15,6 +15,15 @@ LEARNERS: dict[str, Callable[[Policy, PPOConfig, int, Ranks], Learner]] = {
     "head_ppo": HeadPPO,
 }
 """Makers of a learner, from the policy, its settings, a seed, and the ranks that update together."""
+
+
+def unused_settings(names: Sequence[str]) -> str:
+    """That settings of PPO have no use where an adapter on the LM head alone is trained, in a sentence."""
+    named = ", ".join(f"ppo.{name}" for name in names)
+    return (
+        f"An adapter on the LM head alone has no use for {named}, as its steps are on whole batches and follow the KL "
+        "that they make: leave it out, or train all layers (--set lora.layers=all)."
+    )
 
 
 def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:

@@ -78,7 +78,8 @@ def load_model_and_tokenizer(
         precision: of products in the engine's forwards.
         template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
-        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
+        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way, as with settings
+            of an adapter where all weights are trained.
     """
     name = model_registry.full_name(name)
     where = resolve_device(device)
@@ -99,6 +100,9 @@ def load_model_and_tokenizer(
             model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
+            _require_meant(
+                name, model.is_adapted, full_finetuning, lora, entry.lora, is_full=is_full
+            )
             if not (is_full or model.is_adapted):
                 model.adapt(lora or entry.lora)
                 model.has_default_adapter = lora is None
@@ -112,6 +116,35 @@ def load_model_and_tokenizer(
     whole = f"Model {name!r} computes each reply from the start of its conversation, which is right but slow"
     warning = None if backbone.shares else f"{whole}: {model.plain_because}."
     return LoadedModel(model, tokenizer, name, where, parameters, warning)
+
+
+def _require_meant(
+    name: str,
+    is_adapted: bool,
+    full_finetuning: bool | None,
+    lora: LoraConfig | None,
+    usual: LoraConfig,
+    *,
+    is_full: bool,
+) -> None:
+    """Refuse settings by which other weights are meant than would be trained."""
+    if is_adapted and full_finetuning:
+        raise ModelLoadError(
+            f"Model {name!r} has an adapter, which alone is trained: merge it (llamagym-tui export RUN OUT --merge) to "
+            "train all weights, or leave full_finetuning out."
+        )
+    if is_adapted and lora is not None:
+        raise ModelLoadError(
+            f"Model {name!r} has an adapter already, which is trained as it is: leave the settings of another out."
+        )
+    if is_full and lora is not None:
+        names = ("r", "alpha", "target_modules")
+        given = [f"lora.{each}" for each in names if getattr(lora, each) != getattr(usual, each)]
+        if given:
+            raise ModelLoadError(
+                f"All weights of model {name!r} are trained, so {', '.join(given)} would have no effect: leave it out, "
+                "or set full_finetuning=false for an adapter."
+            )
 
 
 def is_fully_trained(

@@ -26,6 +26,11 @@ NOT_OBEYED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 """Arguments of TRL's and transformers' with the values that change nothing here, and why others are refused."""
 
+NO_CAUSAL_LM = (
+    "An agent takes a loaded causal LM, not {}: "
+    "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
+)
+
 
 def model_options(
     arguments: Mapping[str, Any], *, in_8_bit: bool = False, in_4_bit: bool = False
@@ -85,10 +90,7 @@ def require_causal_lm(lm: Any) -> None:
         part in kind for kind in kinds for part in ("CausalLM", "LMHead", "Conditional")
     )
     if not is_causal or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
-        raise ConfigError(
-            f"An agent takes a loaded causal LM, not {kind_of(lm)}: "
-            "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
-        )
+        raise ConfigError(NO_CAUSAL_LM.format(kind_of(lm)))
     if getattr(lm, "_hf_peft_config_loaded", False):
         raise ConfigError(
             "The adapter of this model was put on by transformers, which keeps it apart from what is trained and "

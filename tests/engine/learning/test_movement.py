@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import SFTSettings
+from llamagym_tui.config import PPOConfig, RunConfig, SFTSettings
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.movement import Marks
@@ -173,3 +173,17 @@ def test_with_demonstrations_a_default_adapter_stays_in_all_layers(
     monkeypatch.setattr(llamagym_loop, "train_on", lambda *args, **given: None)
     agent = BlackjackAgent(model, tokenizer, sft_warm_start=True)
     assert loop_of(agent).policy.narrow is None
+
+
+def test_a_run_with_a_setting_that_its_adapter_has_no_use_for_does_not_begin(
+    tokenizer: Any,
+) -> None:
+    from llamagym_tui.trainer.builders import Builders
+
+    policy = head_policy(tokenizer, "score")
+    whole_batch = PPOConfig(batch_size=64, mini_batch_size=64)
+    config = RunConfig(agent="blackjack", run_dir="", ppo=whole_batch)
+    assert isinstance(Builders(config).learner(policy), HeadPPO)
+    config = RunConfig(agent="blackjack", run_dir="", ppo=PPOConfig(epochs=4, target_kl=0.1))
+    with pytest.raises(ConfigError, match=r"no use for ppo\.epochs, ppo\.target_kl, as its steps"):
+        Builders(config).learner(policy)

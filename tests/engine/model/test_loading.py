@@ -140,6 +140,30 @@ def test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32(tmp_path
     assert stats.grad_norm > 0
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"full_finetuning": True}, "has an adapter, which alone is trained: merge it"),
+        ({"lora": LoraConfig(r=8)}, "has an adapter already, which is trained as it is"),
+    ],
+)
+def test_settings_that_mean_other_weights_than_a_saved_adapters_are_refused(
+    given, said, tmp_path, tokenizer
+):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
+    AutoModelForCausalLMWithValueHead.from_pretrained(
+        tmp_path / "base", peft_config=LoraConfig(r=2)
+    ).save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ModelLoadError, match=said):
+        load_model_and_tokenizer(str(tmp_path / "adapter"), "cpu", **given)
+
+
+def test_settings_of_an_adapter_are_refused_where_all_weights_are_trained():
+    with pytest.raises(ModelLoadError, match=r"so lora\.r, lora\.alpha would have no effect"):
+        load_model_and_tokenizer("bundled", "cpu", lora=LoraConfig(r=8, alpha=4.0))
+
+
 def test_a_path_without_a_model_gets_a_sentence(tmp_path):
     with pytest.raises(ModelLoadError, match=r"config\.json and safetensors"):
         load_model_and_tokenizer(str(tmp_path), "cpu")
