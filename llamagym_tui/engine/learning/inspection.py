@@ -136,7 +136,7 @@ def moved_most(
         of_batch=total,
         turn=len(trajectory.earlier) + number,
         observation=chat.text(_without_template_end(chat, ids)).strip()[:MOST_TEXT],
-        reply=chat.text(reply_ids)[:MOST_TEXT],
+        reply=chat.reply(reply_ids)[:MOST_TEXT],
         advantage=float(advantages.split(lengths)[at].mean()),
         before=math.exp(old),
         after=math.exp(min(0.0, new)),

@@ -153,7 +153,7 @@ class Episode:
                 weights=tuple(reply.weights),
             )
         )
-        text = self.policy.chat.text(reply.ids)
+        text = self.policy.chat.reply(reply.ids)
         # A reply may end with another token than the template's own end, which the next prompt then begins with.
         ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
         self._exchanges.append(_Exchange(self.conversation[-1]["content"], tuple(reply.ids), ended))

@@ -7,6 +7,7 @@ PPO scores the distribution that was sampled. So the first ratio of an update is
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from llamagym_tui.engine.policy.known_tokens import PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ActionTrie, of_similar_size
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import ConfigError, PromptTooLongError
+from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 
 TOKENS_TOGETHER = 2048
 """Tokens of one forward over final observations."""
@@ -28,6 +29,22 @@ REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
 """Bytes of what a trunk that is not trained said of prompts, at most."""
 REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
+
+
+def _generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
+    """Ids that end a reply by the model's generation_config.json.
+
+    Where there is no such file, it repeats the model's configuration, in which a default may stand that fits no
+    tokenizer; then only special tokens count.
+    """
+    generation: Any = getattr(model.causal_lm, "generation_config", None)
+    ends = getattr(generation, "eos_token_id", None)
+    if ends is None:
+        return []
+    known = range(len(tokenizer))
+    if generation._from_model_config:
+        known = tokenizer.all_special_ids
+    return [end for end in ([ends] if isinstance(ends, int) else ends) if end in known]
 
 
 class Policy:
@@ -50,10 +67,21 @@ class Policy:
             admissible_replies: the canonical replies of all discrete actions.
             reply_of: the canonical reply that names an action, where a turn has actions of its own.
             names_by_turn: whether turns have actions of their own although there may be none for all turns.
+        Raises:
+            ModelLoadError: the tokenizer's template cannot be used, or nothing ends a reply.
         """
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
-        self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
+        if isinstance(tokenizer, ChatTokenizer):
+            self.chat = tokenizer
+        else:
+            self.chat = ChatTokenizer(tokenizer, _generation_ends(model, tokenizer))
+        if not self.chat.end_ids:
+            raise ModelLoadError(
+                "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
+                "neither its tokenizer nor its generation_config.json has an end of sequence; add eos_token_id there, "
+                "or take an instruction-tuned model."
+            )
         self._generation = generation
         self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""

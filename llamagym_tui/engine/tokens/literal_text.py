@@ -8,6 +8,7 @@ tokenizer, in which the spellings mean nothing. Text without such spellings is l
 import json
 import re
 import secrets
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +19,11 @@ _INVISIBLE = "\u200b"
 
 
 class LiteralText:
-    def __init__(self, tokenizer: Any) -> None:
-        added = tokenizer.added_tokens_decoder.values()
+    def __init__(self, tokenizer: Any, ends: Collection[int] = ()) -> None:
+        """`ends`: ids that end a reply, which need not be special."""
+        added = tokenizer.added_tokens_decoder
         texts = {
-            *(str(token) for token in added if token.special),
+            *(str(token) for i, token in added.items() if token.special or i in ends),
             *map(str, tokenizer.all_special_tokens),
         }
         spellings = sorted((text for text in texts if text), key=lambda text: (-len(text), text))

@@ -6,6 +6,7 @@ Whether a template allows that (some rewrite history) is tested by rendering.
 Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_trial import template_fault
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.game.answer import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
 PLAIN_TEMPLATE = (
@@ -24,6 +26,8 @@ PLAIN_TEMPLATE = (
 )
 """Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
 
+_CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
+"""Spelling of a control token, as <|end|> or [/INST]."""
 _MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
@@ -40,9 +44,11 @@ class Opening(NamedTuple):
 
 
 class ChatTokenizer:
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
         """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
+        Args:
+            more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
         Raises:
             ModelLoadError: the template does not end, or does not render a conversation.
         """
@@ -50,22 +56,30 @@ class ChatTokenizer:
         if fault:
             raise _unusable(fault)
         self.tokenizer = tokenizer
+        self._added = tokenizer.added_tokens_decoder
+        # Some tokenizers mark a token as special without naming it among their special tokens.
+        self._special = {i for i, token in self._added.items() if token.special}
+        self._special |= set(tokenizer.all_special_ids)
+        self._thought_ids = {
+            i for i in self._special if THOUGHT_TAG.fullmatch(tokenizer.convert_ids_to_tokens(i))
+        }
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
         try:
             self.takes_system = self._takes_system()
             """Whether the template has system messages; else the prompt begins the first user message."""
-            self.end_ids = self._end_ids()
+            self.end_ids = self._end_ids(more_ends)
+            """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
+            self._literal = LiteralText(tokenizer, self.end_ids)
+            self._opens = self._opened_thought()
             self.keeps_history = self._keeps_history()
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
-        self._text = lru_cache(REMEMBERED)(
-            lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True))
-        )
+        self._text = lru_cache(REMEMBERED)(self._decoded)
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
@@ -102,10 +116,26 @@ class ChatTokenizer:
             text = self._literal.hide(reply)
         ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
-        return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
+        return tuple(ids[: ends[0] + 1]) if ends else (*ids, *self.end_ids[:1])
 
     def text(self, ids: Sequence[int]) -> str:
+        """Ids as text without control tokens, but for those that begin or end a thought."""
         return self._text(tuple(ids))
+
+    def reply(self, ids: Sequence[int]) -> str:
+        """The text of a reply; one that was cut off in a thought that the generation prompt began has its beginning,
+        by which it is seen that it is no answer."""
+        text = self.text(ids)
+        is_cut = bool(self._opens) and bool(ids) and ids[-1] not in self.end_ids
+        return self._opens + text if is_cut else text
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        if ids and ids[-1] in self.end_ids:  # which need not be special
+            ids = ids[:-1]
+        if self._thought_ids.isdisjoint(ids):
+            return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+        shown = [i for i in ids if i not in self._special or i in self._thought_ids]
+        return str(self.tokenizer.decode(shown, skip_special_tokens=False))
 
     def _ids(self, text: str) -> list[int]:
         """Ids of rendered text; only what the template wrote becomes special tokens."""
@@ -124,7 +154,7 @@ class ChatTokenizer:
     def _through_end(self, ids: Sequence[int]) -> int:
         """Length of the template's end of a reply at the start of `ids`: space before it, and its token; 0: none."""
         for at, token in enumerate(ids):
-            if token in self.end_ids:
+            if token in self.end_ids[:1]:
                 return at + 1
             if self.tokenizer.decode([token]).strip():
                 break
@@ -149,20 +179,30 @@ class ChatTokenizer:
         except Exception:
             return False
 
-    def _end_ids(self) -> tuple[int, ...]:
-        """Ids that end a reply: the template's own end, and the tokenizer's end of sequence."""
+    def _end_ids(self, more_ends: Sequence[int]) -> tuple[int, ...]:
+        """Ids that end a reply: the template's own end, those of the tokenizer and the model, and control tokens with
+        which the next turn begins."""
         text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
-        after = self._ids(text.split(_MARK, 2)[2])
-        # Some tokenizers mark the template's end as special without naming it among their special tokens.
-        added = self.tokenizer.added_tokens_decoder
-        special = {
-            *self.tokenizer.all_special_ids,
-            *(i for i, token in added.items() if token.special),
-        }
-        ends = [i for i in after[:1] if i in special]
-        if self.tokenizer.eos_token_id is not None and self.tokenizer.eos_token_id not in ends:
+        after = self._ids(text.split(_MARK, 3)[2])
+        controls = [token for token in after if self._is_control(token)]
+        visible = [token for token in after if self.tokenizer.decode([token]).strip()]
+        ends = [token for token in visible[:1] if token in controls]
+        if self.tokenizer.eos_token_id is not None:
             ends.append(self.tokenizer.eos_token_id)
-        return tuple(ends)
+        return tuple(dict.fromkeys((*ends, *more_ends, *controls)))
+
+    def _is_control(self, token: int) -> bool:
+        """Whether a token is none of a text: it was added to the vocabulary, or is spelled as control tokens are."""
+        if token in self._special or token in self._added:
+            return True
+        return _CONTROL.fullmatch(self.tokenizer.decode([token]).strip()) is not None
+
+    def _opened_thought(self) -> str:
+        """The tag of a thought with which the generation prompt ends; empty: it ends with none."""
+        after = self._render([user(_MARK)], prompt=True).rpartition(_MARK)[2]
+        tags = list(THOUGHT_TAG.finditer(after))
+        is_open = tags and tags[-1]["begin"] and not after[tags[-1].end() :].strip()
+        return after[tags[-1].start() :] if is_open else ""
 
     def _keeps_history(self) -> bool:
         """Whether each prompt begins with the last one and its reply; space before a reply is left to the model."""

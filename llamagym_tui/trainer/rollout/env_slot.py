@@ -195,7 +195,7 @@ class EnvSlot:
         """
         agent = self.shared.agent
         if text is None:
-            text = self.shared.policy.chat.text(reply.ids)
+            text = self.shared.policy.chat.reply(reply.ids)
         reading = agent.read(text)
         self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action

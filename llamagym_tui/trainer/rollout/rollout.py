@@ -449,7 +449,7 @@ class Rollout:
             greedy=self.greedy,
             on_token=self._streaming(live),
         )
-        self.last_reply = self.policy.chat.text(replies[0].ids)
+        self.last_reply = self.policy.chat.reply(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
             self._await_person(self.slots[self.wheel.env], by_env[self.wheel.env])
@@ -457,7 +457,7 @@ class Rollout:
 
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         """Offer the person what can be done in this turn; the wheel is let go where that is not known."""
-        text = self.policy.chat.text(reply.ids)
+        text = self.policy.chat.reply(reply.ids)
         name = named_action(self.agent, text)
         try:
             offered = choices(self.agent, slot.env.action_space, slot.admissible)
@@ -505,7 +505,7 @@ class Rollout:
         """What is done in one environment, by the agent's reply or the person's."""
         slot = self.slots[env]
         if env == self.wheel.env:
-            return slot.move(reply, self.wheel.take_reply(), self.policy.chat.text(reply.ids))
+            return slot.move(reply, self.wheel.take_reply(), self.policy.chat.reply(reply.ids))
         return slot.move(reply)
 
     def _turn(self, slot: EnvSlot, move: Move) -> EpisodeCounts | None:

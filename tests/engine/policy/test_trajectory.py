@@ -115,7 +115,7 @@ def test_a_reply_that_ended_by_another_end_still_gets_the_templates_end(make_pol
     changed = copy.deepcopy(tokenizer)
     changed.eos_token = "<|pad|>"
     policy.chat = ChatTokenizer(changed)
-    template_end, eos = policy.chat.end_ids
+    template_end, eos, _ = policy.chat.end_ids
     episode = Episode(policy, "Play.")
     episode.observe("a")
     episode.reply(Reply([5, eos], [0.0, 0.0], 0.0, ended=True))

@@ -63,7 +63,7 @@ def test_the_templates_end_ends_a_reply_even_where_it_is_not_the_end_of_a_sequen
     changed = copy.deepcopy(tokenizer)
     changed.eos_token = "<|pad|>"
     ends = ChatTokenizer(changed).end_ids
-    assert tokenizer.convert_ids_to_tokens(ends) == ["<|end|>", "<|pad|>"]
+    assert tokenizer.convert_ids_to_tokens(ends) == ["<|end|>", "<|pad|>", "<|user|>"]
 
 
 def test_a_template_that_rewrites_history_is_detected(tokenizer):
