@@ -50,7 +50,7 @@ def generate(
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
 
     name = catalog.agent_name(agent)
-    player = catalog.find_agent(agent, env_kwargs(env))()
+    player = catalog.made(catalog.find_agent(agent, env_kwargs(env)))
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
     found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
@@ -69,7 +69,7 @@ def check(
     """Find what is wrong with files, line by line; exit code 1 if anything is."""
     from llamagym_tui.demos import files as demo_files
 
-    reader = catalog.find_agent(agent)() if agent else None
+    reader = catalog.made(catalog.find_agent(agent)) if agent else None
     count = 0
     for path in files:
         found = demo_files.check(path, reader)
@@ -165,7 +165,9 @@ def export(
             raise typer.BadParameter(
                 "minari needs --agent, which played, and --output, as blackjack/mine-v0."
             )
-        played = to_set(file, str(output), catalog.find_agent(agent)(), catalog.agent_name(agent))
+        played = to_set(
+            file, str(output), catalog.made(catalog.find_agent(agent)), catalog.agent_name(agent)
+        )
         echo(f"{output}: {counted(played, 'episode')}")
         return
     if to == "parquet":
@@ -192,7 +194,9 @@ def import_set(
     from llamagym_tui.demos.minari_sets import from_set
 
     found = list(
-        from_set(name, catalog.find_agent(agent)(), catalog.agent_name(agent), clock=utc_now)
+        from_set(
+            name, catalog.made(catalog.find_agent(agent)), catalog.agent_name(agent), clock=utc_now
+        )
     )
     demo_files.write(output, found)
     echo(f"{output}: {counted(len(found), 'episode')}")

@@ -1,8 +1,11 @@
 """Finds agents: by name, by ``path.py[:Class]``, or a generic one by a Gymnasium id; raises UsageError otherwise."""
 
+import contextlib
 import difflib
 import importlib
+import io
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -12,10 +15,18 @@ from typing import Any, NamedTuple
 from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import EnvError, UsageError
+from llamagym_tui.errors import (
+    MOST_WORDS,
+    AgentFileError,
+    EnvError,
+    UsageError,
+    described,
+    user_place,
+)
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
 from llamagym_tui.game.observations import Range
+from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup.extras import install_command, module_of
 from llamagym_tui.user_files import REFUSED, may_open
 
@@ -73,6 +84,35 @@ def find_agent(
 def agent_of(config: RunConfig) -> type[AgentBase]:
     """The agent class of a run. Raises what `find_agent` raises."""
     return find_agent(config.agent, config.env, config.observation_ranges)
+
+
+def made(agent_class: type[AgentBase]) -> AgentBase:
+    """An agent of a class, without a model.
+
+    Raises:
+        AgentFileError: its constructor failed, or ended the program; the message has file and line.
+    """
+    printed = io.StringIO()
+    try:
+        # argparse says on stderr why it ends the program.
+        with contextlib.redirect_stderr(printed):
+            agent = agent_class()
+    except (Exception, SystemExit) as error:  # a user's own code
+        code = getattr(agent_class.__init__, "__code__", None)
+        place = user_place(error)
+        if not place and code is not None:  # it wants arguments, and was not even entered
+            place = f" ({code.co_filename}, line {code.co_firstlineno})"
+        why = described(error).removesuffix(place)
+        if isinstance(error, SystemExit):
+            last_words = " ".join(printed.getvalue().splitlines()[-1:])[:MOST_WORDS].rstrip(".")
+            why = f"its constructor ended the program, {why} {last_words}".rstrip()
+        raise AgentFileError(
+            f"{agent_class.__name__} cannot be made: {why}{place}; its constructor is called without a model and "
+            "without arguments, and the command line is not its own."
+        ) from error
+    for line in printed.getvalue().splitlines():
+        echo(line, to=sys.stderr)
+    return agent
 
 
 def _named(spec: str) -> type[AgentBase]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.setup.catalog import agent_name, agent_of, find_agent
+from llamagym_tui.setup.catalog import agent_name, agent_of, find_agent, made
 from llamagym_tui.setup.trust import code_of
 
 
@@ -50,12 +50,7 @@ class RunAgent:
                     f"A replay executes no code, and the agent of this run is {code}; resume the run."
                 )
             agent_class = agent_of(self._config) if self._config else find_agent(self.spec)
-            try:
-                self._agent = agent_class()
-            except Exception as error:  # a user's own code
-                raise AgentFileError(
-                    f"{agent_class.__name__} cannot be made without a model: {error}."
-                ) from error
+            self._agent = made(agent_class)
         return self._agent
 
     def own_prompt(self) -> str:

@@ -68,7 +68,7 @@ class Builders:
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
-        agent = catalog.agent_of(self.config)()
+        agent = catalog.made(catalog.agent_of(self.config))
         if not agent.action_names:
             agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
         return agent

@@ -23,7 +23,7 @@ from llamagym_tui.config import ParallelEnvs
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import EnvMaker, agent_env
 from llamagym_tui.game.observations import Range
-from llamagym_tui.setup.catalog import find_agent
+from llamagym_tui.setup.catalog import find_agent, made
 from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.rollout.environments import close
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
@@ -45,7 +45,7 @@ def agent_env_of(
     spec: str, env: Mapping[str, Any], ranges: Sequence[Range] | None, more: Mapping[str, Any]
 ) -> gymnasium.Env[Any, Any]:
     """The environment of an agent that is known by what can be sent to another process."""
-    return agent_env(find_agent(spec, env, ranges)(), more=more)
+    return agent_env(made(find_agent(spec, env, ranges)), more=more)
 
 
 class EnvProcess:

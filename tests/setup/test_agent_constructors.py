@@ -1,0 +1,101 @@
+"""A fault in the constructor of a user's agent is told with its file and line, whoever makes the agent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from llamagym_tui.cli.main import app
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import AgentFileError
+from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.env_process import agent_env_of
+
+FILE = """
+import argparse, sys
+from llamagym_tui import Agent
+
+class Mine(Agent):
+    env_id = "Blackjack-v1"
+
+    def get_system_prompt(self): return "Play."
+
+    def format_observation(self, observation): return str(observation)
+
+    def __init__(self{parameters}):
+        {first}
+        super().__init__()
+"""
+PARSES = "argparse.ArgumentParser(prog='mine').parse_args(['--size'])"
+
+
+def agent_file(folder: Path, first: str, parameters: str = "") -> str:
+    path = folder / "mine.py"
+    path.write_text(FILE.format(first=first, parameters=parameters))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("first", "parameters", "line", "why"),
+    [
+        ("pass", ", size", 12, "TypeError: .*missing 1 required positional argument: 'size'"),
+        ("open('/no/such')", "", 13, "FileNotFoundError: .*'/no/such'"),
+        ("sys.exit()", "", 13, "its constructor ended the program, SystemExit"),
+        ("sys.exit('gone')", "", 13, "its constructor ended the program, SystemExit: gone"),
+        (PARSES, "", 13, "ended the program, SystemExit: 2 mine: error: unrecognized arguments"),
+    ],
+)
+def test_a_constructor_that_fails_or_ends_the_program_is_told_with_file_and_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    first: str,
+    parameters: str,
+    line: int,
+    why: str,
+) -> None:
+    spec = agent_file(tmp_path, first, parameters)
+    expected = rf"^Mine cannot be made: .*{why}.* \({re.escape(spec)}, line {line}\); "
+    config = RunConfig(agent=spec, run_dir=str(tmp_path))
+    for makes in (
+        lambda: RunAgent(spec).agent,
+        Builders(config).agent,
+        lambda: agent_env_of(spec, {}, None, {}),
+    ):
+        with pytest.raises(AgentFileError, match=expected):
+            makes()
+    assert capsys.readouterr() == ("", ""), "argparse prints its usage, over a screen too"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "FILE", "--episodes", "1"],
+        ["eval", "FILE", "--episodes", "1"],
+        ["compare", "FILE", "--b-temperature", "2"],
+        ["sft", "FILE"],
+        ["demos", "generate", "FILE"],
+        ["demos", "check", __file__, "--agent", "FILE"],
+    ],
+)
+def test_each_command_tells_it_in_one_sentence_and_ends_with_2(
+    tmp_path: Path, command: list[str]
+) -> None:
+    spec = agent_file(tmp_path, "sys.exit(0)")
+    ended = CliRunner().invoke(app, [spec if word == "FILE" else word for word in command])
+    assert ended.exit_code == 2
+    assert f"Mine cannot be made: its constructor ended the program, SystemExit: 0 ({spec}" in (
+        ended.stderr
+    )
+
+
+def test_what_a_constructor_prints_is_still_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = agent_file(tmp_path, "print('hello', file=sys.stderr)")
+    catalog.made(catalog.find_agent(spec))
+    assert capsys.readouterr().err == "hello\n"
