@@ -33,6 +33,8 @@ from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.screens.widgets.sizes import is_too_small
 
 COLOURLESS = "ansi-dark"
+DUMB = ("dumb", "unknown")
+"""What TERM says of a terminal without colours."""
 LONGEST_NOTICE = 600
 """Characters of a notification that fit into a small terminal."""
 COPIED_S = 2.0
@@ -45,6 +47,8 @@ class PersonalApp(App[None]):
     _literal_lines = LiteralLines()
 
     def __init__(self, *, css_path: Path) -> None:
+        if os.environ.get("TERM") in DUMB and not user_files.browser_session():
+            os.environ["NO_COLOR"] = "1"
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         ansi_color = True if "NO_COLOR" in os.environ else None
         super().__init__(css_path=css_path, ansi_color=ansi_color)

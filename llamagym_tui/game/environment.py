@@ -43,7 +43,11 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
         message = str(error).strip()
         first_line = message.splitlines()[0] if message else ""
         reason = first_line.partition(" was raised from the environment creator")[0]
-        if not reason or isinstance(error, KeyError | SystemExit):
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            reason = (
+                f"no module named {error.name!r} is installed here; install the package that has it"
+            )
+        elif not reason or isinstance(error, KeyError | SystemExit):
             reason = described(error)
         raise EnvError(
             f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}."

@@ -30,6 +30,9 @@ from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup.extras import install_command, module_of
 from llamagym_tui.user_files import REFUSED, may_open
 
+MODULES = {"ALE": "ale_py"}
+"""The modules that register ids, by the first part of those ids, where packages have another name."""
+
 
 class AgentFile(NamedTuple):
     """A spec of the form ``path.py[:Class]``."""
@@ -266,8 +269,15 @@ def _require_known(env_id: str) -> None:
     except (gymnasium.error.Error, ImportError, ValueError) as error:
         by_lower_case = {name.lower(): name for name in [*gymnasium.registry, *built_in()]}
         close = difflib.get_close_matches(env_id.lower(), list(by_lower_case), n=3, cutoff=0.6)
+        hints = []
         if close:
-            hint = f"did you mean {' or '.join(by_lower_case[name] for name in close)}?"
-        else:
-            hint = f"built in: {', '.join(built_in())}."
-        raise UsageError(f"There is no agent named {env_id!r}; {hint}") from error
+            hints.append(f"did you mean {' or '.join(by_lower_case[name] for name in close)}?")
+        id_parts = re.fullmatch(r"(?:(.+)/)?(.+)-v\d+", env_id)
+        if id_parts and not any(
+            known.startswith(f"{id_parts[2]}-v") for known in by_lower_case.values()
+        ):
+            module = MODULES.get(id_parts[1], "MODULE")
+            hints.append(f"an id that a package registers needs its module: {module}:{env_id}")
+        if not hints:
+            hints.append(f"built in: {', '.join(built_in())}.")
+        raise UsageError(f"There is no agent named {env_id!r}; {'; '.join(hints)}") from error

@@ -60,6 +60,31 @@ def test_the_generic_agent_is_no_built_in_one() -> None:
     assert "generic" not in catalog.built_in()
 
 
+@pytest.mark.parametrize(
+    ("env_id", "hint"),
+    [
+        ("ALE/Pong-v5", "needs its module: ale_py:ALE/Pong-v5$"),
+        (
+            "dm_control/cartpole-swingup-v0",
+            "needs its module: MODULE:dm_control/cartpole-swingup-v0$",
+        ),
+        ("FetchReach-v4", "or Reacher-v5.; an id .* needs its module: MODULE:FetchReach-v4$"),
+        ("CartPole-v9", "or cart_pole.$"),
+        ("pong", "built in: blackjack, .*textworld.$"),
+    ],
+)
+def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named(
+    env_id: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=f"There is no agent named '{env_id}'; .*{hint}"):
+        catalog.find_agent(env_id)
+
+
+def test_a_module_that_is_not_installed_is_named() -> None:
+    with pytest.raises(UsageError, match="No module named 'no_such'; install the package"):
+        catalog.find_agent("no_such:Maze-v0")
+
+
 def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
     with pytest.raises(UsageError, match=r"no agent named 'blackjak'; did you mean blackjack"):
         catalog.find_agent("blackjak")

@@ -343,10 +343,11 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(
             assert colour_types(app) <= {"DEFAULT", "STANDARD"}
 
 
-async def test_no_color_leaves_no_colour(
-    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+async def test_no_color_and_a_dumb_terminal_leave_no_colour(
+    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ):
-    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv(name, value)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
