@@ -43,10 +43,8 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
         message = str(error).strip()
         first_line = message.splitlines()[0] if message else ""
         reason = first_line.partition(" was raised from the environment creator")[0]
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            reason = (
-                f"no module named {error.name!r} is installed here; install the package that has it"
-            )
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"{reason.partition('. ')[0].rstrip('.')}; install the package that has it"
         elif not reason or isinstance(error, KeyError | SystemExit):
             reason = described(error)
         raise EnvError(
