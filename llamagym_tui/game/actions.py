@@ -5,6 +5,7 @@ Each reading also says in which of these ways the action was found. What a reply
 """
 
 import json
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -55,6 +56,16 @@ class ActionReading(NamedTuple):
 
 FAILED = ActionReading(None, "failed")
 """The reading of a reply that names no action."""
+
+
+def plain_action(action: Any) -> Any:
+    """An action as Python's own whole number, if it is one of any kind: NumPy's, torch's, a truth; else as it is."""
+    if getattr(action, "ndim", 0):
+        return action  # an array, of one number too, is an action of several decisions
+    try:
+        return operator.index(action)
+    except TypeError:
+        return int(action) if type(action).__name__ == "bool" else action
 
 
 def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:

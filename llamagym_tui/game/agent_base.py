@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
-from llamagym_tui.game.actions import FAILED, ActionReading, json_index, read_action
+from llamagym_tui.game.actions import FAILED, ActionReading, json_index, plain_action, read_action
 from llamagym_tui.game.policy_map import PolicyMap
 
 
@@ -41,7 +41,7 @@ class AgentBase(ABC):
     """What a return counts, as it is said after the figure: ``steps``, ``chips a hand``; empty: it has no unit."""
     counts_actions: ClassVar[bool] = False
     """Whether an action is an index of `action_names` even if the environment counts its own from another number, or
-    if they are combinations of several decisions."""
+    if they are combinations of several decisions. It is in any case where `extract_action` is not defined."""
     history: ClassVar[int | None] = None
     """How many turns before the present one a prompt has, unless a run sets another number. None: the whole
     conversation. 0: system prompt and present observation, which is enough if an observation has the whole state."""
@@ -89,7 +89,7 @@ class AgentBase(ABC):
 
     def format_action(self, action: Any) -> str:
         """The plainest reply that names an action; a person's choice is recorded as this reply."""
-        return json.dumps({"action": action})
+        return json.dumps({"action": plain_action(action)})
 
     def expert(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
         """The action of a scripted expert on an observation; None (the default): there is no expert.
@@ -182,12 +182,14 @@ class AgentBase(ABC):
                     f"{described(error)}; such replies count as naming no action."
                 )
             return FAILED
-        if isinstance(action, ActionReading):
-            return action
-        return FAILED if action is None else ActionReading(action, "custom")
+        reading = action if isinstance(action, ActionReading) else ActionReading(action, "custom")
+        if reading.action is None:
+            return FAILED
+        return reading._replace(action=plain_action(reading.action))
 
     def action_name(self, action: Any) -> str:
         """The name of an action, or its text if it has none."""
+        action = plain_action(action)
         if isinstance(action, int) and 0 <= action < len(self.action_names):
             return self.action_names[action]
         return str(action)

@@ -86,15 +86,52 @@ def wrapped_env(
 def agent_env(
     agent: AgentBase, make: MakeEnv = make_env, more: Mapping[str, Any] | None = None
 ) -> Env:
-    """An environment as the agent plays it: a `wrapped_env`, whose actions count from 0 if the agent counts them."""
+    """An environment as the agent plays it: a `wrapped_env`, whose actions count from 0 if the agent counts them.
+
+    Raises:
+        EnvError: it cannot be made or wrapped, or the agent's actions are not those of the environment.
+    """
     env = wrapped_env(agent, make, more)
-    actions = few_actions(env.action_space) if agent.counts_actions else None
-    if actions is None or actions == range(len(actions)):
+    actions = few_actions(env.action_space)
+    if actions is None:
+        return env
+    is_counted = _counts(agent)
+    if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
+        env.close()
+        raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
+    if not is_counted or actions == range(len(actions)):
         return env
     from gymnasium.spaces import Discrete
     from gymnasium.wrappers import TransformAction
 
     return TransformAction(env, actions.__getitem__, Discrete(len(actions)))
+
+
+def _counts(agent: AgentBase) -> bool:
+    """Whether an agent's actions are indices of its names, whatever the environment calls them."""
+    reads_names = type(agent).extract_action is AgentBase.extract_action
+    return agent.counts_actions or (bool(agent.action_names) and reads_names)
+
+
+def _fault(agent: AgentBase, space: Any, actions: Sequence[Any], *, is_counted: bool) -> str:
+    """Why the environment would get other actions than replies name; empty if it gets those."""
+    names = len(agent.action_names)
+    if names > len(actions):
+        return f"it has {names} action_names for the {len(actions)} actions of {space}"
+    if is_counted:
+        if not (
+            isinstance(agent.fallback_action, int) and 0 <= agent.fallback_action < len(actions)
+        ):
+            return f"its fallback_action, {agent.fallback_action!r}, is no index of an action"
+        return ""
+    if names and isinstance(actions, range) and actions.start:
+        return (
+            f"the environment counts its actions from {actions.start}, so it has to say what extract_action returns: "
+            "set counts_actions = True and return indices of action_names, or leave action_names out"
+        )
+    if not space.contains(agent.fallback_action):
+        return f"its fallback_action, {agent.fallback_action!r}, is not in {space}: set another"
+    return ""
 
 
 def few_actions(space: Any) -> Sequence[Any] | None:

@@ -10,6 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
 
 Info = Mapping[str, Any]
@@ -107,7 +108,9 @@ def random_action(
 ) -> Any:
     """A random one of the actions that are admissible now; if none are named, a random one of the environment's."""
     names = admissible_actions(agent, observation, info)
-    return action_named(agent, rng.choice(names)) if names else env.action_space.sample()
+    if names:
+        return action_named(agent, rng.choice(names))
+    return plain_action(env.action_space.sample())
 
 
 def reply_of(agent: AgentBase, name: str) -> str:
@@ -117,7 +120,7 @@ def reply_of(agent: AgentBase, name: str) -> str:
 
 def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> Any:
     """The action of the agent's expert; None if it has none. `env` is None if no environment is in that state."""
-    return called(agent.expert, observation, {"info": info, "env": env})
+    return plain_action(called(agent.expert, observation, {"info": info, "env": env}))
 
 
 def is_refused(info: Info) -> bool:

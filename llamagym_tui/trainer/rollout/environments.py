@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+
 from llamagym_tui.errors import MOST_WORDS
 from llamagym_tui.game import observed
 from llamagym_tui.game.agent_base import AgentBase
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from llamagym_tui.engine.policy.policy import Policy
 
+COUNTED = (Discrete, MultiDiscrete, MultiBinary)
+"""Spaces of actions that an environment's own code counts on."""
 LARGEST_RETURN = 1e15
 """Squares of such returns, and of their gradients, are numbers in the single precision that an update computes with."""
 log = logging.getLogger(__name__)
@@ -44,6 +48,12 @@ def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any
 
 
 def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback: bool) -> Outcome:
+    source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
+    if not _is_in(env.action_space, action):
+        source += f", which is not in {env.action_space}"
+        if isinstance(env.action_space, COUNTED):
+            # Many environments would take it in silence, as -1 for the last one.
+            raise EpisodeFault(f"{env_id} was not stepped on {source}")
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         return Outcome(
@@ -56,9 +66,6 @@ def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback:
             steps=observed.action_steps(info),
         )
     except RAISED as error:
-        source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
-        if not _is_in(env.action_space, action):
-            source += f", which is not in {env.action_space}"
         raise EpisodeFault(f"{env_id} failed on {source}", error) from error
 
 

@@ -156,10 +156,7 @@ def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_
 
     rollout, warnings = make_rollout(Wrong(), max_failures=9)
     rollout.step()
-    assert (
-        "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5"
-        in warnings[0]
-    )
+    assert "LlamaCount-v0 was not stepped on action 5, which is not in Discrete(2)." in warnings[0]
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e16, 1e200, None, "much"])
