@@ -126,8 +126,8 @@ class Agent(AgentBase):
         """Credit a reward to the last action; where `act` took a list, give a list or array of as many rewards.
 
         Rewards of environments that took no turn are ignored. If an action gets several rewards, they add up. `info` is
-        what the step returned, or a list: if its ``invalid_action`` is true, the reply counts as one that names no
-        action.
+        what the step returned, or a list: if its ``invalid_action`` is true, the environment has refused the action,
+        which has a figure of its own and costs the penalty of a reply that names none.
 
         Raises:
             ConfigError: there is no action that the reward could belong to, or the reward is no number.

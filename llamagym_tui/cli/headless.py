@@ -120,6 +120,7 @@ def evaluate(
             "mean_return": found.mean_return,
             "return_stderr": found.return_stderr,
             "parse_failure_rate": found.parse_failure_rate,
+            "refusal_rate": found.refusal_rate,
             "truncated": found.truncated,
             "dropped": found.dropped,
             "elapsed_s": round(found.elapsed_s, 3),
@@ -182,6 +183,7 @@ class _Summary:
                 **_figures_of(evaluated_return(found)),
                 "policy": "greedy" if found.greedy else "sampled",
                 "parse_failure_rate": found.parse_failure_rate,
+                "refusal_rate": found.refusal_rate,
                 "truncated": found.truncated,
                 "dropped": found.dropped,
             }
@@ -437,10 +439,13 @@ def evaluated_config(
 
 def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> str:
     mean = return_text(evaluated_return(found), 4)
+    refused = ""
+    if found.refusal_rate:
+        refused = f"{found.refusal_rate:.1%} named an action that was refused; "
     return (
         f"Mean return {with_unit(mean, player.agent.return_unit)} over {counted(found.episodes, 'episode')}, "
         f"{'greedy' if found.greedy else 'sampled'}, prompt {words(player.prompt)}; "
-        f"{found.parse_failure_rate:.1%} of replies named no action; "
+        f"{found.parse_failure_rate:.1%} of replies named no action; {refused}"
         f"{found.elapsed_s:.0f} s."
     )
 

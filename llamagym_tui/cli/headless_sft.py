@@ -112,5 +112,5 @@ class _Script:
 
 
 def _figures_of(evaluation: events.EvaluationFinished | None) -> dict[str, float] | None:
-    names = ("episodes", "mean_return", "return_stderr", "parse_failure_rate")
+    names = ("episodes", "mean_return", "return_stderr", "parse_failure_rate", "refusal_rate")
     return None if evaluation is None else {name: getattr(evaluation, name) for name in names}

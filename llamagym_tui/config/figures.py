@@ -35,6 +35,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Mean norm before clipping."""
     parse_failure_rate: float
     """Share of the batch's turns whose reply named no action."""
+    refusal_rate: float = 0.0
+    """Share of the batch's turns whose reply named an action that the environment refused."""
     episodes: int
     """Episodes in the batch."""
     turns: int
@@ -201,6 +203,12 @@ FIGURES = {
         high=0.05,
         charted=True,
         in_help=True,
+    ),
+    "refusal_rate": FigureText(
+        title="refused actions",
+        short="refused",
+        meaning="Share of turns whose reply named an action that the environment refused.",
+        healthy="0, or falling as the rules are learnt",
     ),
     "grad_norm": FigureText(
         title="gradient norm",

@@ -183,10 +183,10 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Live(
             place=200,
             title="parse penalty",
-            meaning="Taken from the reward of a reply that names no action.",
+            meaning="Taken from the reward of a reply that names no action, or a refused one.",
         ),
     ] = 0.5
-    """Subtracted from the reward of a turn whose reply names no action."""
+    """Subtracted from the reward of a turn whose reply names no action, or one that the environment refuses."""
     max_grad_norm: Annotated[
         Positive,
         Live(

@@ -265,7 +265,7 @@ class LlamaGymLoop:
             if slot.took_turn and slot.episode is not None:
                 info_of_step = _of_step(infos[index])
                 slot.episode.reward(
-                    earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step)
+                    earned, refused=is_refused(info_of_step), steps=action_steps(info_of_step)
                 )
                 slot.rewards.append(earned)
                 if not math.isfinite(earned) and slot.is_trained:

@@ -124,7 +124,7 @@ def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> A
 
 
 def is_refused(info: Info) -> bool:
-    """Whether the environment refused the action before this info; the reply then counts as one that names none."""
+    """Whether the environment refused the action before this info."""
     return isinstance(info, Mapping) and bool(info.get("invalid_action", False))
 
 

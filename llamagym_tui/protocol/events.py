@@ -181,7 +181,7 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     replaced_action: str = ""
     """Name of the action in that reply; empty: it names none, or the agent acted."""
     is_refused: bool = False
-    """Whether the environment refused the action (``invalid_action`` in its info): the reply counts as naming none."""
+    """Whether the environment refused the action (``invalid_action`` in its info)."""
 
     @property
     def names_none(self) -> bool:
@@ -358,6 +358,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
     parse_failures: int
     """Turns among them whose reply named no action."""
+    refusals: int = 0
+    """Turns among them whose reply named an action that the environment refused."""
     actions: list[int] = []
     """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
@@ -407,6 +409,9 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     mean_return: float
     return_stderr: float
     parse_failure_rate: float
+    """Share of turns whose reply named no action."""
+    refusal_rate: float = 0.0
+    """Share of turns whose reply named an action that the environment refused."""
     elapsed_s: float
     truncated: int = 0
     """Episodes among them that a limit cut off."""

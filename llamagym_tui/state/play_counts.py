@@ -32,6 +32,8 @@ class PlayCount(NamedTuple):
     turns: int = 0
     parse_failures: int = 0
     """The number of turns whose reply named no action."""
+    refusals: int = 0
+    """The number of turns whose reply named an action that the environment refused."""
     actions: tuple[int, ...] = ()
     """For each action, the number of turns whose reply named it; empty: they are not counted."""
     update: int = 0
@@ -52,6 +54,7 @@ class PlayCount(NamedTuple):
             returns=self.returns.plus(other.returns),
             turns=self.turns + other.turns,
             parse_failures=self.parse_failures + other.parse_failures,
+            refusals=self.refusals + other.refusals,
             actions=actions,
             update=other.update,
         )
@@ -60,6 +63,11 @@ class PlayCount(NamedTuple):
     def failure_share(self) -> float | None:
         """The share of turns whose reply named no action; None if there were no turns."""
         return self.parse_failures / self.turns if self.turns else None
+
+    @property
+    def refusal_share(self) -> float | None:
+        """The share of turns whose reply named an action that was refused; None if there were no turns."""
+        return self.refusals / self.turns if self.turns else None
 
     def action_share(self, action: int) -> float | None:
         """The share of an action among the turns whose reply named one; None if there were none."""
@@ -91,6 +99,7 @@ class PlayCounts(NamedTuple):
             returns=Totals().add(event.returns),
             turns=sum(event.lengths),
             parse_failures=event.parse_failures,
+            refusals=event.refusals,
             actions=tuple(event.actions),
             update=update,
         )

@@ -19,7 +19,7 @@ from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_
 from llamagym_tui.screens.widgets.plot import Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
 
-SHARES = ("clip_fraction", "parse_failure_rate")
+SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
 COLUMNS = 3

@@ -41,6 +41,7 @@ PPO = (
 SHOWN: dict[str, Callable[[float], str]] = {
     "clip_fraction": share,
     "parse_failure_rate": share,
+    "refusal_rate": share,
     "tokens_per_s": "{:,.0f}".format,
     "turns": "{:,.0f}".format,
     "lr": partial(plain, least=0.0),
@@ -59,7 +60,10 @@ class Figure(NamedTuple):
 
 def ppo_figures(stats: UpdateStats, *, few: bool) -> list[Figure]:
     """What an update measured, the most telling first; few: the one that explains itself."""
-    fields = ("parse_failure_rate",) if few else PPO
+    fields: tuple[str, ...] = ("parse_failure_rate",) if few else PPO
+    if stats.refusal_rate:  # few environments refuse anything
+        after = fields.index("parse_failure_rate") + 1
+        fields = (*fields[:after], "refusal_rate", *fields[after:])
     return [
         Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field)))
         for field in fields

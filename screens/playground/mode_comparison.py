@@ -63,10 +63,14 @@ def rows(state: RunState) -> list[ModeRow]:
     ]
     if state.return_unit:
         found.append(ModeRow(UNIT, one_line(state.return_unit), ""))
+    refused = []
+    if any(played.refusals for played in sides):  # few environments refuse anything
+        refused = [ModeRow("refused", *(_share(played.refusal_share) for played in sides))]
     return [
         *found,
         ModeRow("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         ModeRow("parse fail", *(_share(played.failure_share) for played in sides)),
+        *refused,
         *action_rows(state),
         ModeRow(
             "temperature",

@@ -63,7 +63,8 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     )  # fmt: skip
     found = only_line(evaluated.stdout)
     assert list(found) == [
-        "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "truncated", "dropped",
+        "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "refusal_rate", "truncated",
+        "dropped",
         "elapsed_s",
     ]  # fmt: skip
     assert found["episodes"] == 64

@@ -442,7 +442,7 @@ def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokeniz
     assert not all(map(torch.equal, found[0], found[2]))
 
 
-def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
+def test_infos_reach_prompts_and_refused_actions_are_counted_apart(tokenizer):
     agent = ChestAgent(
         tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000}
     )
@@ -453,7 +453,8 @@ def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
     agent.assign_reward(reward, info)
     agent.terminate_episode(truncated=True, final_observation=observation, final_info=info)
     (trajectory,) = loop_of(agent).batch
-    assert trajectory.turns[0].parse_failed
+    assert trajectory.turns[0].refused
+    assert not trajectory.turns[0].parse_failed
     for segment in (trajectory.segments[0], trajectory.final_prompt):
         assert "You can: take key, go north." in tokenizer.decode(segment.ids)
 

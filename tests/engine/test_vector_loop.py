@@ -246,9 +246,7 @@ def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
         agent.terminate_episode(
             env=env, truncated=truncated, final_observation=final_observation, final_info=infos[env]
         )
-    failed = [
-        [turn.parse_failed for turn in trajectory.turns] for trajectory in loop_of(agent).batch
-    ]
+    failed = [[turn.refused for turn in trajectory.turns] for trajectory in loop_of(agent).batch]
     assert failed == [[False, False], [True, True]]
     finals = [agent.tokenizer.decode(each.final_prompt.ids) for each in loop_of(agent).batch]
     assert ["wait" in text for text in finals] == [True, False], (

@@ -64,8 +64,10 @@ def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
 
 
 def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -> Tensor:
-    """(K,) reward of each turn: the environment's times `scale`, less the penalty if the reply named no action."""
+    """(K,) reward of each turn: the environment's times `scale`, less the penalty if the reply named no action, or one
+    that the environment refused."""
     rewards = [
-        scale * turn.reward - (parse_penalty if turn.parse_failed else 0.0) for turn in turns
+        scale * turn.reward - (parse_penalty if turn.parse_failed or turn.refused else 0.0)
+        for turn in turns
     ]
     return torch.tensor(rewards)

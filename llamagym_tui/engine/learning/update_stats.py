@@ -133,6 +133,7 @@ def update_stats(
         first_ratio=float(sums.first_ratio),
         grad_norm=float(sum(sums.grad_norms)) / max(len(sums.grad_norms), 1),
         parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
+        refusal_rate=sum(turn.refused for turn in turns) / max(len(turns), 1),
         episodes=sum(not trajectory.goes_on for trajectory in trajectories),
         turns=len(turns),
         shortened=sum(trajectory.shortened for trajectory in trajectories),

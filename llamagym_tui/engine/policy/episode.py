@@ -162,14 +162,25 @@ class Episode:
         self._unfed = reply.ids[-1:]
         return text
 
-    def reward(self, reward: float, *, parse_failed: bool = False, steps: int = 1) -> None:
-        """Credit a reward to the last turn; more than one add up. `steps`: of the environment, for its action."""
+    def reward(
+        self, reward: float, *, parse_failed: bool = False, refused: bool = False, steps: int = 1
+    ) -> None:
+        """Credit a reward to the last turn; more than one add up.
+
+        Args:
+            parse_failed: whether its reply named no action.
+            refused: whether the environment refused the action.
+            steps: of the environment, for the action.
+        """
         turns = self.segments[-1].turns
         last = turns[-1]
+        names_none = last.parse_failed or parse_failed
         turns[-1] = replace(
             last,
             reward=last.reward + reward,
-            parse_failed=last.parse_failed or parse_failed,
+            parse_failed=names_none,
+            # Of a reply that names none it was the fallback that was refused.
+            refused=(last.refused or refused) and not names_none,
             steps=max(last.steps, steps),
         )
 

@@ -42,6 +42,9 @@ class Turn:
     reward: float
     """The environment's, unscaled, without penalties."""
     parse_failed: bool = False
+    """Whether the reply named no action."""
+    refused: bool = False
+    """Whether the environment refused the action that the reply named."""
     is_trained: bool = True
     """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
     branches: tuple[Branch, ...] = ()

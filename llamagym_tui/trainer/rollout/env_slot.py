@@ -220,7 +220,9 @@ class EnvSlot:
         agent = self.shared.agent
         before = self.counts
         reward = outcome.reward
-        names_none = move.reading.failed or outcome.is_refused
+        names_none = move.reading.failed
+        # Of a reply that names none it was the fallback that was refused.
+        is_refused = outcome.is_refused and not names_none
         # Not `>`, so that a return that is no number is refused, too.
         if not abs(before.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
@@ -228,7 +230,9 @@ class EnvSlot:
                 f"{LARGEST_RETURN:.0e}"
             )
         words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
-        self.under_way.reward(reward, parse_failed=names_none, steps=outcome.steps)
+        self.under_way.reward(
+            reward, parse_failed=names_none, refused=is_refused, steps=outcome.steps
+        )
         # Which action the policy's own reply named.
         is_named = move.replaced is None and not names_none and isinstance(move.action, int)
         if is_named and 0 <= move.action < len(self.actions):
@@ -251,7 +255,8 @@ class EnvSlot:
             before,
             episode_return=before.episode_return + reward,
             length=before.length + 1,
-            parse_failures=before.parse_failures + 1 if names_none else before.parse_failures,
+            parse_failures=before.parse_failures + int(names_none),
+            refusals=before.refusals + int(is_refused),
         )
         self.observation = words.text
         self.admissible = words.actions
@@ -299,7 +304,7 @@ class EnvSlot:
         trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)
         trajectory.episode = self.counts.number
         self.episode = None
-        self.shared.notices.of_unread(self.counts.length, self.counts.parse_failures)
+        self.shared.notices.of_episode(self.counts)
         was_watched = self.shared.spectator.env == self.index
         self._show(self._finished(end))
         counts = replace(self.counts, actions=tuple(self.actions), is_truncated=end == "truncated")

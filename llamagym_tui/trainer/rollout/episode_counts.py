@@ -26,6 +26,8 @@ class EpisodeCounts:
     """Turns."""
     parse_failures: int = 0
     """Turns whose reply named no action."""
+    refusals: int = 0
+    """Turns whose reply named an action that the environment refused."""
     mode: Mode = "train"
     prompt_version: int = 0
     actions: tuple[int, ...] = ()
@@ -49,6 +51,7 @@ def evaluated(
         mean_return=mean.mean if mean else 0.0,
         return_stderr=mean.stderr if mean else 0.0,
         parse_failure_rate=sum(each.parse_failures for each in ended) / max(turns, 1),
+        refusal_rate=sum(each.refusals for each in ended) / max(turns, 1),
         truncated=sum(each.is_truncated for each in ended),
         greedy=greedy,
         elapsed_s=elapsed_s,
@@ -143,6 +146,7 @@ class EpisodeCounter:
             returns=[episode.episode_return for episode in own],
             lengths=[episode.length for episode in own],
             parse_failures=sum(episode.parse_failures for episode in own),
+            refusals=sum(episode.refusals for episode in own),
             actions=[
                 sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)
             ],

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from llamagym_tui.errors import MOST_WORDS, EnvError, LlamaGymError, described, user_place
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 MOST_REMEMBERED = 4096
 """Numbers of dropped episodes among which a row is searched."""
@@ -93,10 +94,12 @@ class Notices:
         """Turns of ended episodes."""
         self._unread = 0
         """Turns among them whose reply named no action."""
+        self._refusals = 0
+        """Turns among them whose reply named an action that the environment refused."""
         self._example = ""
-        """Such a reply, the last one."""
-        self._refused = False
-        """Whether some of them were refused by the environment instead."""
+        """A reply that named no action, the last one."""
+        self._refused = ""
+        """A reply whose action was refused, the last one."""
 
     def _warn_once(self, kind: str, sentence: str) -> None:
         if kind not in self._reported:
@@ -113,8 +116,7 @@ class Notices:
 
     def of_refusal(self, reply: str) -> None:
         """A reply whose action the environment refused."""
-        self._example = reply
-        self._refused = True
+        self._refused = reply
 
     def of_cut(self, why: str) -> None:
         """An episode that cannot go on although its environment could."""
@@ -129,17 +131,25 @@ class Notices:
             "reads: prompts leave out the oldest turns (--history N sets how many there are at most).",
         )
 
-    def of_unread(self, turns: int, unread: int) -> None:
-        """An ended episode, after which most replies so far may name no action."""
-        self._read += turns
-        self._unread += unread
-        if self._read >= FEWEST_READ and 2 * self._unread > self._read:
-            fault = "name no action or were refused" if self._refused else "name no action"
-            name = type(self._agent).__name__
-            share = self._unread / self._read
+    def of_episode(self, ended: EpisodeCounts) -> None:
+        """An ended episode, after which most replies so far may name no action, or a refused one."""
+        self._read += ended.length
+        self._unread += ended.parse_failures
+        self._refusals += ended.refusals
+        if self._read < FEWEST_READ:
+            return
+        name = type(self._agent).__name__
+        if 2 * self._unread > self._read:
             self._warn_once(
                 "unread",
-                f"{share:.0%} of the first {self._read:,} replies {fault}, for example "
+                f"{self._unread / self._read:.0%} of the first {self._read:,} replies name no action, for example "
                 f"{self._example[:MOST_WORDS]!r}, and the fallback plays; generation.policy = score chooses among the "
                 f"admissible replies, and the system prompt and {name}.extract_action say what a reply is.",
+            )
+        if 2 * self._refusals > self._read:
+            self._warn_once(
+                "refused",
+                f"{self._refusals / self._read:.0%} of the first {self._read:,} replies name an action that "
+                f"{self._agent.env_id} refuses, for example {self._refused[:MOST_WORDS]!r}; {name}.actions can say "
+                "which are admissible, and the system prompt what is allowed.",
             )

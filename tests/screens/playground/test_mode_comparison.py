@@ -14,7 +14,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.screens.playground.figures import recent_text
+from llamagym_tui.screens.playground.figures import ppo_figures, recent_text
 from llamagym_tui.screens.playground.mode_comparison import MOST_ACTIONS, NONE, action_rows, rows
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -52,6 +52,21 @@ def test_the_figures_of_both_modes_by_hand():
     assert told["parse fail"] == ("0.0%", "0.0%")
     assert (told["temperature"], told["update"]) == (("1", "0.5"), ("0", "1"))
     assert told["prompt"] == ("v1 “You are playing …", "")
+
+
+def test_refusals_are_shown_beside_parse_failures_where_there_are_any() -> None:
+    refused = replace(TRAINED, parse_failures=2, refusals=3)
+    turns = sum(refused.lengths)
+    told = {row.name: row[1:] for row in rows(after(*fakes.opening_events(), refused))}
+    assert told["parse fail"] == (f"{2 / turns:.1%}", NONE)
+    assert told["refused"] == (f"{3 / turns:.1%}", NONE)
+    assert "refused" not in {row.name for row in rows(after(*in_inference()))}
+    named = [figure.name for figure in ppo_figures(fakes.STATS, few=False)]
+    stats = replace(fakes.STATS, refusal_rate=0.25)
+    found = ppo_figures(stats, few=False)
+    at = named.index("parse fail") + 1
+    assert found[at] == ("refused", "25.0%")
+    assert [figure.name for figure in found] == [*named[:at], "refused", *named[at:]]
 
 
 def test_a_return_that_counts_something_names_it_across_both_modes():

@@ -1,4 +1,4 @@
-"""An environment that says no: such a reply counts as one that names no action, and how it was read is kept."""
+"""An environment that says no: such a reply has a figure of its own beside those that name no action."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.protocol.events import TurnFinished, WarningRaised, WatchChanged
 from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.trainer.rollout.episode_counts import evaluated
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.text_env import ChestAgent
 
@@ -26,9 +27,11 @@ def play(make_policy, steps: int, max_turns: int = 4):
     return rollout, ended, emitted
 
 
-def test_a_refused_action_is_counted_and_charged_as_a_reply_that_names_none(make_policy):
+def test_a_refused_action_is_counted_apart_and_charged_as_a_reply_that_names_none(make_policy):
     rollout, (episode,), emitted = play(make_policy, steps=4)
-    assert (episode.length, episode.parse_failures) == (4, 4)
+    assert (episode.length, episode.parse_failures, episode.refusals) == (4, 0, 4)
+    found = evaluated([episode], greedy=True, elapsed_s=1.0)
+    assert (found.parse_failure_rate, found.refusal_rate) == (0.0, 1.0)
     (trajectory,) = rollout.take_batch()
     assert turn_rewards(trajectory.turns, scale=1.0, parse_penalty=0.5).tolist() == [-0.5] * 4
     turns = [event for event in emitted if isinstance(event, TurnFinished)]
@@ -38,6 +41,14 @@ def test_a_refused_action_is_counted_and_charged_as_a_reply_that_names_none(make
         piece.text for piece in action.pieces
     ]
     assert action.label_style == "warning"
+
+
+def test_a_fallback_that_is_refused_is_a_reply_that_names_none(make_policy, monkeypatch):
+    monkeypatch.setattr(ChestAgent, "extract_action", lambda self, response: None)
+    monkeypatch.setattr(ChestAgent, "fallback_action", "dance")
+    _, (episode,), emitted = play(make_policy, steps=4)
+    assert (episode.parse_failures, episode.refusals) == (4, 0)
+    assert {event.is_refused for event in emitted if isinstance(event, TurnFinished)} == {True}
 
 
 def test_an_admissible_command_is_no_failure(make_policy, monkeypatch: pytest.MonkeyPatch):
@@ -62,5 +73,5 @@ def test_it_is_reported_once_that_most_replies_are_refused(make_policy):
         if isinstance(event, WarningRaised) and "replies" in event.message
     ]
     assert warning.startswith(
-        "100% of the first 56 replies name no action or were refused, for example '"
+        "100% of the first 56 replies name an action that LlamaChest-v0 refuses, for example '"
     )
