@@ -50,7 +50,7 @@ def generate(
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
 
     name = catalog.agent_name(agent)
-    player = catalog.made(catalog.find_agent(agent, env_kwargs(env)))
+    player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
     found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
@@ -69,7 +69,7 @@ def check(
     """Find what is wrong with files, line by line; exit code 1 if anything is."""
     from llamagym_tui.demos import files as demo_files
 
-    reader = catalog.made(catalog.find_agent(agent)) if agent else None
+    reader = catalog.player(catalog.find_agent(agent)) if agent else None
     count = 0
     for path in files:
         found = demo_files.check(path, reader)
@@ -166,7 +166,7 @@ def export(
                 "minari needs --agent, which played, and --output, as blackjack/mine-v0."
             )
         played = to_set(
-            file, str(output), catalog.made(catalog.find_agent(agent)), catalog.agent_name(agent)
+            file, str(output), catalog.player(catalog.find_agent(agent)), catalog.agent_name(agent)
         )
         echo(f"{output}: {counted(played, 'episode')}")
         return
@@ -180,23 +180,52 @@ def export(
 
 @demos_app.command("import")
 def import_set(
-    form: Annotated[Literal["minari"], typer.Argument(help="Whose form it has.")],
-    name: Annotated[str, typer.Argument(metavar="DATASET", help="As blackjack/mine-v0.")],
+    form: Annotated[
+        Literal["minari", "openai", "sharegpt", "alpaca", "pairs"],
+        typer.Argument(
+            help="Whose form it has: Minari's; conversations as OpenAI's messages, ShareGPT or Alpaca; or pairs of "
+            "prompt and completion."
+        ),
+    ],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A data set of Minari's, as blackjack/mine-v0; else a file."
+        ),
+    ],
     agent: Annotated[
-        str, typer.Option(help="Agent that puts its observations and actions in words.")
+        str,
+        typer.Option(help="Agent that reads the replies, or puts Minari's observations in words."),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")
     ],
 ) -> None:
-    """Write a data set of another program's as demonstrations."""
+    """Write what another program has made as demonstrations; what is left out is told with its reason."""
     from llamagym_tui.demos import files as demo_files
-    from llamagym_tui.demos.minari_sets import from_set
 
-    found = list(
-        from_set(
-            name, catalog.made(catalog.find_agent(agent)), catalog.agent_name(agent), clock=utc_now
-        )
+    player = catalog.player(catalog.find_agent(agent))
+    if form == "minari":
+        from llamagym_tui.demos.minari_sets import from_set
+
+        found = list(from_set(name, player, catalog.agent_name(agent), clock=utc_now))
+        demo_files.write(output, found)
+        echo(f"{output}: {counted(len(found), 'episode')}")
+        return
+    from llamagym_tui.demos.conversations import imported
+
+    made = imported(Path(name), form, player, catalog.agent_name(agent), clock=utc_now)
+    demo_files.write(output, made.demonstrations)
+    echo(
+        f"{output}: {counted(len(made.demonstrations), 'episode')}; rewards are not known and are 0"
     )
-    demo_files.write(output, found)
-    echo(f"{output}: {counted(len(found), 'episode')}")
+    if made.unanswered:
+        echo(
+            f"the last message of {counted(made.unanswered, 'conversation')}, without a reply, is left out"
+        )
+    if made.left_out:
+        echo(f"{counted(len(made.left_out), 'conversation')} left out:")
+    for fault in made.left_out[:MOST_NAMED_LINES]:
+        echo(f"  line {fault.line}: {fault.sentence}")
+    if len(made.left_out) > MOST_NAMED_LINES:
+        echo(f"  and {len(made.left_out) - MOST_NAMED_LINES:,} more")

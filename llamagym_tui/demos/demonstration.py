@@ -61,7 +61,8 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """The number of turns."""
     end: Literal["terminated", "truncated"]
     source: str
-    """Who played: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
+    """Who played: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``; ``import``: who
+    wrote the conversation in another program, of which the rewards are not known and are 0."""
     model: str | None
     """The model that wrote the replies. None: no model did."""
     prompt_sha256: str

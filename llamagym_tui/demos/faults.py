@@ -38,7 +38,7 @@ def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]
         for sentence in _line_faults(line, agent):
             found.append(Fault(line.number, sentence))
         first = first_seen.setdefault(hashlib.sha256(line.content).digest(), line.number)
-        if first != line.number and line.content.strip():
+        if first != line.number and line.content:
             found.append(Fault(line.number, f"This is the same episode as in line {first}."))
     if not first_seen:
         found.append(Fault(0, "The file is empty."))
@@ -51,15 +51,9 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
         yield f"The line has over {MOST_LINE:,} bytes; remove it with an editor."
         return
     try:
-        text = line.content.decode("utf-8")
+        line.content.decode("utf-8")
     except UnicodeDecodeError as error:
         yield f"Byte {error.start + 1} is not UTF-8; save the file as UTF-8."
-        return
-    if text.startswith("\ufeff"):
-        yield "The file begins with a byte order mark; save it as UTF-8 without one."
-        return
-    if not text.strip():
-        yield "The line is empty."
         return
     value = _parsed(line.content)
     if isinstance(value, str):
@@ -68,8 +62,6 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
             why_not = "The line is incomplete; a crash may have interrupted its writing."
         yield why_not
         return
-    if line.torn:
-        yield "The last line has no end of line."
     yield from _form_faults(line.content, value, agent)
 
 

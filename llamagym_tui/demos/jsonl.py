@@ -1,5 +1,8 @@
 """Files of JSON Lines that survive crashes and full disks: a line is either whole on the disk, or not there at all.
 
+What other programs make of such files is read, too: blank lines, byte order marks, a last line without an end, a JSON
+array of objects in place of lines.
+
 Writers take turns by a lock file. A write that fails is undone. A last line that a crash left incomplete is moved aside
 before the next one is written. OSError is raised if a file cannot be read or written, and filelock's Timeout after
 `LOCK_TIMEOUT_S`.
@@ -7,14 +10,18 @@ before the next one is written. OSError is raised if a file cannot be read or wr
 
 import errno
 import os
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from filelock import FileLock
 
 from llamagym_tui.user_files import (
+    MOST_WHOLE,
     growing_file,
     make_folder,
     regular_file,
@@ -32,7 +39,7 @@ BLOCK = 2**16
 
 
 class Line(NamedTuple):
-    """A line of a file."""
+    """A line of a file, or an element of a JSON array."""
 
     number: int
     """Its number, from 1."""
@@ -45,7 +52,13 @@ class Line(NamedTuple):
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """The lines of a file, in order."""
+    """The lines of a file that are not blank, in order, without byte order marks; or the elements of its array."""
+    array = _array(path)
+    if array is not None:
+        for number, content in enumerate(array, start=1):
+            too_long = len(content) >= MOST_LINE
+            yield Line(number, b"" if too_long else content, False, too_long)
+        return
     number = 0
     with regular_file(path) as file:
         while content := file.readline(MOST_LINE):
@@ -57,7 +70,26 @@ def lines(path: Path) -> Iterator[Line]:
                 too_long = True
             if too_long:
                 content = b""
-            yield Line(number, content.rstrip(b"\r\n"), not has_end, too_long)
+            elif not content.removeprefix(BOM_UTF8).strip():
+                continue
+            content = content.removeprefix(BOM_UTF8).rstrip(b"\r\n")
+            yield Line(number, content, not has_end, too_long)
+
+
+def _array(path: Path) -> list[bytes] | None:
+    """The objects of a file that is a JSON array of them, each as a line; None: it is something else."""
+    with regular_file(path) as file:
+        content = file.read(BLOCK).removeprefix(BOM_UTF8)
+        if not re.match(rb"\s*\[\s*\{", content):
+            return None
+        content += file.read(MOST_WHOLE)
+        if file.read(1):
+            return None
+    try:
+        parts = msgspec.json.decode(content, type=list[msgspec.Raw])
+        return [msgspec.json.format(part, indent=-1) for part in parts]
+    except (ValueError, RecursionError):
+        return None
 
 
 def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any]) -> None:
@@ -70,6 +102,8 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any])
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
         created = not path.exists()
+        if not created and (array := _array(path)) is not None:
+            replace_lines(path, array)
         with growing_file(path, follow=True) as file:
             _mend_tail(file, path, is_whole)
             _add(file, [content + b"\n"])
@@ -94,8 +128,9 @@ def rewrite(
     """
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
-        with growing_file(path, follow=True) as file:
-            _mend_tail(file, path, is_whole)
+        if not path.exists() or _array(path) is None:
+            with growing_file(path, follow=True) as file:
+                _mend_tail(file, path, is_whole)
         found = list(lines(path))
         for line in found:
             if line.too_long:
@@ -133,9 +168,11 @@ def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], Any
     if start == end:
         return
     file.seek(start)
-    if end - start < MOST_LINE and is_whole(file.read()):
-        _add(file, [b"\n"])
-        return
+    if end - start < MOST_LINE:
+        content = file.read().removeprefix(BOM_UTF8)
+        if not content.strip() or is_whole(content):
+            _add(file, [b"\n"])
+            return
     file.seek(start)
     with growing_file(Path(f"{path}.torn")) as aside:
         blocks = []

@@ -118,6 +118,14 @@ def made(agent_class: type[AgentBase]) -> AgentBase:
     return agent
 
 
+def player(agent_class: type[AgentBase]) -> AgentBase:
+    """An agent of a class, without a model, whose actions have names. Raises what `made` and `action_names` raise."""
+    agent = made(agent_class)
+    if not agent.action_names:
+        agent.action_names = action_names(agent_class)  # type: ignore[misc]
+    return agent
+
+
 def _named(spec: str) -> type[AgentBase]:
     """The agent class that a spec names, not completed yet."""
     file = agent_file(spec)

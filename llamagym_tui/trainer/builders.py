@@ -68,10 +68,7 @@ class Builders:
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
-        agent = catalog.made(catalog.agent_of(self.config))
-        if not agent.action_names:
-            agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
-        return agent
+        return catalog.player(catalog.agent_of(self.config))
 
     def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
         """A warning if the run only just fits into memory; `learns`: whether the policy is updated too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tracemalloc
 from functools import partial
@@ -15,7 +16,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import edits, export
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import encode
+from llamagym_tui.demos.demonstration import MOST_LINE, encode
 from llamagym_tui.demos.training_data import training_data
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import DemoFileError
@@ -49,7 +50,6 @@ UNREADABLE: dict[str, bytes] = {
     "a lone surrogate escaped": line(model=b'"\\ud800"'),
     "a surrogate pair in the wrong order": line(model=b'"\\udc00\\ud800"'),
     "UTF-16": GOOD.decode().encode("utf-16-le").replace(b"\n", b""),
-    "a byte order mark": b"\xef\xbb\xbf" + GOOD,
     "nothing but NUL": b"\0" * 5000,
     "a NUL in a string": line(model=b'"a\0b"'),
     "a NUL at the end": GOOD + b"\0",
@@ -72,8 +72,6 @@ UNREADABLE: dict[str, bytes] = {
     "a key that is no number": line(replaced_replies={"one": "x"}),
     "half a line": GOOD[: len(GOOD) // 2],
     "two objects in a line": GOOD + GOOD,
-    "nothing": b"",
-    "blanks": b" \t ",
     "a carriage return within": GOOD[:20] + b"\r" + GOOD[20:40],
     "17 MiB": line(model="x" * (17 * 2**20)),
     "a good object and 17 MiB of blanks": GOOD + b" " * (17 * 2**20),
@@ -115,14 +113,12 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
     path, bad = tmp_path / "blackjack.jsonl", UNREADABLE[name]
     before = GOOD + b"\n" + bad + b"" * torn + b"\n" * (not torn)
     path.write_bytes(before)
-    rows = 1 if torn and not bad else 2
-    assert [row.demo is None for row in read_rows(path, AGENT)] == [False, True][:rows]
+    assert [row.demo is None for row in read_rows(path, AGENT)] == [False, True]
     [summed] = demo_files.summaries(tmp_path)
-    assert (summed.episodes, summed.unreadable, summed.fault) == (1, (2,)[: rows - 1], "")
-    if rows == 2:
-        assert [fault.line for fault in demo_files.check(path, AGENT)][-1] == 2
-        with pytest.raises(DemoFileError, match="line 2: "):
-            training_data(AGENT, path)
+    assert (summed.episodes, summed.unreadable, summed.fault) == (1, (2,), "")
+    assert [fault.line for fault in demo_files.check(path, AGENT)][-1] == 2
+    with pytest.raises(DemoFileError, match="line 2: "):
+        training_data(AGENT, path)
     if not torn:
         out = tmp_path / "out"
         for use in (
@@ -140,8 +136,56 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
     aside = Path(f"{path}.torn")
     assert after.endswith(encode(a_demo(seed=7)) + b"\n")
     assert after.startswith(GOOD + b"\n" if torn else before)
-    if torn and bad:
+    if torn:
         assert aside.read_bytes() == bad + b"\n"
+
+
+BOM = b"\xef\xbb\xbf"
+OTHER = encode(a_demo(seed=2))
+HARMLESS = {
+    "a byte order mark": BOM + GOOD + b"\n" + OTHER + b"\n",
+    "a byte order mark in the middle": GOOD + b"\n" + BOM + OTHER + b"\n",
+    "blank lines": b"\n\n" + GOOD + b"\n \t \r\n" + OTHER + b"\n\n",
+    "a last line without its end": GOOD + b"\n" + OTHER,
+    "blanks without an end": GOOD + b"\n" + OTHER + b"\n \t",
+    "line ends of Windows": GOOD + b"\r\n" + OTHER + b"\r\n",
+    "a JSON array": b"[" + GOOD + b"," + OTHER + b"]",
+    "a JSON array over many lines": BOM
+    + json.dumps([json.loads(GOOD), json.loads(OTHER)], indent=2).encode(),
+    "all at once": BOM + b"\n\n" + BOM + GOOD + b"\r\n\n" + OTHER,
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_other_programs_make_of_a_file_is_harmless(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "blackjack.jsonl"
+    path.write_bytes(HARMLESS[name])
+    assert demo_files.check(path, AGENT) == []
+    both, third = [a_demo(seed=1), a_demo(seed=2)], a_demo(seed=3)
+    assert demo_files.read(path) == training_data(AGENT, path).demonstrations == both
+    assert [row.demo for row in read_rows(path, AGENT)] == both
+    assert demo_files.summaries(path)[0].unreadable == ()
+    demo_files.append(path, third)
+    assert demo_files.read(path) == [*both, third]
+    assert not Path(f"{path}.torn").exists()
+    removed = edits.remove(path, [GOOD])
+    assert demo_files.read(path) == [both[1], third]
+    edits.put_back(path, removed)
+    assert demo_files.read(path) == [*both, third]
+
+
+def test_an_array_is_taken_apart_before_a_change_and_one_that_is_none_stays(tmp_path: Path) -> None:
+    path = tmp_path / "blackjack.jsonl"
+    path.write_bytes(HARMLESS["a JSON array"])
+    edits.remove(path, [GOOD])
+    assert path.read_bytes() == OTHER + b"\n"
+    path.write_bytes(b"[" + GOOD + b"," + b'{"x": "' + b"y" * MOST_LINE + b'"}]')
+    assert [(line.too_long, line.content) for line in demo_files.lines_of(path)] == [
+        (False, GOOD),
+        (True, b""),
+    ]
+    path.write_bytes(b"[" + GOOD + b"," + OTHER)
+    assert [fault.line for fault in demo_files.check(path, AGENT)] == [1]
 
 
 @pytest.mark.parametrize("name", ODD)

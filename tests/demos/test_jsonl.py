@@ -127,7 +127,6 @@ def test_lines_longer_than_the_bound_are_counted_and_skipped(
     ] == [
         (1, b"abc", False, False),
         (2, b"", False, True),
-        (3, b"", False, False),
         (4, b"", False, True),
         (5, b"abc", False, False),
         (6, b"", True, True),
