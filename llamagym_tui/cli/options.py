@@ -143,7 +143,7 @@ Minutes = Annotated[
     typer.Option(
         rich_help_panel=LIMITS_AND_PLACE,
         min=0.001,
-        help="End after so many minutes, loading excluded. (no limit)",
+        help="End after so many minutes of play and PPO; loading and a warm start do not count. (no limit)",
     ),
 ]
 MaxFailures = Annotated[

@@ -112,12 +112,16 @@ class Run:
             start.generators.restore()
 
     @property
-    def is_limit_reached(self) -> bool:
-        episodes = self.config.episodes
-        minutes = self.config.minutes
-        if episodes is not None and self.rollout.episodes >= episodes:
-            return True
-        return minutes is not None and self.stopwatch.elapsed_s >= minutes * 60
+    def limit_reached(self) -> str:
+        """What was played of the limit at which the run ends, for people; empty: it is at none."""
+        limits = {
+            "s": (self.stopwatch.elapsed_s, self.config.minutes and self.config.minutes * 60),
+            "episodes": (self.rollout.episodes, self.config.episodes),
+        }
+        for unit, (played, limit) in limits.items():
+            if limit is not None and played >= limit:
+                return f"{played:,.0f} of {limit:,.0f} {unit}"
+        return ""
 
     def step(self) -> bool:
         """One turn in every environment; whether the watched one made any."""

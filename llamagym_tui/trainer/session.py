@@ -147,6 +147,9 @@ class Session:
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
         run.take_up(parts.start)
+        if run.limit_reached:
+            again = "go on with it with a larger limit (--minutes, --episodes)"
+            self._emitter.warn(f"This run has played {run.limit_reached}, so it ends here; {again}.")
         self._enter("rolling_out")
         return run
 
@@ -202,7 +205,7 @@ class Session:
 
     def _play(self, run: Run) -> None:
         rollout = run.rollout
-        if run.is_limit_reached:
+        if run.limit_reached:
             self._stop(run, evaluates=self._evaluates_end)
             return
         if rollout.awaits_person:
@@ -244,7 +247,7 @@ class Session:
             self._report_reading(done, total)
         if done == total or run is None or not is_playing:
             return
-        if self._is_stop_requested() or run.is_limit_reached:
+        if self._is_stop_requested() or run.limit_reached:
             raise _ReadingEnded
         # A person who reads the tour meanwhile has asked for a pace; it is confirmed before all is read.
         while command := self.inbox.take(commands.SetPace):
@@ -552,6 +555,6 @@ class Session:
         before = self.phase
         self.phase = entered(self.phase, phase)
         if self.active_run is not None:
-            self.active_run.stopwatch.run(phase in ("warm_starting", "rolling_out", "updating"))
+            self.active_run.stopwatch.run(phase in ("rolling_out", "updating"))
         self._emit(events.PhaseChanged(phase=phase, detail=detail))
         return before

@@ -468,6 +468,25 @@ def test_minutes_count_playing_and_training_only(tmp_path: Path) -> None:
     assert stage.events[-1].at_s > 1000
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [({"minutes": 0.05}, "3 of 3 s"), ({"episodes": 16}, "16 of 16 episodes")],
+    ids=["minutes", "episodes"],
+)
+def test_a_limit_that_has_passed_when_a_run_is_resumed_is_told(
+    tmp_path: Path, limit: dict[str, Any], words: str
+) -> None:
+    first = Stage(tmp_path, **limit)
+    first.session.run()
+    assert first.of(WarningRaised) == []
+    again = Stage(tmp_path, resume=True, **limit)
+    again.builders.saved.extend(first.builders.saved)
+    assert again.session.run() == "stopped"
+    (warning,) = again.of(WarningRaised)
+    assert f"This run has played {words}, so it ends here" in warning.message
+    assert again.steps == 0
+
+
 def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
     stage.script = {2: [SaveCheckpoint()]}

@@ -85,6 +85,19 @@ def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
     assert before < stage.events.index(finished) < after
 
 
+def test_minutes_count_what_is_played_after_a_warm_start(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, minutes=0.1)
+
+    def take_long(step: int) -> None:
+        stage.builders.clock.now += 1000.0
+
+    stage.builders.made["before_sft_step"] = take_long
+    stage.session.run()
+    (finished,) = stage.of(RunFinished)
+    assert finished.elapsed_s == pytest.approx(6, abs=1.2)
+    assert (finished.episodes > 8, finished.updates > 0) == (True, True)
+
+
 def test_the_taught_policy_is_mapped_before_anything_else_is_done(
     tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

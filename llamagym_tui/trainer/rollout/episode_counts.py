@@ -1,6 +1,6 @@
 """Counts what was played: episodes ended since the last report, their rate, and their mean return in words.
 
-Also the stopwatch that counts playing and training, but neither loading nor pauses nor evaluations.
+Also the stopwatch that counts playing and training, but neither loading nor warm starts, pauses, evaluations.
 """
 
 from collections import deque
