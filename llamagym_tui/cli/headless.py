@@ -9,7 +9,7 @@ import queue
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
@@ -20,7 +20,7 @@ from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import following
-from llamagym_tui.config import Device, RunConfig, from_dict
+from llamagym_tui.config import Device, Dtype, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -374,12 +374,14 @@ def evaluated_config(
     *,
     env: dict[str, Any] | None = None,
     own: dict[str, Any] | None = None,
+    assigned: Mapping[str, Any] | None = None,
     temperature: float | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     n_envs: int | None = None,
     seed: int | None = None,
     device: Device | None = None,
+    dtype: Dtype | None = None,
     threads: int | None = None,
 ) -> RunConfig:
     """The settings by which a model is evaluated: those of its run, if it is the folder or model folder of one, else
@@ -391,10 +393,12 @@ def evaluated_config(
         model: registry name, hub id, local path, or a run folder.
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         own: settings that the agent names for its runs, where the model is of no run.
+        assigned: further settings, in sections, which come before those of the run and after the arguments below.
         temperature: of sampling. None: a run's, or the model's.
         system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
         history: turns before the present one that a prompt has. None: as with the system prompt.
         n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
+        dtype: of the weights. None: a run's, or the model's.
         seed: no training run with the same seed sees the same environments. None: the default of a run.
     """
     folder = Path(model).expanduser()
@@ -407,11 +411,12 @@ def evaluated_config(
     )
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
-    dtype = trained.dtype or (entry.dtype if entry else "float32")
+    dtype = dtype or trained.dtype or (entry.dtype if entry else "float32")
+    assigned = dict(assigned or {})
     kept: dict[str, Any] = {}
     if catalog.is_same_agent(trained.agent, agent_spec):
         kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
-    sampling = msgspec.to_builtins(trained.generation)
+    sampling = msgspec.to_builtins(trained.generation) | assigned.pop("generation", {})
     if temperature is not None:
         sampling["temperature"] = temperature
     given = {
@@ -432,6 +437,7 @@ def evaluated_config(
         "dtype": dtype,
         "full_finetuning": True if dtype == "float32" else None,
         "env": {**kept.get("env", {}), **(env or {})},
+        **assigned,
     }
     settings |= {name: value for name, value in given.items() if value is not None}
     return from_dict(RunConfig, settings)

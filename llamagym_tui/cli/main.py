@@ -297,7 +297,9 @@ def evaluate(
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
+    dtype: options.Dtype = None,
     threads: options.Threads = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     given = RunOptions(
@@ -308,7 +310,9 @@ def evaluate(
         envs=envs,
         seed=seed,
         device=device,
+        dtype=dtype,
         threads=threads,
+        assignments=assignments,
     )
     config = _evaluated(agent, given)
     from llamagym_tui.cli import headless
@@ -323,6 +327,7 @@ def evaluate(
 def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) -> RunConfig:
     """The settings of an evaluation; a temperature of None is the run's, or the model's."""
     from llamagym_tui.cli.headless import evaluated_config
+    from llamagym_tui.setup.assignments import evaluation_settings
 
     threads = given.read_threads()
     prompt = given.read_prompt()
@@ -335,12 +340,14 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         model,
         own=run_config.with_own_settings(catalog.find_agent(agent, env), {}),
         env=env,
+        assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
         system_prompt=prompt,
         history=history,
         n_envs=given.envs,
         seed=given.seed,
         device=given.device,
+        dtype=given.dtype,
         threads=threads,
     )
 
@@ -374,7 +381,9 @@ def compare(
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
+    dtype: options.Dtype = None,
     threads: options.Threads = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Compare two models, prompts or temperatures, A and B, on the same episodes."""
     from llamagym_tui.cli.comparison import compare
@@ -387,7 +396,9 @@ def compare(
         envs=envs,
         seed=seed,
         device=device,
+        dtype=dtype,
         threads=threads,
+        assignments=assignments,
     )
     b = msgspec.structs.replace(
         a,

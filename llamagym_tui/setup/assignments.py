@@ -14,6 +14,23 @@ OPTIONS_OF |= {"agent": "the argument AGENT", "parent": "--from"}
 """Settings that need more than a value, each with the option that sets it."""
 
 
+OF_EVALUATIONS = ("generation", "max_turns", "max_failures", "parallel_envs", "precision")
+"""Settings, and sections of them, that an evaluation has apart from its options: nothing of training."""
+
+
+def evaluation_settings(assignments: Sequence[str]) -> dict[str, Any]:
+    """As `settings`, of those that an evaluation has; raises UsageError for others, too."""
+    found = settings(assignments)
+    for name, value in found.items():
+        if name not in OF_EVALUATIONS:
+            whole = ", ".join(f"{name}.{key}" for key in value) if isinstance(value, dict) else name
+            raise UsageError(
+                f"{whole} changes nothing in an evaluation, where --set takes "
+                f"{', '.join(OF_EVALUATIONS[1:])} and generation.*; leave it out, or give its option."
+            )
+    return found
+
+
 def settings(assignments: Sequence[str]) -> dict[str, Any]:
     """Settings as `RunConfig` takes them, with partly filled sections; if a name is given twice, the later one counts.
 

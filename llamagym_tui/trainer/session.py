@@ -149,7 +149,9 @@ class Session:
         run.take_up(parts.start)
         if run.limit_reached:
             again = "go on with it with a larger limit (--minutes, --episodes)"
-            self._emitter.warn(f"This run has played {run.limit_reached}, so it ends here; {again}.")
+            self._emitter.warn(
+                f"This run has played {run.limit_reached}, so it ends here; {again}."
+            )
         self._enter("rolling_out")
         return run
 
