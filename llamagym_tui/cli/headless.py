@@ -61,6 +61,10 @@ class Report(Protocol):
     def sentence(self) -> str:
         """The same for people."""
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether all that was learnt is on the disk, so that ctrl+c may end the session where it stands."""
+
 
 def train(
     config: RunConfig,
@@ -151,6 +155,8 @@ def quiet_progress(
 
 class _Summary:
     """How a run began and ended; how well it plays is the evaluation of the policy that it ended with."""
+
+    is_kept = False
 
     def __init__(self) -> None:
         self._last: dict[type[events.Event], Any] = {}
@@ -285,7 +291,7 @@ def run_session(
             sinks=[report.take, progress.take],
             evaluates_end=evaluates_end,
         )
-        with _stopped_by_signals(command_queue, progress):
+        with _stopped_by_signals(command_queue, progress, report):
             phase = session.run()
     if phase == "failed":
         assert session.error is not None
@@ -458,9 +464,12 @@ def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> st
 
 @contextmanager
 def _stopped_by_signals(
-    command_queue: queue.SimpleQueue[AnyCommand], progress: Progress
+    command_queue: queue.SimpleQueue[AnyCommand], progress: Progress, report: Report
 ) -> Iterator[None]:
-    """Take ctrl+c, a request to end, or a hang-up as a stop with a checkpoint; the second one ends at once."""
+    """Take ctrl+c, a request to end, or a hang-up as a stop with a checkpoint; the second one ends at once.
+
+    So does the first ctrl+c where a stop has nothing to save.
+    """
 
     def stop(number: int, frame: object) -> None:
         # Hang-ups come twice: from the shell, and from the system.
@@ -470,9 +479,11 @@ def _stopped_by_signals(
         if again is signal.SIG_IGN:
             again = signal.default_int_handler
         signal.signal(number, signal.SIG_IGN if is_hang_up else again)
+        if number == signal.SIGINT and report.is_kept:
+            raise KeyboardInterrupt
         command_queue.put(Stop())
         with suppress(OSError):  # the terminal may be gone
-            progress.show("stopping; the checkpoint comes first")
+            progress.show("stopping; what was learnt is saved first")
 
     wanted = {signal.SIGINT, signal.SIGTERM}
     # Under nohup, hang-ups are ignored.

@@ -1,13 +1,16 @@
 """`sft` and `dpo` without a screen: a session that evaluates, trains on demonstrations, evaluates."""
 
 import queue
+from pathlib import Path
 from typing import Any, Literal
 
+from llamagym_tui import run_store
 from llamagym_tui.cli import headless
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
-from llamagym_tui.returns import counted, evaluated_return
+from llamagym_tui.protocol.literal import echo, echo_json
+from llamagym_tui.returns import evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
 
 FACTS = (
@@ -34,17 +37,27 @@ def warm_start(
 ) -> int:
     """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
-    The evaluations before and after have so many greedy episodes. 0: there are none.
+    The evaluations before and after have so many greedy episodes, or those of some `config.final_s` seconds each. 0:
+    there are none.
     """
     script = _Script(config, episodes, method)
-    return headless.run_session(
-        config,
-        script,
-        script.queue,
-        json_output=json_output,
-        debug=debug,
-        episodes=episodes or None,
-    )
+    try:
+        return headless.run_session(
+            config,
+            script,
+            script.queue,
+            json_output=json_output,
+            debug=debug,
+            episodes=episodes or None,
+        )
+    except KeyboardInterrupt:
+        if not script.is_kept:  # the second one
+            raise
+    if json_output:
+        echo_json(script.figures())
+    else:
+        echo(script.sentence())
+    return 0
 
 
 class _Script:
@@ -53,13 +66,13 @@ class _Script:
     def __init__(self, config: RunConfig, episodes: int, method: Literal["sft", "dpo"]) -> None:
         self.queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self._config = config
-        self._episodes = episodes
         self._method = method
         training = WarmStart(sft_data=config.sft_data, method=method)
-        evaluation = Evaluate(episodes=episodes, greedy=True)
+        evaluation = Evaluate(episodes=episodes, greedy=True, limit_s=config.final_s)
         self._next: list[AnyCommand] = [training, Stop()]
         if episodes:
             self._next = [evaluation, training, evaluation, Stop()]
+        self.is_kept = True
         self._read: events.DemonstrationsRead | None = None
         self._trained: events.WarmStartFinished | None = None
         self._before: events.EvaluationFinished | None = None
@@ -73,8 +86,12 @@ class _Script:
                 self.queue.put(self._next.pop(0))
             case events.DemonstrationsRead():
                 self._read = event
+            case events.WarmStartProgressed():
+                self.is_kept = False
             case events.WarmStartFinished():
                 self._trained = event
+            case events.CheckpointSaved() if self._trained is not None:
+                self.is_kept = True
             case events.EvaluationFinished() if self._trained is None:
                 self._before = event
             case events.EvaluationFinished():
@@ -99,13 +116,16 @@ class _Script:
 
     def sentence(self) -> str:
         if self._trained is None:
-            return f"Nothing was trained. The run is in {self._config.run_dir}"
+            has_one = run_store.has_checkpoint(Path(self._config.run_dir))
+            what = "has the model as it was" if has_one else "has no checkpoint"
+            return f"Nothing was trained: the run in {self._config.run_dir} {what}."
         played = ""
         if self._before is not None and self._after is not None:
             both = (self._before, self._after)
             before, after = (headless.return_text(evaluated_return(each), 3) for each in both)
             unread = " → ".join(f"{each.parse_failure_rate:.1%}" for each in both)
-            over = f"parse failures {unread}, over {counted(self._episodes, 'episode')}."
+            over = " and ".join(dict.fromkeys(f"{each.episodes:,}" for each in both))
+            over = f"parse failures {unread}, over {over} episodes."
             played = f" Greedy return {before} before, {after} after, {over}"
         go_on = f"llamagym-tui train --resume --run-dir {self._config.run_dir}"
         return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."

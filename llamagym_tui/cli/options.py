@@ -41,7 +41,10 @@ Greedy = Annotated[
 EvaluationEnvs = Annotated[int, typer.Option(min=1, help="Environments stepped together.")]
 EvaluationSeed = Annotated[int, typer.Option(min=0, help="Of environments and sampling.")]
 EvaluationEpisodes = Annotated[
-    int, typer.Option(min=0, help="Greedy episodes before and after. 0: none.")
+    int,
+    typer.Option(
+        min=0, help=f"Greedy episodes before and after, in some {USUAL.final_s:g} s each. 0: none."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -218,7 +218,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     episodes: Count | None = None
     """The run ends after this many episodes. None: no limit."""
     minutes: Positive | None = None
-    """The run ends after this many minutes of playing and PPO; loading and a warm start do not count. None: no limit."""
+    """The run ends after this many minutes of playing and PPO: no loading, no warm start. None: no limit."""
     final_episodes: Annotated[int, Meta(ge=0)] = 200
     """Sampled episodes, on seeds that training does not see, of the evaluation that `train` ends with. 0: none."""
     final_s: Positive = 30.0

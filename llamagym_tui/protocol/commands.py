@@ -118,6 +118,8 @@ class Evaluate(Command, frozen=True, kw_only=True):
     seed: int | None = None
     """The seed from which those of the episodes follow; then the result has each one's return. None: one that follows
     from the run's."""
+    limit_s: float | None = None
+    """Seconds after which no episode begins; those under way are played on for a while. None: no limit."""
 
 
 class ComparePrompts(Command, frozen=True, kw_only=True):

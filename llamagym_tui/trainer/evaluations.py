@@ -45,16 +45,16 @@ class Evaluations:
     should_stop: Callable[[], bool]
     """Asked while episodes are played: whether the evaluation should end without a result."""
 
-    def evaluate(self, command: commands.Evaluate, limit_s: float | None = None) -> None:
-        """Evaluate the present policy under the present prompt, and emit the result; `limit_s` as of `play`."""
-        found = self.play(command, limit_s)
+    def evaluate(self, command: commands.Evaluate) -> None:
+        """Evaluate the present policy under the present prompt, and emit the result."""
+        found = self.play(command)
         if found is not None:
             self.emitter.emit(found)
 
     def around_warm_start(self, episodes: int) -> events.EvaluationFinished | None:
         """So many sampled episodes, before a warm start or after it; None: there is no result."""
-        command = commands.Evaluate(episodes=episodes, greedy=False)
-        return self.play(command, WARM_START_S)
+        command = commands.Evaluate(episodes=episodes, greedy=False, limit_s=WARM_START_S)
+        return self.play(command)
 
     def compare(self, command: commands.ComparePrompts) -> None:
         """Evaluate two prompts on the same seeds until the interval of their difference is narrow enough."""
@@ -92,16 +92,16 @@ class Evaluations:
     def play(
         self,
         command: commands.Evaluate,
-        limit_s: float | None = None,
         *,
         prompt: tuple[str, int] | None = None,
         ended: list[EpisodeCounts] | None = None,
     ) -> events.EvaluationFinished | None:
         """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
 
+        Past the limit of the command, episodes under way have `PATIENCE` times as long in all, as without the longest
+        of them the mean would be another one.
+
         Args:
-            limit_s: seconds after which no episode begins. Those under way have `PATIENCE` times as long in all, as
-                without the longest episodes the mean would be another one. None: no limit.
             prompt: a prompt with its version. None: the present one.
             ended: receives the episodes.
         """
@@ -117,7 +117,7 @@ class Evaluations:
         episodes_played = 0
         why = ""
         try:
-            found = self._played(command, limit_s, system_prompt, ended)
+            found = self._played(command, system_prompt, ended)
         except Exception as error:
             # Its environments are not the run's, and memory may be short for it alone.
             log.error("the evaluation failed", exc_info=error)
@@ -151,11 +151,11 @@ class Evaluations:
     def _played(
         self,
         command: commands.Evaluate,
-        limit_s: float | None,
         system_prompt: str,
         ended: list[EpisodeCounts],
     ) -> events.EvaluationFinished | None:
         """The figures of the episodes; None: it was stopped, or out of time, with episodes under way."""
+        limit_s = command.limit_s
         until = math.inf if limit_s is None else self.clock() + PATIENCE * limit_s
         emit_now_and_then = self.emitter.throttled()
         time_left = TimeLeft(self.clock)

@@ -363,7 +363,9 @@ class Run:
                     self._clock
                 )  # from the first step on: what is loaded before takes its own time
             left_s = time_left.seconds(step - 1, steps - 1)
-            emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss, left_s=left_s))
+            # The first one says that there is something to lose from now on.
+            emit_now = self._emit if step == 1 else emit
+            emit_now(events.WarmStartProgressed(step=step, steps=steps, loss=loss, left_s=left_s))
 
         stats = builders.warm_start(
             self.policy, self.learner, data, progress=progress, should_stop=should_stop

@@ -502,8 +502,11 @@ class Session:
             self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
         finished = self._finished(run)
         if evaluates:  # the policy that the run ends with
-            final = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)
-            self._evaluations(run).evaluate(final, self._config.final_s)
+            config = self._config
+            final = commands.Evaluate(
+                episodes=config.final_episodes, greedy=False, limit_s=config.final_s
+            )
+            self._evaluations(run).evaluate(final)
         self._enter("stopped")
         self._emit(finished)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,11 +13,17 @@ from typer.testing import CliRunner, Result
 from llamagym_tui import run_store
 from llamagym_tui.cli import headless_sft
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.protocol.events import EvaluationFinished, RunFinished, WarmStartFinished
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EvaluationFinished,
+    RunFinished,
+    WarmStartFinished,
+)
 from llamagym_tui.trainer import session
-from tests.fake_parts import FakeBuilders
+from tests import fake_parts
+from tests.fake_parts import Ended, FakeBuilders
 from tests.trainer.test_warm_start import call
 
 SHIPPED = Path(__file__).resolve().parents[2] / "sft_data" / "blackjack.jsonl"
@@ -26,7 +34,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.setattr(session, "Builders", FakeBuilders)
     path = tmp_path / "coin.jsonl"
     demo_files.write(path, [call(seed) for seed in range(3)])
-    return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path))
+    return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path), form="off")
 
 
 def seen(config: RunConfig, *kinds: type) -> list[type]:
@@ -78,6 +86,73 @@ def test_a_person_gets_the_confidence_intervals(
         f"Greedy return {each} before, {each} after, parse failures 0.0% → 0.0%, over 10 episodes."
     )
     assert shown in capfd.readouterr().out
+
+
+def test_its_evaluations_are_bounded_in_time_and_each_has_its_number_of_episodes(
+    config: RunConfig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float | None] = []
+
+    def evaluate(self: FakeBuilders, *_: Any, **options: Any) -> EvaluationFinished:
+        limits.append(options["limit_s"])
+        options["ended"] += [Ended(1.0)] * 700 * len(limits)
+        return fake_parts.evaluated(700 * len(limits))
+
+    monkeypatch.setattr(FakeBuilders, "evaluate", evaluate)
+    headless_sft.warm_start(config, episodes=2000)
+    assert limits == [config.final_s, config.final_s]
+    assert "over 700 and 1,400 episodes." in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("evaluation", ["before", "after"])
+def test_ctrl_c_ends_an_evaluation_at_once_and_what_is_said_of_a_checkpoint_is_true(
+    config: RunConfig,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    evaluation: str,
+) -> None:
+    whole = FakeBuilders.evaluate
+    evaluations: list[str] = []
+
+    def evaluate(self: FakeBuilders, *parts: Any, **options: Any) -> EvaluationFinished | None:
+        evaluations.append("after" if evaluations else "before")
+        if evaluations[-1] == evaluation:
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it went on")
+        return whole(self, *parts, **options)
+
+    monkeypatch.setattr(FakeBuilders, "evaluate", evaluate)
+    handler = signal.getsignal(signal.SIGINT)
+    assert headless_sft.warm_start(config, episodes=10) == 0
+    assert signal.getsignal(signal.SIGINT) is handler
+    said = capfd.readouterr().out
+    if evaluation == "before":
+        assert said == f"Nothing was trained: the run in {config.run_dir} has no checkpoint.\n"
+        assert not run_store.has_checkpoint(Path(config.run_dir))
+    else:
+        assert said.startswith("3 demonstrations, trained in 4 steps")
+        assert f"Continue with `llamagym-tui train --resume --run-dir {config.run_dir}`." in said
+        assert run_store.has_checkpoint(Path(config.run_dir))
+
+
+def test_ctrl_c_amid_the_training_keeps_what_it_has_learnt(
+    config: RunConfig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = FakeBuilders.warm_start
+
+    def warm_start(self: FakeBuilders, *parts: Any, **options: Any) -> WarmStartStats:
+        self.made["before_sft_step"] = lambda step: (
+            signal.raise_signal(signal.SIGINT) if step == 2 else None
+        )
+        return whole(self, *parts, **options)
+
+    monkeypatch.setattr(FakeBuilders, "warm_start", warm_start)
+    assert headless_sft.warm_start(config, episodes=0) == 0
+    captured = capfd.readouterr()
+    assert "cancelled" in captured.out
+    assert "Continue with" in captured.out
+    assert "stopping; what was learnt is saved first" in captured.err
+    assert seen(config, CheckpointSaved) == [CheckpointSaved, CheckpointSaved]
 
 
 def test_what_is_trained_on_is_printed_and_what_speaks_against_it(

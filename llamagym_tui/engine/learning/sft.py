@@ -12,7 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -38,6 +38,10 @@ MOST_OF_FREE = 0.5
 """Share of the free memory that a forward and its gradient may take; on the host `ACTIVATIONS` at most."""
 Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss of the last one."""
+
+
+class _Stopped(Exception):
+    """The training is to end in the middle of a step."""
 
 
 class Example(NamedTuple):
@@ -79,7 +83,7 @@ def train_on(
     Args:
         seed: of the order, and of the choice if there are more than `max_examples`.
         progress: called after every step.
-        should_stop: called after every step; True ends the training, and what was learnt stays.
+        should_stop: called between the layers; True ends the training, and what whole steps have learnt stays.
     Raises:
         LlamaGymError: a weight is not finite any more, and the policy of no use; or none has moved.
     """
@@ -146,7 +150,7 @@ def trained(
     require_trainable(policy)
     weights = [each for each in policy.model.pretrained_model.parameters() if each.requires_grad]
     marks = Marks(weights)
-    callback = _callback(progress, should_stop)
+    callback = _callback(progress)
     with _restored(policy), tempfile.TemporaryDirectory() as folder:
         try:
             trainer = make(folder, [callback])
@@ -156,7 +160,8 @@ def trained(
                 f"TRL does not train this model on demonstrations: {reason}"
             ) from error
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        with suppress(_Stopped), _stopped_between_layers(policy, should_stop):
+            trainer.train()
     if not policy.is_finite:
         raise LlamaGymError(
             "The training on demonstrations diverged and its policy is lost; try a lower sft.lr, or dpo.lr."
@@ -245,8 +250,8 @@ def rows_at_once(policy: Policy, batch_size: int, longest: int) -> int:
     )
 
 
-def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
-    """A callback that reports progress and may stop the training; a function, as transformers is imported late."""
+def _callback(progress: Progress) -> Any:
+    """A callback that reports progress; a function, as transformers is imported late."""
     from transformers import TrainerCallback
 
     class Callback(TrainerCallback):
@@ -260,11 +265,30 @@ def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
                 self.losses.append(logs["loss"])
                 progress(state.global_step, state.max_steps, logs["loss"])
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if should_stop():
-                control.should_training_stop = True
-
     return Callback()
+
+
+@contextmanager
+def _stopped_between_layers(policy: Policy, should_stop: Callable[[], bool]) -> Iterator[None]:
+    """Raise `_Stopped` between two layers, on the way there or back: a step of a large model takes many seconds."""
+
+    def look(*_: Any) -> None:
+        if should_stop():
+            raise _Stopped
+
+    def look_both_ways(layer: Any, inputs: Any, output: Any) -> None:
+        look()
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, torch.Tensor) and first.requires_grad:
+            first.register_hook(look)
+
+    stacks = [each for each in policy.model.modules() if isinstance(each, torch.nn.ModuleList)]
+    hooks = [layer.register_forward_hook(look_both_ways) for stack in stacks for layer in stack]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,6 +230,32 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
     sampler.restart(0, opening.prefix)
     (reply,) = sampler.reply([0], [list(opening.rest)])
     assert reply.ids
+
+
+@pytest.mark.parametrize("looks", [5, 7], ids=["on the way there", "on the way back"])
+def test_a_training_ends_amid_a_step_with_what_whole_steps_have_learnt(make_policy, looks) -> None:
+    def trained(**options: Any) -> tuple[WarmStartStats, Policy]:
+        policy = make_policy()
+        settings = SFTSettings(epochs=4, min_steps=0, batch_size=4, warmup=0)
+        return sft.train_on(policy, [hand(12, 20)] * 4, settings, **options), policy
+
+    looked = 0
+
+    def should_stop() -> bool:
+        nonlocal looked
+        looked += 1
+        return looked > looks  # two layers, there and back: four looks a step
+
+    stats, policy = trained(should_stop=should_stop)
+    assert (stats.steps, stats.cancelled, looked) == (1, True, looks + 1)
+    done: list[int] = []
+    _, other = trained(
+        progress=lambda step, steps, loss: done.append(step), should_stop=lambda: bool(done)
+    )
+    for one, two in zip(policy.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(one, two)
+    (stack,) = [each for each in policy.model.modules() if isinstance(each, torch.nn.ModuleList)]
+    assert not any(layer._forward_hooks for layer in stack)
 
 
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:
