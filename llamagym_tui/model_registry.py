@@ -6,7 +6,9 @@ models have.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
-from llamagym_tui.user_files import cache_dir, file_content, file_text
+from llamagym_tui.user_files import cache_dir, file_content, file_text, regular_file
 
 BUNDLED = "bundled"
 MEGABYTE = 1_000_000
+SAMPLES = 64
+"""Of each file of weights, for a fingerprint."""
+SAMPLE_BYTES = 2**16
 BYTES_A_WEIGHT = 2
 """Of a model on the hub: the known ones have 16 bits a weight there."""
 
@@ -148,6 +153,60 @@ def download_of(name: str) -> Download | None:
         hub_bytes=entry.parameters * BYTES_A_WEIGHT if entry else 0,
         package=entry.package if entry else None,
     )
+
+
+def folder_of_known(name: str) -> Path | None:
+    """The folder, on this machine, of a model that ships or that a package carries; None: the folder's name is none."""
+    bundled = Path(str(files("llamagym_tui.bundled_model")))
+    packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
+    return next(
+        (each for each in (bundled, *packages) if each.name == name and each.is_dir()), None
+    )
+
+
+def fingerprint(name: str) -> str | None:
+    """A hash of samples of a model's weights, the same wherever they lie; None: they are not on this machine.
+
+    A model whose weights were trained differs in nearly all of them, so that samples tell it apart.
+    """
+    weights = _weights(name)
+    if not weights:
+        return None
+    digest = hashlib.sha256()
+    for path in weights:
+        size = path.stat().st_size
+        digest.update(f"{size}\n".encode())
+        with regular_file(path) as file:
+            for number in range(SAMPLES):
+                file.seek(number * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
+                digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _weights(name: str) -> list[Path]:
+    """The files that have the weights of a model, by its path or its hub id."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return [path]
+    entry = find(name)
+    if (
+        not path.is_dir()
+        and entry is not None
+        and entry.package is not None
+        and entry.package.is_here
+    ):
+        path = entry.package.folder
+    if not path.is_dir() and is_in_hub_cache(name):
+        from huggingface_hub import try_to_load_from_cache
+
+        path = Path(str(try_to_load_from_cache(name, "config.json"))).parent
+    for folder in (path / "model", path):
+        files_of = [
+            each for each in folder.glob("*.safetensors") if each.name != "value_head.safetensors"
+        ]
+        if found := sorted(files_of or folder.glob("*.gguf")):
+            return found
+    return []
 
 
 def is_in_hub_cache(name: str) -> bool:

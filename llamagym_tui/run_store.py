@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
@@ -154,17 +155,25 @@ def _unwritable(what: str, error: OSError) -> RunStoreError:
 
 
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
-    """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none."""
+    """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none.
+
+    A model at another place is the same one if its weights are.
+    """
     earlier = read_config(run_dir)
-    for setting, now, then in [
-        ("agent", config.agent, earlier.agent),
-        ("model", config.model, earlier.model),
-    ]:
-        if now != then:
-            raise RunStoreError(
-                f"The run in {run_dir} has {setting} {then}, not {now}; "
-                f"go on with the same {setting}, or begin a new run in another folder."
-            )
+    if config.agent != earlier.agent:
+        raise RunStoreError(
+            f"The run in {run_dir} has agent {earlier.agent}, not {config.agent}; "
+            "go on with the same agent, or begin a new run in another folder."
+        )
+    if config.model == earlier.model:
+        return
+    then = earlier.weights or model_registry.fingerprint(earlier.model)
+    if then is None or then != model_registry.fingerprint(config.model):
+        why = "whose weights are not known any more" if then is None else "and the weights differ"
+        raise RunStoreError(
+            f"The run in {run_dir} has model {earlier.model}, not {config.model}, {why}; "
+            "go on with the same model, or begin a new run in another folder."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,11 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of, summary
+from llamagym_tui.config import Dtype
 from llamagym_tui.engine.model.read_back import Sample, read_back, require_same_in_memory
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
+from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import make_folder
 
 CONVERTER = "convert_hf_to_gguf.py"
@@ -21,9 +23,17 @@ CONVERTER = "convert_hf_to_gguf.py"
 
 
 def export(
-    run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None
+    run_dir: Path,
+    out: Path,
+    *,
+    merge: bool,
+    gguf: bool = False,
+    hub_name: str | None = None,
+    base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence on where everything is.
+
+    `base` is where the base model of an adapter is. None: where the run's folder says.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -54,7 +64,9 @@ def export(
     except OSError as error:
         raise _unwritable(out, error) from error
     # What is merged into weights of 16 bits is rounded away.
-    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype="float32" if merge else None)
+    base = None if base is None else checked_model(base)
+    dtype: Dtype | None = "float32" if merge else None
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype, base=base)
     if loaded.model.is_adapted and not merge and (run_dir / FORM_DIR).is_dir():
         raise UsageError(
             f"The adapter of {run_dir.name} is on a copy of the model that only this run has; add --merge."

@@ -382,6 +382,7 @@ def evaluated_config(
     own: dict[str, Any] | None = None,
     assigned: Mapping[str, Any] | None = None,
     temperature: float | None = None,
+    base: str | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     n_envs: int | None = None,
@@ -401,6 +402,7 @@ def evaluated_config(
         own: settings that the agent names for its runs, where the model is of no run.
         assigned: further settings, in sections, which come before those of the run and after the arguments below.
         temperature: of sampling. None: a run's, or the model's.
+        base: where the base model of an adapter is. None: where its folder says.
         system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
         history: turns before the present one that a prompt has. None: as with the system prompt.
         n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
@@ -426,6 +428,7 @@ def evaluated_config(
     if temperature is not None:
         sampling["temperature"] = temperature
     given = {
+        "base": base,
         "system_prompt": system_prompt,
         "history": history,
         "n_envs": n_envs,

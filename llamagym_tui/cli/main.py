@@ -59,6 +59,7 @@ def play(
     agent: options.Agent,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -86,6 +87,7 @@ def play(
         require_library(track, track)
     given = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -126,6 +128,7 @@ def train(
     json_output: options.Json = False,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -158,6 +161,7 @@ def train(
     has_begun = resume or bool(branch_of)
     given = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -199,6 +203,7 @@ def sft(
     json_output: options.Json = False,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -213,6 +218,7 @@ def sft(
     """Train on demonstrations, as a start that PPO goes on from."""
     given = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -235,6 +241,7 @@ def dpo(
     json_output: options.Json = False,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -249,6 +256,7 @@ def dpo(
     """Learn to prefer a person's replies over those of the model that they replaced, at the wheel."""
     given = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -293,6 +301,7 @@ def evaluate(
     json_output: options.Json = False,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -304,6 +313,7 @@ def evaluate(
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     given = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -342,6 +352,7 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         env=env,
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
+        base=None if given.base is None else run_config.checked_model(given.base),
         system_prompt=prompt,
         history=history,
         n_envs=given.envs,
@@ -377,6 +388,7 @@ def compare(
     json_output: options.Json = False,
     debug: options.Debug = False,
     model: options.Model = None,
+    base: options.Base = None,
     env: options.Env = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
@@ -390,6 +402,7 @@ def compare(
 
     a = RunOptions(
         model=model,
+        base=base,
         env=env,
         prompt_file=prompt_file,
         history=history,
@@ -556,12 +569,14 @@ def export(
     push_to_hub: Annotated[
         str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")
     ] = None,
+    base: options.Base = None,
     debug: options.Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
     from llamagym_tui.cli.export import export
 
-    echo(export(run_store.find_run(run), out, merge=merge, gguf=gguf, hub_name=push_to_hub))
+    folder = run_store.find_run(run)
+    echo(export(folder, out, merge=merge, gguf=gguf, hub_name=push_to_hub, base=base))
 
 
 @app.command()

@@ -57,6 +57,13 @@ Model = Annotated[
         "Not given: the bundled model.",
     ),
 ]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=THE_RUN,
+        help="Where the base model of an adapter is, as --model. (where the adapter's folder says)",
+    ),
+]
 Env = Annotated[
     list[str] | None,
     typer.Option(
@@ -254,6 +261,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """What the options above say of a run, as they were typed; None, or False for a flag: not given."""
 
     model: str | None = None
+    base: str | None = None
     env: list[str] | None = None
     prompt_file: Path | None = None
     history: str | None = None
@@ -291,6 +299,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             trust_agent=self.trust_agent,
             assignments=self.assignments or (),
             model=self.model,
+            base=self.base,
             threads=self.read_threads(),
             system_prompt=self.read_prompt(),
             env=run_config.env_kwargs(self.env),

@@ -165,6 +165,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     the agent has them."""
     model: str = "bundled"
     """Registry name, hub id or local path."""
+    base: str | None = None
+    """Where the base model of an adapter in `model` is. None: where the adapter's folder says."""
+    weights: str | None = None
+    """A fingerprint of the weights of `model` when the run began, by which it is known elsewhere. None: not known."""
     run_dir: str
     """Folder of the run; made if absent."""
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0

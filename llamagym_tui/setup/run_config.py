@@ -45,6 +45,7 @@ def run_config(
     trust_agent: bool = False,
     assignments: Sequence[str] = (),
     model: str | None = None,
+    base: str | None = None,
     env: Mapping[str, Any] | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
@@ -76,6 +77,7 @@ def run_config(
     """
     options = {
         "model": model,
+        "base": base,
         "env": env,
         "system_prompt": system_prompt,
         "history": history,
@@ -110,8 +112,9 @@ def run_config(
         given["agent"] = catalog.absolute_spec(agent)
         ranges = getattr(agent_class, "observation_ranges", ())
         given["observation_ranges"] = list(ranges) or None
-    if "model" in given:
-        given["model"] = checked_model(given["model"])
+    for name in ("model", "base"):
+        if name in given:
+            given[name] = checked_model(given[name])
     if resume and branch_of:
         raise UsageError(
             "--resume goes on with a run, and --from begins another one; leave one of them out."
@@ -453,7 +456,19 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     from llamagym_tui.setup.assignments import merged
 
     settings = merged(msgspec.to_builtins(earlier), given)
+    _require_here(folder, settings)
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not _has(given, name)
     }
     return from_dict(RunConfig, settings)
+
+
+def _require_here(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raises UsageError: the model of a run that is to go on is, by its path, not on this machine any more."""
+    for name in ("model", "base"):
+        place = settings.get(name)
+        if place is not None and _looks_local(place) and not Path(place).expanduser().exists():
+            raise UsageError(
+                f"The run in {folder} has its {name} in {place}, where there is none any more; "
+                f"say where it is now with --{name}."
+            )

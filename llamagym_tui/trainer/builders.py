@@ -35,7 +35,7 @@ from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import base_of
-from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -82,6 +82,7 @@ class Builders:
         if download is not None:
             notify(f"downloading {name}, {download.source}")
         tell = with_time_left(notify)
+        base_place(self.config.base, tell)
         if model_folder(name, tell) is not None:
             return
         if download is not None:
@@ -107,6 +108,7 @@ class Builders:
             lora=None if _is_adapter(config.model) and not own else config.lora,
             dtype=config.dtype,
             precision=config.precision,
+            base=None if own else config.base,
         )
         return_freed_memory()  # of its trial, hundreds of MiB for a large vocabulary
         # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
@@ -133,6 +135,7 @@ class Builders:
             full_finetuning=False,
             lora=None if _is_adapter(config.model) else ADAPTER,
             dtype=config.dtype,
+            base=config.base,
         )
         if loaded.model.has_narrow_head:  # a run's, which has been trained before
             model = AutoModelForCausalLMWithValueHead(loaded.model.merged())

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
-from transformers import AutoTokenizer
 
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.engine.memory import (
@@ -21,9 +20,10 @@ from llamagym_tui.engine.memory import (
 from llamagym_tui.engine.model.loading import (
     held_as,
     resolve_device,
+    tokenizer_of,
 )
 from llamagym_tui.engine.model.shape import context_of, counted_shape, read_config
-from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
@@ -79,13 +79,13 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     """
     device = resolve_device(config.device)
     path = model_folder(config.model)
+    base = base_place(config.base)
     there = free_memory(device)
     try:
         source = str(path or config.model)
-        read, is_adapted = read_config(source, local=path is not None)
+        read, is_adapted = read_config(source, local=path is not None, base=base)
         shape = counted_shape(read)
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
-        chat = ChatTokenizer(tokenizer)
+        chat = ChatTokenizer(tokenizer_of(source, base))
     except Exception:
         return None
     turns = config.ppo.mini_batch_size

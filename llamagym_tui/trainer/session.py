@@ -13,6 +13,7 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
+from llamagym_tui import model_registry
 from llamagym_tui.config import MOST_UNREAD, RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
@@ -185,6 +186,7 @@ class Session:
                 history="all" if history is None else history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
                 measured_threads=threads,
+                weights=config.weights or model_registry.fingerprint(config.model),
             )
         )
 
@@ -497,7 +499,7 @@ class Session:
 
     def _stop(self, run: Run, *, evaluates: bool = False) -> None:
         run.report_episodes()
-        if run.policy_map.is_cheap:
+        if run.policy_map.is_known_as_cheap:
             until = self._clock() + CHEAP_S
             self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
         finished = self._finished(run)

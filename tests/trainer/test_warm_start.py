@@ -258,7 +258,9 @@ def test_a_run_that_was_killed_while_it_was_taught_at_its_start_is_taught_when_i
     assert [saved["awaits_warm_start"] for saved in again.builders.saved[1:]][:2] == [True, False]
 
 
-def test_progress_is_reported_at_the_first_step_then_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
+def test_progress_is_reported_at_the_first_step_then_twice_a_second_at_most(
+    tmp_path: Path, file: str
+) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
     assert [(event.step, event.steps, event.loss) for event in stage.of(WarmStartProgressed)] == [

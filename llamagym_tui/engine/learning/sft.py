@@ -8,7 +8,9 @@ TRL takes seconds to import, so that happens when training begins.
 
 import math
 import random
+import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +162,7 @@ def trained(
                 f"TRL does not train this model on demonstrations: {reason}"
             ) from error
         trainer.remove_callback(PrinterCallback)
-        with suppress(_Stopped), _stopped_between_layers(policy, should_stop):
+        with suppress(_Stopped), _stopped_amid_a_step(policy, callback, should_stop):
             trainer.train()
     if not policy.is_finite:
         raise LlamaGymError(
@@ -257,6 +259,14 @@ def _callback(progress: Progress) -> Any:
     class Callback(TrainerCallback):
         def __init__(self) -> None:
             self.losses: list[float] = []
+            self.is_stepping = False
+            """Whether weights are being changed, which is not to end halfway."""
+
+        def on_pre_optimizer_step(self, *_: Any, **kwargs: Any) -> None:
+            self.is_stepping = True
+
+        def on_optimizer_step(self, *_: Any, **kwargs: Any) -> None:
+            self.is_stepping = False
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any
@@ -269,12 +279,21 @@ def _callback(progress: Progress) -> Any:
 
 
 @contextmanager
-def _stopped_between_layers(policy: Policy, should_stop: Callable[[], bool]) -> Iterator[None]:
-    """Raise `_Stopped` between two layers, on the way there or back: a step of a large model takes many seconds."""
+def _stopped_amid_a_step(
+    policy: Policy, callback: Any, should_stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Raise `_Stopped` between two layers, on the way there or back, and within one after ctrl+c.
+
+    A step of a large model takes many seconds, and so do the scores of a large vocabulary, which TRL computes itself.
+    """
 
     def look(*_: Any) -> None:
-        if should_stop():
+        if not callback.is_stepping and should_stop():
             raise _Stopped
+
+    def interrupted(number: int, frame: Any) -> None:
+        handler(number, frame)
+        look()
 
     def look_both_ways(layer: Any, inputs: Any, output: Any) -> None:
         look()
@@ -283,10 +302,17 @@ def _stopped_between_layers(policy: Policy, should_stop: Callable[[], bool]) -> 
             first.register_hook(look)
 
     stacks = [each for each in policy.model.modules() if isinstance(each, torch.nn.ModuleList)]
-    hooks = [layer.register_forward_hook(look_both_ways) for stack in stacks for layer in stack]
+    layers = [layer for stack in stacks for layer in stack]
+    hooks = [layer.register_forward_hook(look_both_ways) for layer in layers]
+    handler: Any = signal.getsignal(signal.SIGINT)
+    handles = callable(handler) and threading.current_thread() is threading.main_thread()
+    if handles:
+        signal.signal(signal.SIGINT, interrupted)
     try:
         yield
     finally:
+        if handles and signal.getsignal(signal.SIGINT) is interrupted:
+            signal.signal(signal.SIGINT, handler)
         for hook in hooks:
             hook.remove()
 

@@ -33,6 +33,13 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
     )
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder has files of a tokenizer, of whatever kind."""
+    return any(
+        next(folder.glob(kind), None) for kind in ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
+    )
+
+
 def sentence(name: str, path: Path | None, error: Exception) -> str:
     """One sentence about a model that did not load; `path` is its folder, None if it comes from a hub."""
     text = f"{type(error).__name__} {error}".lower()

@@ -15,7 +15,7 @@ from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, RunConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
-from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
@@ -62,6 +62,7 @@ def load_model_and_tokenizer(
     dtype: Dtype | None = None,
     precision: Precision = "fp32",
     template_arguments: Mapping[str, Any] | None = None,
+    base: str | None = None,
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
 
@@ -77,6 +78,7 @@ def load_model_and_tokenizer(
         dtype: of the weights; else float32.
         precision: of products in the engine's forwards.
         template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
+        base: where the base model of an adapter is, a folder or hub id. None: where the adapter's folder says.
     Raises:
         ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way, as with settings
             of an adapter where all weights are trained.
@@ -84,20 +86,23 @@ def load_model_and_tokenizer(
     name = model_registry.full_name(name)
     where = resolve_device(device)
     path = model_folder(name)
+    base = base_place(base)
     entry = model_registry.find(name) or ModelEntry(name, short=name)
     held = weights_type(entry, dtype, full_finetuning)
     try:
-        _require_loadable(name, path)
+        _require_loadable(name, path, base)
         source = str(path or name)
         options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        tokenizer = tokenizer_of(source, base)
         arguments = entry.template_arguments if template_arguments is None else template_arguments
         bind_template_arguments(tokenizer, arguments)
         with torch.random.fork_rng(
             devices=[]
         ):  # a new head and adapter follow the seed, not what was drawn since
             torch.default_generator.manual_seed(torch.initial_seed())
-            model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
+            model = AutoModelForCausalLMWithValueHead.from_pretrained(
+                source, dtype=held, base=base, **options
+            )
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
             _require_meant(
@@ -179,12 +184,46 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
     return is_full and not is_adapted, held.itemsize
 
 
-def _require_loadable(name: str, path: Path | None) -> None:
-    """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model."""
-    if path is not None and (base := base_of(path)):
-        name, path = base, Path(base) if Path(base).is_dir() else None
-    if path is None:
+def tokenizer_of(source: str, base: str | None = None) -> Any:
+    """The tokenizer of a folder or hub id; that of its `base` model where an adapter's folder has none of its own."""
+    folder = Path(source)
+    if folder.is_dir() and not load_faults.has_tokenizer(folder):
+        of = base_of(folder, base)
+        if of is None:
+            raise ModelLoadError(
+                f"The model in {source!r} has no tokenizer beside its weights: save its own there, by "
+                "tokenizer.save_pretrained."
+            )
+        folder, source = Path(of), of
+    return AutoTokenizer.from_pretrained(
+        source, local_files_only=folder.is_dir(), trust_remote_code=False
+    )
+
+
+def _require_loadable(name: str, path: Path | None, base: str | None) -> None:
+    """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model.
+
+    Raises:
+        ModelLoadError: this is so; or an adapter's base model is not there, or there is one for what is no adapter.
+    """
+    of = base_of(path, base) if path is not None else None
+    if of is None and base is not None:
+        raise ModelLoadError(
+            f"Model {name!r} is a whole model and no adapter on another one: leave --base out."
+        )
+    if of is None and path is None:
         hub.require_reachable(name)
+    elif of is not None:
+        adapter = str(path)
+        try:
+            name, path = of, local_path(of)
+            if path is None:
+                hub.require_reachable(of)
+        except ModelLoadError as error:
+            raise ModelLoadError(
+                f"The adapter in {adapter!r} needs its base model {of!r}, which is not there: "
+                "say where it is with --base."
+            ) from error
     config, _ = read_config(str(path or name), local=path is not None)
     load_faults.require_causal_lm(name, config)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from llamagym_tui import model_registry
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.run_folder import FORM_DIR
@@ -109,13 +110,13 @@ def context_of(config: Any) -> int | None:
     return getattr(text, "max_position_embeddings", None)
 
 
-def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
-    """The configuration of a folder (`local`) or hub id, and whether it is an adapter's (then the base model's).
+def read_config(source: str, *, local: bool, base: str | None = None) -> tuple[Any, bool]:
+    """The configuration of a folder (`local`) or hub id, and whether it is an adapter's (then that of its `base`).
 
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
     """
-    base = base_of(Path(source))
+    base = base_of(Path(source), base)
     if base:
         source = base
         local = Path(base).is_dir()
@@ -125,15 +126,19 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     return config, base is not None
 
 
-def base_of(folder: Path) -> str | None:
-    """The model that an adapter's folder is on, a folder or hub id; None: it holds no adapter."""
+def base_of(folder: Path, elsewhere: str | None = None) -> str | None:
+    """The model that an adapter's folder is on, a folder or hub id, or `elsewhere`; None: it holds no adapter."""
     adapter = folder / "adapter_config.json"
     if not adapter.is_file():
         return None
+    if elsewhere is not None:
+        return elsewhere
     base: str = json.loads(file_content(adapter))["base_model_name_or_path"]
     beside = folder.parent / FORM_DIR
     if Path(base).name == FORM_DIR and (beside / "config.json").is_file():
         return str(beside)  # the run's own, although its folder may have been moved or branched off
+    if not Path(base).exists() and (known := model_registry.folder_of_known(Path(base).name)):
+        return str(known)  # of this machine, where the adapter comes from another one
     return base
 
 

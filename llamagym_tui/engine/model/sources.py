@@ -45,6 +45,14 @@ def model_folder(name: str, notify: Callable[[str], None] = lambda words: None) 
     return local_path(name)
 
 
+def base_place(base: str | None, notify: Callable[[str], None] = lambda words: None) -> str | None:
+    """The folder, or hub id, of a base model that was named; None: none was. Raises as `model_folder`."""
+    if base is None:
+        return None
+    name = model_registry.full_name(base)
+    return str(model_folder(name, notify) or name)
+
+
 def _folder_of_packaged(
     name: str, package: model_registry.PackagedModel, notify: Callable[[str], None]
 ) -> Path | None:

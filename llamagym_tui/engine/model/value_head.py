@@ -93,6 +93,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         peft_config: Any = None,
         load_in_8bit: bool = False,
         load_in_4bit: bool = False,
+        base: str | None = None,
         **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
         """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
@@ -104,18 +105,19 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
                 configuration of PEFT's; its dropout stays off, with a warning.
             load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
             load_in_4bit: the same with four bits.
+            base: where the base model of an adapter is. None: where the adapter's folder says.
             kwargs: passed on to transformers, but for those of TRL's that have no meaning here.
         Raises:
             ConfigError: an argument is not obeyed here, or the model is none that plays and learns.
         """
         if hasattr(pretrained_model_name_or_path, "get_output_embeddings"):
-            bits = {"load_in_8bit": load_in_8bit, "load_in_4bit": load_in_4bit}
-            require_untouched(kwargs | {name: each for name, each in bits.items() if each})
+            others = {"load_in_8bit": load_in_8bit, "load_in_4bit": load_in_4bit, "base": base}
+            require_untouched(kwargs | {name: each for name, each in others.items() if each})
             model = cls(pretrained_model_name_or_path)
         else:
             require_name(pretrained_model_name_or_path)
             options = model_options(kwargs, in_8_bit=load_in_8bit, in_4_bit=load_in_4bit)
-            model = cls._from_files(pretrained_model_name_or_path, options)
+            model = cls._from_files(pretrained_model_name_or_path, options, base)
         if peft_config is None:
             return model
         if model.is_adapted:
@@ -127,7 +129,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return model
 
     @classmethod
-    def _from_files(cls, name: Any, options: dict[str, Any]) -> AutoModelForCausalLMWithValueHead:
+    def _from_files(
+        cls, name: Any, options: dict[str, Any], base: str | None
+    ) -> AutoModelForCausalLMWithValueHead:
         path = Path(name)
         if path.is_dir() and options.get("subfolder"):
             path /= options.pop("subfolder")
@@ -135,7 +139,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if not (path.exists() or options.get("local_files_only")):
             hub.is_reachable(str(path))  # or transformers waits for a hub that does not answer
         if (path / "adapter_config.json").is_file():
-            lm = _adapted_from(path, options)
+            lm = _adapted_from(path, options, base)
         else:
             lm = AutoModelForCausalLM.from_pretrained(name, **options)
         model = cls(lm)
@@ -272,14 +276,14 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return super().__getattr__(name)
 
 
-def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
-    """A saved adapter on its base model, to be trained further; `options` are transformers'.
+def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) -> Any:
+    """A saved adapter on its base model, to be trained further; `options` are transformers', `elsewhere` of `base_of`.
 
     PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
     """
     import peft
 
-    base = base_of(path)
+    base = base_of(path, elsewhere)
     assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
@@ -290,7 +294,9 @@ def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
     vocabulary = _saved_vocabulary(path, lm)
     if vocabulary:
         lm.resize_token_embeddings(vocabulary)
-    return peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
+    adapted = peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
+    adapted.peft_config["default"].base_model_name_or_path = base  # where it is now
+    return adapted
 
 
 def _saved_vocabulary(path: Path, lm: Any) -> int | None:

@@ -111,6 +111,11 @@ class PolicyMapper:
         """Whether a map takes no time that somebody would notice, as far as is known."""
         return self._took_s <= CHEAP_S
 
+    @property
+    def is_known_as_cheap(self) -> bool:
+        """Whether a map was made, and took no time that somebody would notice."""
+        return self._conditions is not None and self.is_cheap
+
     def forget(self) -> None:
         """What is to be mapped is another: the next map is due at once, unless one takes long."""
         if self._watched or self.is_cheap:
@@ -128,7 +133,7 @@ class PolicyMapper:
         """Emit a map, if one is due and it would not be the last one again.
 
         Args:
-            should_stop: called between two pieces; the map is given up then.
+            should_stop: called before the first piece and between two; the map is given up then.
             at_once: do not wait until it is due: there is nothing else to do.
         """
         conditions = (self._policy.generation, prompt_version)
@@ -137,7 +142,7 @@ class PolicyMapper:
             return
         if at_once or (self._conditions is not None and not are_same):
             self.forget()
-        if not self._is_due():
+        if not self._is_due() or should_stop():
             return
         try:
             shares = self._shares(system_prompt, should_stop)

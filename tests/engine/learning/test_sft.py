@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,52 @@ def test_a_training_ends_amid_a_step_with_what_whole_steps_have_learnt(make_poli
         assert torch.equal(one, two)
     (stack,) = [each for each in policy.model.modules() if isinstance(each, torch.nn.ModuleList)]
     assert not any(layer._forward_hooks for layer in stack)
+
+
+def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
+    make_policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str] = []
+    scored = torch.nn.functional.silu
+    stepped = torch.optim.AdamW.step
+
+    def interrupt(where: str) -> None:
+        if not stopped:
+            stopped.append(where)
+            signal.raise_signal(signal.SIGINT)
+            stopped.append("went on")
+
+    def score(*inputs: Any, **options: Any) -> torch.Tensor:
+        interrupt("in a layer")
+        return scored(*inputs, **options)
+
+    def step(self: Any, *inputs: Any, **options: Any) -> Any:
+        interrupt("changing weights")
+        return stepped(self, *inputs, **options)
+
+    settings = SFTSettings(epochs=4, min_steps=0, batch_size=4, warmup=0)
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    ours = signal.getsignal(signal.SIGINT)
+    try:
+        for target, name, made, found in (
+            (torch.nn.functional, "silu", score, ["in a layer"]),
+            (torch.optim.AdamW, "step", step, ["changing weights", "went on"]),
+        ):
+            policy = make_policy()
+            stopped.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(target, name, made)
+                stats = sft.train_on(
+                    policy,
+                    [hand(12, 20)] * 4,
+                    settings,
+                    should_stop=lambda: bool(stopped),
+                )
+            assert (stopped, stats.cancelled) == (found, True)
+            assert stats.steps == len(found) - 1
+            assert signal.getsignal(signal.SIGINT) is ours
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:

@@ -215,11 +215,19 @@ def test_the_prompts_that_are_read_for_a_map_are_reported_as_its_progress_and_en
     assert not mapping.takes_reading(1, 2)  # none is computed
 
 
-def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_gives_up_a_map_before_its_first_piece_and_between_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = Table(monkeypatch, coins=2 * AT_ONCE)
     table.stop = True
-    assert table.map() == 0
+    assert (table.map(), table.calls) == (0, [])
+    stop = iter([False, True])
+    table.mapping.map("Call.", 0, 0, should_stop=lambda: next(stop))
     assert len(table.calls) == 1
+    assert not table.mapping.is_known_as_cheap
+    table.stop = False
+    assert table.map() == 1
+    assert table.mapping.is_known_as_cheap
 
 
 def test_an_agent_without_a_map_is_never_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
