@@ -54,7 +54,8 @@ class Agent(AgentBase):
                 `GenerationConfig`; ``top_p`` and ``top_k`` are left out, with a warning. No other name is dropped: what
                 is not obeyed is refused by name, as in `ppo_config_dict`.
             ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size``, ``learning_rate`` …) or fields of
-                `PPOConfig`.
+                `PPOConfig`. Where this dictionary or the one before is given without a batch size, it is LlamaGym's, 16
+                turns.
             sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.

@@ -6,9 +6,7 @@ models have.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +155,7 @@ def download_of(name: str) -> Download | None:
 
 def folder_of_known(name: str) -> Path | None:
     """The folder, on this machine, of a model that ships or that a package carries; None: the folder's name is none."""
-    bundled = Path(str(files("llamagym_tui.bundled_model")))
+    bundled = Path(__file__).with_name("bundled_model")
     packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
     return next(
         (each for each in (bundled, *packages) if each.name == name and each.is_dir()), None
@@ -169,6 +167,8 @@ def fingerprint(name: str) -> str | None:
 
     A model whose weights were trained differs in nearly all of them, so that samples tell it apart.
     """
+    import hashlib
+
     weights = _weights(name)
     if not weights:
         return None

@@ -91,7 +91,7 @@ class RunStore:
             ) from error
         except OSError as error:
             store.close()
-            raise _unwritable(f"run folder {store.run_dir}", error) from error
+            raise unwritable(f"run folder {store.run_dir}", error) from error
         return store
 
     @property
@@ -109,7 +109,7 @@ class RunStore:
         try:
             return growing_file(self.log_path)
         except OSError as error:
-            raise _unwritable(f"log of the run in {self.run_dir}", error) from error
+            raise unwritable(f"log of the run in {self.run_dir}", error) from error
 
     def append(self, event: Event) -> str:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
@@ -147,7 +147,8 @@ class RunStore:
             )
 
 
-def _unwritable(what: str, error: OSError) -> RunStoreError:
+def unwritable(what: str, error: OSError) -> RunStoreError:
+    """The error for something of a run that cannot be written."""
     why = error.strerror or error
     return RunStoreError(
         f"The {what} cannot be written ({why}); choose another folder with --run-dir."

@@ -49,13 +49,17 @@ class TrainerClient:
 
     async def start(self, config: RunConfig) -> None:
         """Start the process and its run. Raises LlamaGymError: the process or its log could not be made."""
-        from llamagym_tui.run_store import RunStore
+        from llamagym_tui.run_store import RunStore, unwritable
 
         self._config = config
         self.log_path = RunStore(Path(config.run_dir)).log_path
         try:
             make_folder(self.log_path.parent)
-            with growing_file(self.log_path) as log:
+            opened = growing_file(self.log_path)
+        except OSError as error:
+            raise unwritable(f"run folder {config.run_dir}", error) from error
+        try:
+            with opened as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *(self._command or own_python("llamagym_tui.trainer")),
                     str(self.log_path),

@@ -58,6 +58,8 @@ from llamagym_tui.game.observed import (
 )
 
 SEED_TARGET_KL = 0.02
+LLAMAGYM_BATCH = 16
+"""Turns of a batch where one of LlamaGym's dictionaries is given without a batch size, as there."""
 ACCUMULATION = "gradient_accumulation_steps"
 """LlamaGym's name for the number of minibatches that make one step; here a minibatch is larger instead."""
 _OF_TRANSFORMERS = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
@@ -179,7 +181,10 @@ class LlamaGymLoop:
         seed: int,
     ) -> None:
         generation = generation_settings(generate_config or {})
-        ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
+        given = dict(ppo_config or {})
+        if ppo_config is not None or generate_config is not None:
+            given = {"batch_size": LLAMAGYM_BATCH} | given
+        ppo = ppo_settings(given, use_target_kl=use_target_kl)
         model = _with_value_head(model, tokenizer, seed)
         if device is not None:
             _move(model, resolve_device(str(device)))

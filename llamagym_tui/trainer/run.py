@@ -6,6 +6,7 @@ Each method is one thing that happens between two steps; when, and in which phas
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import process_time
 
 from llamagym_tui.config import (
     Mode,
@@ -25,6 +26,7 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
+from llamagym_tui.returns import counted
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -36,6 +38,7 @@ from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.turn_times import TurnTimes
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
@@ -56,10 +59,16 @@ class Run:
         checkpoints: Checkpoints,
         emitter: EventEmitter,
         clock: Callable[[], float],
+        *,
+        takes_window: bool | None = None,
     ) -> None:
         """A run as its checkpoint left it, or at its beginning.
 
         `config` has the settings as they were given; live changes of an earlier session are made again.
+
+        Args:
+            takes_window: whether earlier turns are left out of prompts where conversations become too long to play, or
+                that is proposed to a person. None: neither, as their number was given.
         """
         start = parts.start
         self.config = config
@@ -83,6 +92,8 @@ class Run:
         self._clock = clock
         self._emitter = emitter
         self._emit = emitter.emit
+        self._takes_window = takes_window
+        self._turn_times = None if takes_window is None else TurnTimes()
         self._monitor = CollapseMonitor()
         self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
@@ -127,13 +138,42 @@ class Run:
         """One turn in every environment; whether the watched one made any."""
         rollout = self.rollout
         turns = rollout.spectator.turns
+        began_at = process_time()
         self._episode_counter.add(rollout.step())
+        self._look_at_growth(process_time() - began_at)
         self._end_slow_first_batch()
         if rollout.last_reply:
             self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
+
+    def _look_at_growth(self, step_s: float) -> None:
+        """Leave earlier turns out of prompts, or propose it, if the first batch's conversations become too long."""
+        times = self._turn_times
+        if times is None or self.policy.history is not None or self.learner.updates:
+            return
+        if self.rollout.wheel.env is not None:
+            return  # a person takes their time
+        times.add(step_s)
+        window = times.window
+        if window is None:
+            return
+        self._turn_times = None
+        grown = (
+            "Conversations have become too long to play whole: a turn in all environments takes "
+            f"{times.now_s:.1f} s of a core, {times.first_s:.1f} s at first."
+        )
+        short = counted(window, "earlier turn") if window else "no earlier turns"
+        if self._takes_window:
+            self._emitter.warn(
+                f"{grown} Prompts have {short} from now on; --history all leaves them whole."
+            )
+            self.change({"history": window})
+        else:
+            self._emitter.warn(
+                f"{grown} Let prompts have {short}: set the earlier turns to {window}."
+            )
 
     def _end_slow_first_batch(self) -> None:
         """Let a first batch end that is played slowly, with the turns that it has, or a person waits for minutes."""
@@ -318,6 +358,10 @@ class Run:
             self._monitor = CollapseMonitor()
         if before.history != config.history:
             self.policy.history = turns_kept(config.history, self.agent.history)
+            if self._takes_window is not None and self._turn_times is None and self._is_first_batch:
+                # Long episodes would go on for long as they are.
+                self.rollout.restart()
+                self._begin_batch()
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
             self.learner.config = config.ppo

@@ -66,12 +66,14 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
         builders: Builders | None = None,
         evaluates_end: bool = False,
+        is_attended: bool = True,
     ) -> None:
         """A session that waits to `run`, with a run's folder, made, which receives every event and is closed.
 
         Args:
             sinks: receive every event too.
             clock: seconds, monotonic.
+            is_attended: whether a person is there to whom something can be proposed.
             evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
         self.phase: events.Phase = "loading"
@@ -86,6 +88,7 @@ class Session:
         self._builders = builders or Builders(config)
         self._ranks = ALONE
         self._evaluates_end = evaluates_end and config.final_episodes > 0
+        self._is_attended = is_attended
         self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._turn_s = 0.0
@@ -133,9 +136,17 @@ class Session:
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
         self._exits.callback(parts.rollout.close)
+        is_history_given = self._config.history != "own" or self._config.resume
         self._keep_found(parts)
         unread = self._tried_form(parts)
-        run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
+        run = Run(
+            self._config,
+            parts,
+            checkpoints,
+            self._emitter,
+            self._clock,
+            takes_window=None if is_history_given else not self._is_attended,
+        )
         self.active_run = run
         parts.policy.on_reading = self._on_reading
         self._emit(event_builders.run_started(run.config, parts, unread))
@@ -475,7 +486,13 @@ class Session:
         run.report_episodes()
         before = self._enter("warm_starting", "loading TRL, which takes some seconds")
         try:
-            run.warm_start(data, self._builders, self._is_warm_start_cancelled)
+            try:
+                run.warm_start(data, self._builders, self._is_warm_start_cancelled)
+            except UsageError as error:  # there is too little memory, and nothing was changed
+                if not self._is_attended:
+                    raise
+                self._emitter.warn(f"No warm start: {error}", refused="warm_start")
+                return
             self._map_policy(run)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)

@@ -256,6 +256,24 @@ def test_accumulated_steps_are_a_larger_minibatch():
         ppo_settings({"gradient_accumulation_steps": 0}, use_target_kl=False)
 
 
+@pytest.mark.parametrize(
+    ("generate", "ppo", "batch"),
+    [
+        ({"max_new_tokens": 4}, None, (16, 16)),
+        (None, {"learning_rate": 1e-5}, (16, 16)),
+        ({}, {"ppo/batch_size": 8}, (8, 8)),
+        (None, {"mini_batch_size": 4}, (16, 4)),
+        (None, None, (PPOConfig().batch_size, PPOConfig().mini_batch_size)),
+    ],
+)
+def test_the_batch_of_llamagyms_dictionaries_is_llamagyms_where_they_name_none(
+    tokenizer, generate, ppo, batch
+):
+    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, generate, ppo)
+    settings = agent._with_model().learner.config
+    assert (settings.batch_size, settings.mini_batch_size) == batch
+
+
 def test_a_rate_that_is_given_stays_where_it_was_given():
     settings = ppo_settings(
         {"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False

@@ -98,6 +98,21 @@ def test_minutes_count_what_is_played_after_a_warm_start(tmp_path: Path, file: s
     assert (finished.episodes > 8, finished.updates > 0) == (True, True)
 
 
+@pytest.mark.parametrize("is_attended", [True, False], ids=["app", "headless"])
+def test_a_warm_start_for_which_there_is_too_little_memory_is_refused_and_costs_no_run(
+    tmp_path: Path, file: str, is_attended: bool
+) -> None:
+    stage = Stage(tmp_path / "run", episodes=4, faults={"warm_start": UsageError("too little")})
+    stage.session._is_attended = is_attended
+    stage.script = {1: [WarmStart(sft_data=file)]}
+    assert stage.session.run() == ("stopped" if is_attended else "failed")
+    if is_attended:
+        (refused,) = [each for each in stage.of(WarningRaised) if each.refused == "warm_start"]
+        assert "No warm start: too little" in refused.message
+    else:
+        assert "too little" in stage.of(SessionFailed)[0].message
+
+
 def test_the_taught_policy_is_mapped_before_anything_else_is_done(
     tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

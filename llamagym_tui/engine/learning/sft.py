@@ -22,11 +22,11 @@ import torch
 
 from llamagym_tui.config import SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.movement import Marks, require_trainable
-from llamagym_tui.engine.memory import free_memory
+from llamagym_tui.engine.memory import as_gib, free_memory
 from llamagym_tui.engine.model.shape import ACTIVATIONS, FP32, activation_bytes, shape_of
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.errors import LlamaGymError, StoodStill
+from llamagym_tui.errors import LlamaGymError, StoodStill, UsageError
 from llamagym_tui.game.chat import ChatMessage
 
 T = TypeVar("T")
@@ -88,6 +88,7 @@ def train_on(
         should_stop: called between the layers; True ends the training, and what whole steps have learnt stays.
     Raises:
         LlamaGymError: a weight is not finite any more, and the policy of no use; or none has moved.
+        UsageError: there is too little memory, and nothing was changed.
     """
     conversations = drawn(conversations, settings, seed)
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
@@ -235,7 +236,11 @@ def arguments(
 
 
 def rows_at_once(policy: Policy, batch_size: int, longest: int) -> int:
-    """Rows of one forward and its gradient, as many as there is memory for; a batch is a whole number of them."""
+    """Rows of one forward and its gradient, as many as there is memory for; a batch is a whole number of them.
+
+    Raises:
+        UsageError: there is too little for the longest row alone.
+    """
     lm = policy.model.causal_lm
     shape = shape_of(lm.config)
     # transformers' forward keeps about twice what ours does, and TRL the logits of all tokens, with their gradient:
@@ -243,7 +248,14 @@ def rows_at_once(policy: Policy, batch_size: int, longest: int) -> int:
     a_token = 2 * activation_bytes(shape, full=True, dtype_bytes=lm.dtype.itemsize)
     a_token += LOGITS_KEPT * shape.vocabulary * FP32
     device = policy.model.backbone.device
-    most = free_memory(str(device)) * MOST_OF_FREE
+    free = free_memory(str(device))
+    if a_token * longest > free:
+        raise UsageError(
+            f"To train on the longest conversation, {longest:,} tokens, would take about {as_gib(a_token * longest)}, "
+            f"and {as_gib(free)} are free on {device.type}: let prompts have fewer earlier turns (--history), leave "
+            "long episodes out, or take a smaller model."
+        )
+    most = free * MOST_OF_FREE
     if device.type == "cpu":
         most = min(most, ACTIVATIONS)
     fitting = int(most // (a_token * longest))

@@ -22,7 +22,7 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.chat import Conversation, assistant, system, user
 
 AGENT = BlackjackAgent()
@@ -209,6 +209,11 @@ def test_forwards_hold_as_many_rows_as_there_is_memory_for(
 
     assert [at_once(tokens) for tokens in (1601, 1599, 799, 99)] == [16, 8, 4, 1]
     assert at_once(801, batch_size=9) == 3, "a batch is a whole number of forwards"
+    with pytest.raises(
+        UsageError,
+        match=r"the longest conversation, 100 tokens, would take .* are free on cpu: let",
+    ):
+        at_once(49)
     monkeypatch.setattr(sft, "ACTIVATIONS", 250 * a_token)
     assert at_once(1_000_000) == 2
 
