@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
@@ -168,11 +167,9 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
         )
     if config.model == earlier.model:
         return
-    then = earlier.weights or model_registry.fingerprint(earlier.model)
-    if then is None or then != model_registry.fingerprint(config.model):
-        why = "whose weights are not known any more" if then is None else "and the weights differ"
+    if config.weights is None or config.weights != earlier.weights:
         raise RunStoreError(
-            f"The run in {run_dir} has model {earlier.model}, not {config.model}, {why}; "
+            f"The run in {run_dir} has model {earlier.model}, not {config.model}, and the weights differ; "
             "go on with the same model, or begin a new run in another folder."
         )
 

@@ -95,9 +95,13 @@ def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
     )
 
 
-def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig:
+def ppo_settings(
+    values: Mapping[str, Any], *, use_target_kl: bool, batch_size: int | None = None
+) -> PPOConfig:
     """PPO settings; a given batch size is the minibatch's too, and a given rate or weight is not scheduled.
 
+    Args:
+        batch_size: where the values have none. None: the default.
     Raises:
         ConfigError: a name is unknown, or a value outside its range.
     """
@@ -105,6 +109,8 @@ def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig
     accumulated = named.pop(ACCUMULATION, 1)
     if use_target_kl:
         named.setdefault("target_kl", SEED_TARGET_KL)
+    if batch_size is not None:
+        named.setdefault("batch_size", batch_size)
     if "batch_size" in named:
         named.setdefault("mini_batch_size", named["batch_size"])
     for name in SCHEDULED:
@@ -181,10 +187,12 @@ class LlamaGymLoop:
         seed: int,
     ) -> None:
         generation = generation_settings(generate_config or {})
-        given = dict(ppo_config or {})
-        if ppo_config is not None or generate_config is not None:
-            given = {"batch_size": LLAMAGYM_BATCH} | given
-        ppo = ppo_settings(given, use_target_kl=use_target_kl)
+        is_llamagyms = ppo_config is not None or generate_config is not None
+        ppo = ppo_settings(
+            ppo_config or {},
+            use_target_kl=use_target_kl,
+            batch_size=LLAMAGYM_BATCH if is_llamagyms else None,
+        )
         model = _with_value_head(model, tokenizer, seed)
         if device is not None:
             _move(model, resolve_device(str(device)))

@@ -457,6 +457,8 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
 
     settings = merged(msgspec.to_builtins(earlier), given)
     _require_here(folder, settings)
+    if settings["model"] != earlier.model:
+        settings["weights"] = model_registry.fingerprint(settings["model"])
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not _has(given, name)
     }

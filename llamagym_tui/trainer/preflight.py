@@ -79,13 +79,13 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     """
     device = resolve_device(config.device)
     path = model_folder(config.model)
-    base = base_place(config.base)
+    below = base_place(config.base)
     there = free_memory(device)
     try:
         source = str(path or config.model)
-        read, is_adapted = read_config(source, local=path is not None, base=base)
+        read, is_adapted = read_config(source, local=path is not None, base=below)
         shape = counted_shape(read)
-        chat = ChatTokenizer(tokenizer_of(source, base))
+        chat = ChatTokenizer(tokenizer_of(source, below))
     except Exception:
         return None
     turns = config.ppo.mini_batch_size

@@ -268,7 +268,7 @@ def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
     make_policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[str] = []
-    scored = torch.nn.functional.silu
+    went_back = torch.Tensor.backward
     stepped = torch.optim.AdamW.step
 
     def interrupt(where: str) -> None:
@@ -277,9 +277,9 @@ def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
             signal.raise_signal(signal.SIGINT)
             stopped.append("went on")
 
-    def score(*inputs: Any, **options: Any) -> torch.Tensor:
-        interrupt("in a layer")
-        return scored(*inputs, **options)
+    def go_back(*inputs: Any, **options: Any) -> None:
+        interrupt("between layers")
+        went_back(*inputs, **options)
 
     def step(self: Any, *inputs: Any, **options: Any) -> Any:
         interrupt("changing weights")
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
     ours = signal.getsignal(signal.SIGINT)
     try:
         for target, name, made, found in (
-            (torch.nn.functional, "silu", score, ["in a layer"]),
+            (torch.Tensor, "backward", go_back, ["between layers"]),
             (torch.optim.AdamW, "step", step, ["changing weights", "went on"]),
         ):
             policy = make_policy()
