@@ -33,6 +33,22 @@ def signed(value: float, decimals: int = 3) -> str:
     return real_minus(f"{value:+,.{decimals}f}")
 
 
+def decimals(mean: float, half: float, most: int = 3) -> int:
+    """How many decimals a mean and its ± have: as many as the first two digits of the ± take, and at most so many."""
+    if not half and float(mean).is_integer():
+        return 0
+    for bound, enough in ((0.1, most), (1.0, 2), (10.0, 1)):
+        if half < bound:
+            return min(enough, most)
+    return 0
+
+
+def plus_minus(mean: float, half: float, most: int = 3) -> str:
+    """A mean and what it may be off by: −0.030 ± 0.059, +187 ± 12."""
+    places = decimals(mean, half, most)
+    return f"{signed(mean, places)} ± {half:,.{places}f}"
+
+
 def counted(count: int, noun: str) -> str:
     """A count and its noun, in the plural unless it is one."""
     ending = "" if count == 1 else "s"
@@ -225,17 +241,24 @@ class MeanReturn(NamedTuple):
     episodes: int
 
     @property
+    def mean_text(self) -> str:
+        """The mean alone, with as many decimals as in `text`."""
+        return signed(self.mean, decimals(self.mean, margin(self.stderr)))
+
+    @property
     def text(self) -> str:
         """The mean as the app shows it, ± half its 95 % confidence interval: +0.030 ± 0.059; a single episode has no
         interval."""
-        half = f" ± {margin(self.stderr):,.3f}" if self.episodes > 1 else ""
-        return f"{signed(self.mean)}{half}"
+        if self.episodes == 1:
+            return self.mean_text
+        return plus_minus(self.mean, margin(self.stderr))
 
     @property
     def interval_text(self) -> str:
         """The two ends of its 95 % confidence interval: +0.010 … +0.050."""
         half = margin(self.stderr)
-        return f"{signed(self.mean - half)} … {signed(self.mean + half)}"
+        places = decimals(self.mean, half)
+        return f"{signed(self.mean - half, places)} … {signed(self.mean + half, places)}"
 
 
 def evaluated_return(found: EvaluationFinished) -> MeanReturn:

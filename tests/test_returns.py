@@ -12,6 +12,7 @@ from llamagym_tui.returns import (
     averaged,
     margin,
     mean_return,
+    plus_minus,
     smoothing_window,
     thinned,
 )
@@ -90,15 +91,35 @@ def test_behind_a_plus_minus_stands_half_a_confidence_interval():
     # Two wins and two losses: the error is √(4/3) / 2 = 0.57735, and 1.96 of it are 1.13161.
     mean = mean_return([1.0, -1.0, 1.0, -1.0])
     assert mean is not None
-    assert mean.text == "+0.000 ± 1.132"
+    assert mean.text == "+0.0 ± 1.1"
     assert MeanReturn(-0.03, 0.03, 1000).text == "−0.030 ± 0.059"
-    assert MeanReturn(-1594.25, 1000.0, 9).text == "−1,594.250 ± 1,960.000"
     assert MeanReturn(-0.03, 0.03, 1000).interval_text == "−0.089 … +0.029"
     assert margin(0.5) == pytest.approx(0.98)
 
 
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [
+        (0.5004, 0.0004, "+0.500 ± 0.000"),
+        (-0.2934, 0.0994, "−0.293 ± 0.099"),
+        (-0.2934, 0.1, "−0.29 ± 0.10"),
+        (9.3333, 0.9871, "+9.33 ± 0.99"),
+        (187.3456, 12.3456, "+187 ± 12"),
+        (187.3456, 9.8765, "+187.3 ± 9.9"),
+        (-1594.25, 1960.0, "−1,594 ± 1,960"),
+        (500.0, 0.0, "+500 ± 0"),
+        (0.25, 0.0, "+0.250 ± 0.000"),
+    ],
+)
+def test_a_mean_has_as_many_digits_as_its_plus_minus_leaves_certain(
+    mean: float, half: float, text: str
+):
+    assert plus_minus(mean, half) == text
+
+
 def test_of_a_single_episode_no_interval_is_told():
-    assert MeanReturn(-1.0, 0.0, 1).text == "−1.000"
+    assert MeanReturn(-1.0, 0.0, 1).text == "−1"
+    assert MeanReturn(-0.125, 0.0, 1).text == "−0.125"
 
 
 def test_episodes_after_a_checkpoint_can_be_taken_back():

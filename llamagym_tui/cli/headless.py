@@ -248,10 +248,12 @@ def _figures_of(mean: MeanReturn) -> dict[str, Any]:
     return {"episodes": mean.episodes, **finite}
 
 
-def return_text(mean: MeanReturn, decimals: int) -> str:
-    """A mean return with its 95 % confidence interval, which a single episode does not have."""
-    half = f" ± {margin(mean.stderr):,.{decimals}f} (95 %)" if mean.episodes > 1 else ""
-    return f"{mean.mean:,.{decimals}f}{half}"
+def return_text(mean: MeanReturn, most: int) -> str:
+    """A mean return with its 95 % confidence interval, which a single episode does not have; `most` decimals."""
+    half = margin(mean.stderr)
+    places = decimals(mean.mean, half, most)
+    within = f" ± {half:,.{places}f} (95 %)" if mean.episodes > 1 else ""
+    return f"{mean.mean:,.{places}f}{within}"
 
 
 def run_session(

@@ -191,7 +191,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Positive,
         Live(
             place=160,
-            title="largest gradient",
+            title="gradient clipping (largest norm)",
             meaning="Gradients are scaled down to this norm.",
         ),
     ] = 1.0
@@ -200,7 +200,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Positive | None,
         Live(
             place=110,
-            title="KL that ends an update",
+            title="stop an update early at this KL",
             meaning="An update stops early once it has moved the policy this far, in nats per token.",
         ),
     ] = None

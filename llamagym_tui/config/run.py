@@ -181,8 +181,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         History,
         Live(
             place=70,
-            title="earlier turns",
-            meaning="Turns before the present one in the prompts of new episodes. own: the agent's number. "
+            title="earlier turns in the prompt",
+            meaning="Turns before the present one in the prompts of new episodes. own: the agent's default. "
             "all: every one.",
         ),
     ] = "own"

@@ -181,18 +181,20 @@ def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
         "episodes": f"{facts.episodes:,}, every line readable",
         "turns": f"{facts.turns:,}",
         "actions": " · ".join(actions),
-        "prompts": f"{facts.prompts:,}, {_present_prompt_text(facts)}",
+        "prompts": _prompts_text(facts),
         "free text": free_text,
     }
 
 
-def _present_prompt_text(facts: DemonstrationsRead) -> str:
-    """In how many of the episodes the prompt was the run's present one."""
+def _prompts_text(facts: DemonstrationsRead) -> str:
+    """Under which prompts the episodes were recorded, and in how many of them it was the run's present one."""
     if facts.under_present_prompt == facts.episodes:
-        return "the present one"
-    if facts.under_present_prompt == 0:
-        return "not the present one"
-    return f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
+        return "recorded under this prompt"
+    if facts.under_present_prompt:
+        present = f"this one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
+        return f"recorded under {facts.prompts:,} prompts, {present}"
+    others = "another prompt" if facts.prompts == 1 else f"{facts.prompts:,} other prompts"
+    return f"recorded under {others}"
 
 
 def _is_plain(agent: AgentBase, action: Any, reply: str) -> bool:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, counted, margin, signed, with_unit
+from llamagym_tui.returns import MeanReturn, counted, margin, plus_minus, with_unit
 from llamagym_tui.state.prompts import Versions, named
 
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:
     """A mean difference over pairs of episodes, with its interval; `more` is added after the number of pairs."""
     half = margin(by.stderr)
-    difference = with_unit(f"{signed(by.mean)} ± {half:,.3f}", unit)
+    difference = with_unit(plus_minus(by.mean, half), unit)
     if abs(by.mean) <= half:
         difference += ", which may be chance"
     pairs = f"{counted(by.episodes, 'pair')} of episodes on the same seeds"

@@ -26,11 +26,11 @@ CORRECTED = (
 )
 """The notice at the end of an episode in which a person acted."""
 LEFT_OUT: dict[events.LeftOut, str] = {
-    "slow_screen": "events of the conversation are left out here: the screen did not keep up, and the run did not wait",
-    "long_run": "events of the conversation are left out above: the log of a run keeps some of its episodes",
-    "full_disk": "events are missing above: the disk was full",
+    "slow_screen": "not shown: the screen did not keep up, and the run did not wait",
+    "long_run": "not recorded: the log of a long run keeps some of its episodes",
+    "full_disk": "not recorded: the disk was full",
 }
-"""What is said after the number of events that are missing: where they are missing, and why."""
+"""What became of the lines that are missing in the conversation, and why."""
 SMALL_SHARE = 0.1
 """Share of the states' power that differs between observations, below which it is said."""
 MAX_FRAMES = 40
@@ -78,6 +78,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
                 moved=event.moved,
+                batch_turns=0,
                 progress=None,
             )
         case events.Hello():
@@ -168,7 +169,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.WarningRaised():
             return _warning_raised(state, event)
         case events.EventsLeftOut():
-            return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
+            were = "was" if event.count == 1 else "were"
+            lines = f"{counted(event.count, 'line')} {were}"
+            return _noted(state, f"{lines} {LEFT_OUT[event.reason]}.")
         case events.SessionFailed():
             return _ended(replace(state, phase="failed", failure=clipped(event.message)))
         case events.RunFinished():
@@ -337,6 +340,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         recent=(),  # the trainer begins again to count those that it puts in words, too
         described="",
         play=play,
+        batch_turns=0,
         map_watched=False,
         mode=event.mode,
         system_prompt=event.system_prompt,
@@ -355,7 +359,13 @@ def _gone_back(state: RunState, update: int) -> RunState:
             stats = sample.stats  # of several updates of this number, the last one
     outdated = _outdated(state, "before the roll back")
     return replace(
-        outdated, updates=update, stats=stats, play=PlayCounts(), moved=None, collapse=""
+        outdated,
+        updates=update,
+        stats=stats,
+        play=PlayCounts(),
+        moved=None,
+        batch_turns=0,
+        collapse="",
     )
 
 
@@ -386,6 +396,9 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
     recent = state.recent
     described = state.described
     play = state.play
+    batch_turns = state.batch_turns
+    if event.mode == "train":
+        batch_turns += sum(event.lengths)
     if event.prompt_version == state.prompt_version:
         play = play.counted(event, state.manner, state.updates)
         if event.mode == state.mode:
@@ -398,6 +411,7 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
         recent=recent,
         described=described,
         play=play,
+        batch_turns=batch_turns,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
         episodes=event.episodes,
@@ -418,7 +432,7 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
     )
     label = f"prompt {prompts.named(changed.prompts, event.prompt_version)}"
-    return _marked(changed, label, "taken; the next episode has it")
+    return _marked(changed, label, "applies from the next episode on")
 
 
 def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:

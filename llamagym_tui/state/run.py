@@ -100,6 +100,8 @@ class RunState:
     """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
     """Figures of the updates so far."""
+    batch_turns: int = 0
+    """Turns of the training episodes that have ended since the last update."""
     map_layout: events.PolicyMapLaidOut | None = None
     """The agent's policy map, or why it cannot be used; None: the agent has none, or it is not known yet."""
     mapped: events.PolicyMapped | None = None
@@ -192,6 +194,15 @@ class RunState:
         rule = f"score {normalization}" if policy == "score" else str(policy)
         assert temperature is not None, "it has a value in every run"
         return Manner(self.prompt_version, float(temperature), f"{rule}, {max_new_tokens} tokens")
+
+    @property
+    def batch_progress(self) -> tuple[int, int]:
+        """Turns of the next update's batch that have been played, as far as is known, and all that it is to have."""
+        wanted = int(self.settings.get("ppo.batch_size") or self.config.ppo.batch_size)
+        played = self.batch_turns
+        if self.progress is not None and self.progress.doing == "collecting turns":
+            played = max(played, self.progress.done)
+        return min(played, wanted), wanted
 
     @property
     def map_is_present(self) -> bool:

@@ -24,7 +24,7 @@ HOW_READ = {
     "keyword": "read by keyword",
     "custom": "read by the agent",
     "human": "chosen by you",
-    "failed": "no action in the reply: fallback",
+    "failed": "fallback, because the reply names no action",
 }
 """How a reply was read, for people."""
 

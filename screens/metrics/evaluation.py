@@ -11,7 +11,7 @@ from textual.widgets import Checkbox, Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
+from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
@@ -202,9 +202,7 @@ class EvaluationDialog(ModalScreen[None]):
 def interval(mean: MeanReturn) -> str:
     """A mean with its 95 % confidence interval; of a single episode none is known."""
     return (
-        f"{signed(mean.mean)}, 95 % interval {mean.interval_text}"
-        if mean.episodes > 1
-        else mean.text
+        f"{mean.mean_text}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
     )
 
 

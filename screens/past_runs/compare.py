@@ -227,7 +227,7 @@ def _at_end(side: Sequence[RunRow]) -> str:
         return "none"
     if len(side) == 1:
         return f"{with_unit(recent.text, unit)} over {recent.episodes:,}"
-    mean = f"{signed(curve[-1].mean_return)} ± {curve[-1].stderr:,.3f}"
+    mean = plus_minus(curve[-1].mean_return, curve[-1].stderr)
     return f"{with_unit(mean, unit)}, {len(side)} seeds, at {curve[-1].episode:,}"
 
 
@@ -240,7 +240,7 @@ def _evaluated(side: Sequence[RunRow]) -> str:
         return "not evaluated"
     if len(found) == 1:
         return with_unit(found[0].text, unit) + (", one seed" if len(side) > 1 else "")
-    return f"{with_unit(f'{signed(mean.mean)} ± {mean.stderr:,.3f}', unit)}, standard error, {mean.episodes} seeds"
+    return f"{with_unit(plus_minus(mean.mean, mean.stderr), unit)}, standard error, {mean.episodes} seeds"
 
 
 def _played(side: Sequence[RunRow]) -> str:

@@ -9,12 +9,14 @@ from textual.widgets import Static
 
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
+from llamagym_tui.protocol.events import ActionAwaited, ActionsProbed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -25,6 +27,8 @@ from llamagym_tui.state.wheel import WheelState
 BADGE = "bold $background on $warning"
 MOST_SHOWN = 240
 """Characters of the agent's reply; the conversation shows the rest."""
+NEAR = 8
+"""Entries at the end of the conversation among which the probabilities of a turn that waits are."""
 
 
 def choices_at(wheel: WheelState) -> Sequence[OfferedAction]:
@@ -39,12 +43,26 @@ def agent_text(state: RunState) -> Content:
     awaited = state.wheel.awaited
     if awaited is None:
         return Content.styled(_waiting_for(state), ASIDE)
-    action = one_line(awaited.action_name) or "the fallback, as its reply names no action"
     reply = one_line(awaited.reply[:MOST_SHOWN]) or "(nothing)"
     reply += " …" if len(awaited.reply) > MOST_SHOWN else ""
-    return Content.assemble(
-        ("The agent would choose ", ASIDE), (action, "bold"), (f"; its reply: {reply}", ASIDE)
-    )
+    said = Content.styled(f"; its reply: {reply}", ASIDE)
+    if not awaited.action_name:
+        drawn = Content.styled("no action: the environment would get the fallback", "bold")
+        return Content.assemble(("The agent drew ", ASIDE), drawn, said)
+    chance = _chance(state, awaited)
+    drawn = Content.styled(one_line(awaited.action_name), "bold")
+    return Content.assemble(("The agent drew ", ASIDE), drawn, (chance, ASIDE), said)
+
+
+def _chance(state: RunState, awaited: ActionAwaited) -> str:
+    """How probable the policy found the action that it drew, where the conversation shows that."""
+    for entry in reversed(state.transcript.entries[-NEAR:]):
+        probed = entry.fact
+        if isinstance(probed, ActionsProbed):
+            is_here = (probed.episode, probed.turn) == (awaited.episode, awaited.turn)
+            if is_here and awaited.action_name in probed.names:
+                return f" ({share(probed.shares[probed.names.index(awaited.action_name)], 0)})"
+    return ""
 
 
 def _waiting_for(state: RunState) -> str:

@@ -150,7 +150,7 @@ class PlaygroundActions(Screen[None]):
         self.app.push_screen(WheelScreen(self._state))
 
     def action_view(self) -> None:
-        """Show the drawing of the watched state, or hide it; so it stays in later runs."""
+        """Show the drawing of the watched state, or hide it; remembered for next time."""
         if self._panels is None:
             return
         self._drawing_wanted = not self._draws
@@ -163,7 +163,7 @@ class PlaygroundActions(Screen[None]):
         self.app.push_screen(RunCard(self._state))
 
     def action_figures(self) -> None:
-        """Show all figures, or three; so it stays in later runs."""
+        """Show all figures, or three; remembered for next time."""
         from llamagym_tui.screens.playground.figures import ALL
 
         self.toggle_class(ALL)

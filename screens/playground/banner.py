@@ -98,7 +98,7 @@ def _awaited(state: RunState) -> list[str]:
     if state.prompt_requested is not None:
         texts.append("The new system prompt is pending: the trainer has not confirmed it yet.")
     elif state.prompt_awaits_reset:
-        texts.append(f"Prompt v{state.prompt_version} is taken; the next episode has it.")
+        texts.append(f"Prompt v{state.prompt_version} applies from the next episode on.")
     return texts
 
 

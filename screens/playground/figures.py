@@ -11,7 +11,7 @@ from textual.renderables.digits import Digits
 
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import signed, smoothing_window
+from llamagym_tui.returns import counted, signed, smoothing_window
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -80,6 +80,20 @@ def return_name(state: RunState) -> str:
     return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
 
 
+def why_no_figures(state: RunState) -> str:
+    """What stands in place of an update's figures: when the first update comes."""
+    if state.updates:
+        return f"the figures of update {state.updates:,} are not kept"
+    if not state.live:
+        return "no update was made"
+    if state.mode == "inference":
+        return "no update: nothing is trained"
+    if state.phase == "updating":
+        return "the first update is under way"
+    played, wanted = state.batch_progress
+    return f"first update after {wanted:,} turns ({played:,} so far)"
+
+
 class FirstSight(StateText):
     """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
 
@@ -93,20 +107,19 @@ class FirstSight(StateText):
         self.set_class(bool(state.described or self._form()), "-known")
         if any(
             getattr(state, name) != getattr(before, name)
-            for name in ("described", "mapped", "map_is_present", "run", "manner")
+            for name in ("described", "mapped", "updates", "run", "manner")
         ):
             self.refresh(layout=True)  # it may take another number of lines
 
     def content_at(self, width: int) -> Content:
-        layout, mapped = self.state.map_layout, self.state.mapped
+        state = self.state
+        layout, mapped = state.map_layout, state.mapped
         played = (
             MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
         )
-        if played and mapped is not None and not self.state.map_is_present:
-            played += f" (update {mapped.update:,})"
-        return Content(
-            "; ".join(filter(None, (one_line(self.state.described), played, self._form())))
-        )
+        if played and mapped is not None and not state.map_is_present:
+            played += f" ({_age(state.updates - mapped.update)})"
+        return Content("; ".join(filter(None, (one_line(state.described), played, self._form()))))
 
     def _form(self) -> str:
         """How replies are made, where that was changed because the model's own could not be read."""
@@ -118,6 +131,13 @@ class FirstSight(StateText):
         ):
             return ""
         return f"picks one of the replies that name an action: {run.unread_share:.0%} of its own named none"
+
+
+def _age(updates: int) -> str:
+    """How long ago a map was computed, in updates; fewer than none: of what was taken back since."""
+    if updates < 0:
+        return "before the roll back"
+    return f"{counted(updates, 'update')} ago"
 
 
 class FiguresColumn(StateText):
@@ -140,7 +160,7 @@ class FiguresColumn(StateText):
                 )
             )
         if state.stats is None:
-            return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
+            return Content("\n").join([*rows, Content.styled(why_no_figures(state), NAME)])
         rows.insert(0, Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE)))
         figures = ppo_figures(state.stats, few=not self.screen.has_class(ALL))
         if len(figures) == 1:
@@ -192,7 +212,7 @@ class FiguresStrip(StateText):
             Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures
         ]
         if state.stats is None:
-            cells.append(Content.styled("no PPO update yet", NAME))
+            cells.append(Content.styled(why_no_figures(state), NAME))
         rows = [Content("")]
         for cell in cells:
             gap = "   " if rows[-1] else ""

@@ -88,7 +88,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             id="settings",
         ),
         Binding(
-            "e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"
+            "e",
+            "evaluate",
+            "Evaluate",
+            tooltip="Measure how well it plays now; training is not affected.",
+            id="evaluate",
         ),
         Binding(
             "c",
@@ -172,7 +176,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "a",
             "figures",
             "All figures, or three",
-            tooltip="All figures next to the curve, or three; so it stays in later runs.",
+            tooltip="All figures next to the curve, or three; remembered for next time.",
             id="figures",
             show=False,
         ),

@@ -87,10 +87,10 @@ def _of_map(state: RunState) -> Iterator[Content]:
     verdicts = [(was[spot].agrees, now[spot].agrees) for *_, spot in others]
     shown = others or [shift for shift in shifts[:5] if shift[1] - shift[0] >= 0.005]
     better, worse = verdicts.count((False, True)), verdicts.count((True, False))
-    best = f"{better:,} of them now as is best, {worse:,} no longer." if better + worse else ""
+    best = f"{better:,} changed to the best move, {worse:,} away from it." if better + worse else ""
     first = f"s {before.update + 1:,} to" if after.update > before.update + 1 else ""
     other = "" if before.prompt_version == after.prompt_version else " and another prompt"
-    head = f"Update{first} {after.update:,}{other}: another action leads in {len(others):,} of {len(shifts):,} "
+    head = f"Update{first} {after.update:,}{other}: the preferred move changed in {len(others):,} of {len(shifts):,} "
     yield Content.styled(
         f"{head}{one_line(layout.noun) or 'states'}{'; moved most:' if shown and not others else '.'}",
         "bold",

@@ -126,9 +126,9 @@ def _places(
 
 class PolicyGrid(ScrollView, can_focus=True):
     HELP = (
-        "Each cell is a state. A digit is the probability of the named action in tenths, a number in percent; an arrow "
-        "or letter is the most probable action, with its probability. × marks a cell in which the most probable action "
-        "is not optimal. Arrow keys and the mouse move the cursor."
+        "Each cell is a state. A digit is the probability of the named action in tenths, 10 is certain; a longer number "
+        "is in percent. An arrow or letter is the most probable action, with its probability, or alone if it is certain. "
+        "× marks a cell in which the most probable action is not optimal. Arrow keys and the mouse move the cursor."
     )
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
     BINDINGS = [

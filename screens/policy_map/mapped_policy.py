@@ -145,6 +145,8 @@ UNKNOWN = "·"
 """Shown where it is not known what the policy does."""
 LEVELS = 10
 """Steps of the colour scale."""
+CERTAIN = 0.995
+"""Probability from which on 100 % is shown."""
 
 
 def policy_text(layout: PolicyMapLaidOut, cell: MappedCell, width: int) -> str:
@@ -156,9 +158,18 @@ def policy_text(layout: PolicyMapLaidOut, cell: MappedCell, width: int) -> str:
     mark = DIFFERS if cell.agrees is False else " "
     if layout.action is not None:
         share = cell.share(layout.action)
-        return f"{100 * share:3.0f}{mark}" if width > 3 else f" {_tenth(share)}{mark}"
+        return f"{100 * share:3.0f}{mark}" if width > 3 else f"{_tenths(share):2d}{mark}"
     sign, share = one_line(layout.signs[cell.choice]), cell.share(cell.choice)
-    return f"{sign}{100 * share:3.0f}%{mark}" if width > 5 else f"{sign}{_tenth(share)}{mark}"
+    if width > 5:
+        return f"{sign}{100 * share:3.0f}%{mark}"
+    if width > 3:
+        return (
+            f"{sign}{_tenths(share):<2d}{mark}"
+            if share >= CERTAIN
+            else f"{sign}{_tenths(share)}{mark}"
+        )
+    # There is no room for 10: an arrow alone is certain.
+    return f"{sign} {mark}" if share >= CERTAIN else f"{sign}{_tenths(share)}{mark}"
 
 
 def best_text(layout: PolicyMapLaidOut, cell: MappedCell) -> str:
@@ -202,6 +213,6 @@ def colours(app: App[object], warmth: float | None) -> Style:
     return Style(ground, ground.get_contrast_text(1.0))
 
 
-def _tenth(share: float) -> int:
-    """A probability as one digit: 0 below a tenth, 9 from nine tenths on."""
-    return min(int(10 * share), 9)
+def _tenths(share: float) -> int:
+    """A probability in tenths: 0 below one, 9 from nine on, 10 where it rounds to 100 %."""
+    return 10 if share >= CERTAIN else min(int(10 * share), 9)

@@ -236,7 +236,7 @@ def agreement(policy: MappedPolicy) -> list[Content]:
 def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
     layout = policy.layout
     if not cell.shares:
-        return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)
+        return Content.styled(_why_unknown(policy, cell), ASIDE)
     names = [one_line(name) for name in layout.action_names]
     shares = zip(names, cell.shares, strict=False)
     parts = [
@@ -253,6 +253,15 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
     return Content.assemble(
         (f"{verdict}, {BEST[layout.best_is_experts][1]} {best}", "bold"), f": {', '.join(parts)}"
     )
+
+
+def _why_unknown(policy: MappedPolicy, cell: MappedCell) -> str:
+    """Why no probabilities stand in a cell."""
+    if cell.cell.sign:
+        return "no action here"
+    if policy.mapped is None:
+        return "what the policy does here is known once its map is computed"
+    return "the policy's probabilities here are no numbers"
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:
@@ -277,7 +286,8 @@ def short_legend(layout: PolicyMapLaidOut, width: int) -> str:
     """What stands in cells of some width, where there is no row for more."""
     named = "" if layout.action is None else f"P({one_line(layout.action_names[layout.action])}) "
     if width <= (3 if named else 5):
-        return f"3 {named}30–39%, {DIFFERS} differs"
+        certain = "10" if named or width > 3 else "none"
+        return f"3 {named}30–39%, {certain} 100%, {DIFFERS} differs"
     return f"{named}in %, {DIFFERS} differs" if named else f"{DIFFERS} differs"
 
 
@@ -286,7 +296,7 @@ def why_not_yet(state: RunState) -> str:
     if state.progress is not None and state.live:
         return one_line(progress_text(state.progress))
     if not state.live:
-        return "the map of the policy was not computed"
+        return "the run ended before its policy was mapped"
     return "the map is asked for: it is computed once the turns under way are played"
 
 

@@ -37,7 +37,7 @@ def read(config: RunConfig, name: str, text: str) -> Value:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(text)
     except ValueError as error:
-        raise ConfigError(f"{LIVE[name].title} takes {takes(name)}, not {text!r}.") from error
+        raise ConfigError(f"{name} takes {takes(name)}, not {text!r}.") from error
     changed(config, {name: value})
     return value
 
@@ -47,6 +47,13 @@ def value_text(value: Value) -> str:
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def shown_value(name: str, value: Value) -> str:
+    """A value as it is shown: as it is typed, or in words where that says little."""
+    if name == "history" and value == "own":
+        return "the agent's default"
+    return value_text(value)
 
 
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:

@@ -13,7 +13,13 @@ from llamagym_tui.config import LIVE, RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.steering.setting_texts import read, scheduled_value, takes, value_text
+from llamagym_tui.screens.steering.setting_texts import (
+    read,
+    scheduled_value,
+    shown_value,
+    takes,
+    value_text,
+)
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -94,17 +100,21 @@ class SettingsDialog(ModalScreen[None]):
 
     def _line(self, config: RunConfig, name: str) -> Content:
         state = self._state
-        text = began = value_text(value_of(config, name))
+        text = began = shown_value(name, value_of(config, name))
         scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
+        warmup = config.ppo.critic_warmup_updates
         if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
-            text = f"{scheduled:.3g} (began at {began})"
+            if scheduled == 0 and state.updates <= warmup:
+                text = f"{began} from update {warmup + 1:,} on"
+            else:
+                text = f"{scheduled:.3g} now, {began} at first"
         if name in requested:
             mark = (f"  → {one_line(value_text(requested[name]))}, pending", "$accent")
         elif name in state.settings:
             mark = ("  changed", ASIDE)
         else:
             mark = ("  measured" if config.measured.get(name) else "", ASIDE)
-        return Content.assemble(f"{LIVE[name].title:<26}", (f"{text:<12}", "bold"), mark)
+        return Content.assemble(f"{LIVE[name].title:<34}", (f"{text:<12}", "bold"), mark)
 
     @on(Input.Changed)
     def keep(self, message: Input.Changed) -> None:

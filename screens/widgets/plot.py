@@ -256,22 +256,24 @@ def _set_scale(
     plot.set_yticks(nice_ticks(low, high, labels))
     plot.set_xlimits(left, right)
     # A label near the end would be cut at the border; neighbours have to stay apart.
-    every, unit = (
-        (nice_ticks(left, right - 0.06 * (right - left), about) for about in (4, 3, 2, 1)),
-        right - left,
-    )
-    apart = (
-        t
-        for t in every
-        if len(t) < 2 or (t[1] - t[0]) * cells / unit > max(map(len, tick_labels(t))) + 0.5
-    )
-    plot.set_xticks(next(apart, []))
+    # Episodes are counted: no label stands between two of them.
+    last = right - 0.06 * (right - left)
+    every = [nice_ticks(left, last, about, whole=True) for about in (4, 3, 2, 1)]
+    cells_of_one = cells / (right - left)
+    plot.set_xticks(next((ticks for ticks in every if _are_apart(ticks, cells_of_one)), []))
     return low, high
 
 
-def nice_ticks(low: float, high: float, about: int) -> list[float]:
-    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten."""
-    raw = (high - low) / about
+def _are_apart(ticks: Sequence[float], cells_of_one: float) -> bool:
+    """Whether the labels of neighbours do not touch, where 1 takes so many cells."""
+    widest = max(map(len, tick_labels(ticks)), default=0)
+    return len(ticks) < 2 or (ticks[1] - ticks[0]) * cells_of_one > widest + 0.5
+
+
+def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
+    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten, of 1 at least if
+    they are to be `whole`."""
+    raw = max((high - low) / about, 1.0 if whole else 0.0)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.ceil(low / step), math.floor(high / step)

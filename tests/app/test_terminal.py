@@ -13,7 +13,7 @@ pytest.importorskip("pty")
 
 from tests.app.terminal_app import TerminalApp
 
-PLAYS = "no PPO update yet"
+PLAYS = "first update after"
 BOOM = """
 def boom(*arguments, **settings):
     raise RuntimeError("it \\x1b[2J broke")

@@ -88,7 +88,7 @@ def test_its_card_has_figures_prompt_and_command(
 ) -> None:
     exported(adapted[0], tmp_path / "plain", "--merge")
     card = (tmp_path / "plain" / "README.md").read_text("utf-8")
-    assert "evaluated \N{MINUS SIGN}0.250 ± 0.137 over 200 greedy episodes" in card  # 1.96 x 0.07
+    assert "evaluated \N{MINUS SIGN}0.25 ± 0.14 over 200 greedy episodes" in card  # 1.96 x 0.07
     assert "    llamagym-tui train blackjack --model bundled " in card
     assert f"    {fakes.run_started().system_prompt.splitlines()[0]}" in card
 

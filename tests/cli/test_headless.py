@@ -139,7 +139,7 @@ def test_without_json_it_ends_with_a_sentence(
     assert out.startswith(
         "20 episodes and 2 updates in 0 s. "
         "The policy now: mean return -0.250 ± 0.020 (95 %) over 200 sampled episodes on other seeds. "
-        "Before its last update: 0.500 ± 0.370 (95 %) over the 8 episodes of that batch. "
+        "Before its last update: 0.50 ± 0.37 (95 %) over the 8 episodes of that batch. "
     )
     assert str(tmp_path) in out
 

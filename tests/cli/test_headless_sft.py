@@ -166,7 +166,7 @@ def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
     }  # fmt: skip
     facts = (
         "episodes 3, every line readable; turns 3; "
-        "actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
+        "actions tails 3 (100%) · heads 0 (0%); prompts recorded under this prompt"
     )
     assert f"warm start: {facts}; free text 3 of 3 replies" in captured.err
     assert "warning: 3 episodes are few: below about 50" in captured.err

@@ -81,7 +81,7 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "1,152 episodes, 2 updates" in text
     assert "at episode 1,024, update 2: prompt v2 “Hit below 13.”" in text
     assert fakes.PROMPT in text
-    assert "train +1.000 ± 0.000 over 128" in text
+    assert "train +1 ± 0 over 128" in text
     assert "After update 0, prompt v1 · plays like the book in 110 of 280 hands" in text
     assert "After update 2, prompt v2 · plays like the book in" in text
     best, worst = text.split("The best")[1].split("The worst")

@@ -67,7 +67,7 @@ def test_turns_actions_prompts_and_free_text_are_counted_as_they_are() -> None:
         "episodes": "3, every line readable",
         "turns": "4",
         "actions": "hit 3 (75%) · stick 1 (25%)",
-        "prompts": "3, the present one in 1 of 3 episodes",
+        "prompts": "recorded under 3 prompts, this one in 1 of 3 episodes",
         "free text": "1 of 4 replies",
     }
     assert doubts(found)[-1].startswith(

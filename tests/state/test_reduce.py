@@ -154,9 +154,7 @@ def test_an_evaluation_and_a_mark_name_prompt_and_update():
         updated, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), evaluation
     )
     assert state.marks == (Mark(8, "prompt v2 “Hit below 13.”", 3),)
-    note = (
-        "Evaluation: mean return +1.000 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
-    )
+    note = "Evaluation: mean return +1 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
     assert state.transcript.entries[-1].fact == Notice(note)
 
 
@@ -164,7 +162,7 @@ def test_an_evaluation_has_the_unit_of_its_returns():
     evaluation = fakes.evaluation(43.0, episodes=1, return_stderr=0.0)
     state = reduce(started(structs.replace(fakes.run_started(), return_unit="steps")), evaluation)
     assert state.transcript.entries[-1].fact == Notice(
-        "Evaluation: mean return +43.000 steps over 1 greedy episode"
+        "Evaluation: mean return +43 steps over 1 greedy episode"
     )
 
 
@@ -341,7 +339,7 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
         (WarningRaised(message="LR is high"), "Warning: LR is high"),
         (  # no interval
             fakes.evaluation(1.0, episodes=1, greedy=False, return_stderr=0.0),
-            "Evaluation: mean return +1.000 over 1 sampled episode",
+            "Evaluation: mean return +1 over 1 sampled episode",
         ),
         (
             DemonstrationsRead(

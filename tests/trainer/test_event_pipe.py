@@ -185,5 +185,5 @@ def test_a_person_sees_how_much_of_the_conversation_is_left_out() -> None:
     state = initial_state(fakes.config(Path("/runs/demo")))
     state = reduce(state, EventsLeftOut(count=1234, reason="slow_screen"))
     assert state.transcript.entries[-1].fact == Notice(
-        "1,234 events of the conversation are left out here: the screen did not keep up, and the run did not wait."
+        "1,234 lines were not shown: the screen did not keep up, and the run did not wait."
     )

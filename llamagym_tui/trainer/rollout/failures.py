@@ -143,8 +143,9 @@ class Notices:
             self._warn_once(
                 "unread",
                 f"{self._unread / self._read:.0%} of the first {self._read:,} replies name no action, for example "
-                f"{self._example[:MOST_WORDS]!r}, and the fallback plays; generation.policy = score chooses among the "
-                f"admissible replies, and the system prompt and {name}.extract_action say what a reply is.",
+                f"{self._example[:MOST_WORDS]!r}: the agent's fallback action is played in their place. Have replies "
+                "chosen among the admissible ones (generation.policy = score), or make clear in the system prompt and "
+                f"{name}.extract_action what a reply is.",
             )
         if 2 * self._refusals > self._read:
             self._warn_once(

@@ -401,7 +401,11 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
             "return  ▼ −1",
         ):
             assert said in words
-        for how in ("read by pattern", "read by keyword", "no action in the reply: fallback"):
+        for how in (
+            "read by pattern",
+            "read by keyword",
+            "fallback, because the reply names no action",
+        ):
             assert how in words
 
 

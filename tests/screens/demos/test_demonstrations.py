@@ -520,7 +520,7 @@ async def test_a_warm_start_shows_what_it_trains_on_and_asks(make_app: MakeApp):
             "episodes   1, every line readable",
             "turns      1",
             "actions    hit 1 (100%) · stick 0 (0%)",
-            "prompts    1, the present one",
+            "prompts    recorded under this prompt",
             "free text  1 of 1 replies",
             "! 1 episode is few",
             "! 100% of the turns are hit",

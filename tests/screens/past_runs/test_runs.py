@@ -255,8 +255,8 @@ async def test_a_side_stands_for_all_seeds_of_its_run_with_their_mean_and_its_er
         await pilot.press("s")
         await sees(pilot, "3 seeds: 1, 2, 3; ")
         # Of 0, 1/2 and 1 the variance is 1/4: its error is 1/2 over the root of 3.
-        await sees(pilot, "+0.500 ± 0.289, 3 seeds, at 64")
-        await sees(pilot, "+0.500 ± 0.289, standard error")
+        await sees(pilot, "+0.50 ± 0.29, 3 seeds, at 64")
+        await sees(pilot, "+0.50 ± 0.29, standard error")
         screen = " ".join(shown(pilot).split())
         assert "192 episodes" in screen
         assert "Settings that differ: ppo.lr" in screen

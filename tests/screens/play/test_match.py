@@ -34,7 +34,7 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
     # Nine pairs are equal, one differs by 2 and nine by 1: mean 11/19, deviation √(13 − 121/19)/18, √(0.3684 …).
     assert match_text(match, after(fakes.run_started(), found)) == (
         "You earn +0.500, the model −0.050, update 3, prompt v2 “Hit below 13.”. "
-        "You against it: +0.579 ± 0.273 (95 %, 19 pairs of episodes on the same seeds)."
+        "You against it: +0.58 ± 0.27 (95 %, 19 pairs of episodes on the same seeds)."
     )
 
 

@@ -109,7 +109,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn, all others wait · episode 7, turn 1" in shown(pilot)
-        assert f"The agent would choose hit; its reply: {HIT}" in shown(pilot)
+        assert f"The agent drew hit; its reply: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.sent == [TakeWheel(), Act(episode=7, turn=0, action=0)]

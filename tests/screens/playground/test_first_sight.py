@@ -55,9 +55,9 @@ async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(
         await sees(pilot, "loses 6 chips")
         [line] = [each for each in pilot.app.screen.query(FirstSight) if each.size.height]
         told = " ".join(widget_text(line).split())
-        assert told == f"{WORDS}; plays like the book in 244 of 280 hands (update 12)"
+        assert told == f"{WORDS}; plays like the book in 244 of 280 hands (3 updates ago)"
         client.emit(hitting(16.5, update=15))
-        await until(pilot, lambda: "(update 12)" not in widget_text(line), "the present map")
+        await until(pilot, lambda: "ago)" not in widget_text(line), "the present map")
 
 
 async def test_who_plays_best_is_named_where_the_agent_does_not(make_app: MakeApp):

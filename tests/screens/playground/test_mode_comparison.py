@@ -47,7 +47,7 @@ def test_the_figures_of_both_modes_by_hand():
     told = {row.name: row[1:] for row in rows(after(*in_inference()))}
     assert told["episodes"] == ("4", "4")
     # Means of 1, -1, -1, -1 and of 1, 1, 1, -1; either deviation is 1, so the error 1 / 2 and the interval 1.96 / 2.
-    assert told["return ±95%"] == ("\N{MINUS SIGN}0.500 ± 0.980", "+0.500 ± 0.980")
+    assert told["return ±95%"] == ("\N{MINUS SIGN}0.50 ± 0.98", "+0.50 ± 0.98")
     assert (told["stick"], told["hit"]) == (("75.0%", "20.0%"), ("25.0%", "80.0%"))
     assert told["parse fail"] == ("0.0%", "0.0%")
     assert (told["temperature"], told["update"]) == (("1", "0.5"), ("0", "1"))
@@ -135,8 +135,8 @@ async def test_in_inference_a_small_terminal_compares_in_three_lines(
     client = fakes.FakeClient(in_inference())
     async with make_app(client).run_test(size=(width, 24)) as pilot:
         await sees(pilot, f"return ±95%     episodes  parse fail{more}")
-        await sees(pilot, "train     \N{MINUS SIGN}0.500 ± 0.980  4         0.0%")
-        await sees(pilot, "inference +0.500 ± 0.980  4         0.0%")
+        await sees(pilot, "train     \N{MINUS SIGN}0.50 ± 0.98  4         0.0%")
+        await sees(pilot, "inference +0.50 ± 0.98  4         0.0%")
         assert "KL" not in shown(pilot)
 
 

@@ -95,7 +95,7 @@ async def test_the_watched_conversation_streams(make_app: MakeApp):
 async def test_a_reply_without_an_action_is_told_in_words(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "action  stick · no action in the reply: fallback · reward −1")
+        await sees(pilot, "action  stick · fallback, because the reply names no action · reward −1")
 
 
 async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_app: MakeApp):
@@ -221,13 +221,13 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
         await sees(pilot, "The new system prompt is pending")
         assert client.sent == [SetSystemPrompt(system_prompt="Hit below 13.")]
         client.emit(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
-        await sees(pilot, "Prompt v2 is taken; the next episode has it.")
+        await sees(pilot, "Prompt v2 applies from the next episode on.")
         new = EpisodeStarted(
             episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train"
         )
         client.emit(new)
         await sees(pilot, "system  Hit below 13.")
-        assert "is taken; the next" not in shown(pilot).split("\n")[1]
+        assert "applies from the next" not in shown(pilot).split("\n")[1]
 
 
 async def test_escape_leaves_the_prompt_as_it_is(make_app: MakeApp):

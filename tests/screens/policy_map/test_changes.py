@@ -31,8 +31,8 @@ async def test_states_in_which_another_action_leads_are_named_with_their_probabi
         client.emit(hitting(15.6, update=13))
         await pilot.press("U")
         # Hits at 15 too: right hard against 7 to ace (5), wrong against 2 to 6 (5); soft right against all (10).
-        await sees(pilot, "Update 13: another action leads in 20 of 280 hands.")
-        await sees(pilot, "15 of them now as is best, 5 no longer.")
+        await sees(pilot, "Update 13: the preferred move changed in 20 of 280 hands.")
+        await sees(pilot, "15 changed to the best move, 5 away from it.")
         await sees(pilot, "hard 15, 7")  # in sight also where the words are cut
         assert shown(pilot).count("stick → hit") == 20
         assert shown(pilot).count("× stick → hit") == 5
@@ -63,7 +63,7 @@ async def test_where_no_other_action_leads_the_largest_shifts_are_shown(make_app
             replace(before, update=9, shares=[*before.shares[:-1], [0.01, 0.05, 0.9, 0.04]])
         )
         await pilot.press("U")
-        await sees(pilot, "Updates 5 to 9: another action leads in 0 of 11")
+        await sees(pilot, "Updates 5 to 9: the preferred move changed in 0 of 11")
         await sees(pilot, "p(right)  70% →  90%")
 
 
@@ -74,5 +74,5 @@ async def test_in_a_replay_it_is_read_from_the_log(tmp_path: Path):
         await sees(pilot, "REPLAY")
         await until(pilot, lambda: app.screen.player.recording.complete)  # type: ignore[attr-defined]
         await pilot.press("end", "U")
-        await sees(pilot, "Update 13: another action leads in 20 of 280 hands")
+        await sees(pilot, "Update 13: the preferred move changed in 20 of 280 hands")
         await sees(pilot, "Update 13 moved episode 6,100 most")

@@ -61,10 +61,10 @@ async def test_each_version_tells_its_words_and_the_mean_return_under_it(make_ap
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await sees(pilot, "v2 active  “Hit below 13.”  update 0")
-        await sees(pilot, "inference +1.000 ± 0.000 over 2")
+        await sees(pilot, "inference +1 ± 0 over 2")
         await sees(pilot, "v1         “You are playing Blackjack. Get closer …”  update 0")
         # Standard error by hand: the root of 4/3 over 2.
-        await sees(pilot, "train +0.000 ± 1.132 over 4")
+        await sees(pilot, "train +0.0 ± 1.1 over 4")
 
 
 async def test_the_first_version_stands_below_the_present_one(make_app: MakeApp):

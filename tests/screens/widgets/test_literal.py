@@ -392,5 +392,5 @@ async def test_names_of_actions_and_drawings_are_literal(
         )
         client.emit(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
         client.emit(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
-        await sees(pilot, "+0.000 ± 1.960")
+        await sees(pilot, "+0.0 ± 2.0")
         assert harmful(shown(pilot)) == []
