@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import time
@@ -20,6 +21,7 @@ from textual.driver import Driver
 from textual.events import Event, InputEvent
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
+from textual.worker import Worker, WorkerError
 
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
@@ -92,7 +94,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         Binding(
             "y",
             "save_screen",
-            "Save the screen: screenshot, export as SVG",
+            "Save the screen",
             tooltip="Save what you see as an SVG file, in the folder you started in.",
             id="app.screen",
             show=False,
@@ -146,6 +148,10 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         """When a key was pressed, or the mouse moved."""
         self._replay = replay
         self._tour = tour
+        self._has_home = config is None and replay is None
+        """Whether home is the first screen, to which a run that is left goes back."""
+        self._following: Worker[None] | None = None
+        """Reads the trainer's events; None: there was no trainer."""
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's, or one that notices when it is to end: `Terminal`, or `BrowserDriver`."""
@@ -206,7 +212,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     def _begin(self, config: RunConfig) -> None:
         if config.resume:
             self._recalling = self.recall(config)
-        self._follow_trainer()
+        self._following = self._follow_trainer()
 
     @work(exclusive=True, group="trainer")
     async def _follow_trainer(self) -> None:
@@ -240,6 +246,10 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self._take_in(trainer_lost(self._state, str(error)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "go_home":
+            return self._has_home
+        if action == "leave_run":
+            return not self._has_home
         if action == "restart":
             return (
                 self.run_state is not None
@@ -268,7 +278,21 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             system_prompt=self._state.system_prompt,
         )
         self._take_in(restarted(self._state, new_run=not resume))
-        self._follow_trainer()
+        self._following = self._follow_trainer()
+
+    async def _forget_run(self) -> None:
+        """Go back to home once the trainer has ended; what it said last is taken in before."""
+        if self._following is not None:
+            with contextlib.suppress(WorkerError):
+                await self._following.wait()
+        self._following = None
+        self._client = None
+        self.config = None
+        self.run_state = None
+        self.lesson = None
+        self._agent = RunAgent("")
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def _take_in(self, state: RunState) -> None:
         self.run_state = state

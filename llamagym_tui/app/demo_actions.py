@@ -64,7 +64,9 @@ class DemoActions(PersonalApp):
                 recorder = (
                     self._recorders.get(self._agent.name) if self.run_state is not None else None
                 )
-                return True if recorder is not None and recorder.keepable is not None else None
+                if recorder is None or recorder.keepable(self._marked_episode) is None:
+                    return None
+                return True
             case "warm_start":
                 return (
                     True
@@ -86,20 +88,26 @@ class DemoActions(PersonalApp):
 
     # Keeping
 
+    @property
+    def _marked_episode(self) -> int | None:
+        """The episode of the reply that is marked on the screen; None: none is."""
+        marked = getattr(self.screen, "marked", None)
+        return None if marked is None else int(marked.episode)
+
     def _collect(self, event: AnyEvent) -> None:
         if isinstance(event, WarmStartEvaluated):
             self._compare(event)
         recorder = self.recorder
-        before = recorder.keepable
+        before = recorder.keepable()
         with self.errors_shown():
             if recorder.add(event, self._state.model):
                 self._save()
-        if (recorder.keepable is None) != (before is None):
+        if (recorder.keepable() is None) != (before is None):
             self.screen.refresh_bindings()
 
     def action_keep_episode(self) -> None:
         with self.errors_shown():
-            kept = self.recorder.keep(self._state.model)
+            kept = self.recorder.keep(self._state.model, self._marked_episode)
             self.screen.refresh_bindings()
             self._save(
                 f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept"

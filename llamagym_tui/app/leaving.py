@@ -11,7 +11,7 @@ import contextlib
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ class Leaving(App[None]):
     _take_in: Callable[[RunState], None]
     _unsaved_reasons: Callable[[], list[str]]
     _close_recorders: Callable[[], None]
+    _forget_run: Callable[[], Awaitable[None]]
     _client: TrainerClient | None = None
     _is_leaving = False
     saved = True
@@ -64,26 +65,53 @@ class Leaving(App[None]):
 
     async def action_quit(self) -> None:
         """Leave: after a question while something would be interrupted or lost, the second time at once."""
-        from llamagym_tui.screens.widgets.dialogs import QuitDialog
+        reasons = [*self._interrupted(), *self._unsaved_reasons()]
+        self._ask_whether(reasons, self._leave, "quit?", "leave")
+
+    async def action_leave_run(self) -> None:
+        """Leave a run that was begun by the command line: that is to leave the app."""
+        await self.action_quit()
+
+    async def action_go_home(self) -> None:
+        """Leave a run for home, where it was begun; what is not saved of a person's games stays with the app."""
+        self._ask_whether(self._interrupted(), self._go_home, "go home?", "go home")
+
+    def _interrupted(self) -> list[str]:
+        """What becomes of a training under way, as a sentence; none is: nothing."""
         from llamagym_tui.screens.widgets.key_bar import key_of
 
-        reasons = self._unsaved_reasons()
-        if self.run_state is not None and self.run_state.training:
-            reasons = [leaving_text(self.run_state, key_of(self, "runs.resume", "r")), *reasons]
-        if self._is_leaving:
-            self._leave(0.0)
-        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
-            dialog = QuitDialog("quit?", *reasons, yes="leave", no="stay")
-            dialog.ask(self, lambda: self._leave(STOP_S))
-        else:
-            self._leave(STOP_S)
+        if self.run_state is None or not self.run_state.training:
+            return []
+        return [leaving_text(self.run_state, key_of(self, "runs.resume", "r"))]
 
-    @work(exclusive=True, group="leave")
-    async def _leave(self, timeout_s: float) -> None:
+    def _ask_whether(
+        self, reasons: list[str], leave: Callable[[float], object], title: str, yes: str
+    ) -> None:
+        """Leave, given the seconds that a trainer has to save: after a question where there are reasons against it."""
+        from llamagym_tui.screens.widgets.dialogs import QuitDialog
+
+        if self._is_leaving:
+            leave(0.0)
+        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
+            QuitDialog(title, *reasons, yes=yes, no="stay").ask(self, lambda: leave(STOP_S))
+        else:
+            leave(STOP_S)
+
+    async def _stop_trainer(self, timeout_s: float) -> None:
         self._is_leaving = True
         if self._client is not None and self.run_state is not None and self.run_state.live:
             self._take_in(requested(self.run_state, Stop()))
             self.saved = await self._client.stop(timeout_s)
+
+    @work(exclusive=True, group="leave")
+    async def _go_home(self, timeout_s: float) -> None:
+        await self._stop_trainer(timeout_s)
+        await self._forget_run()
+        self._is_leaving = False
+
+    @work(exclusive=True, group="leave")
+    async def _leave(self, timeout_s: float) -> None:
+        await self._stop_trainer(timeout_s)
         state = self.run_state
         self.exit(
             return_code=1 if state is not None and state.failure and not state.recorded else 0

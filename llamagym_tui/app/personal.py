@@ -6,14 +6,15 @@ A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notificati
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.actions import ActionParseResult
-from textual.app import App, SystemCommand
+from textual.app import App
+from textual.command import Provider
 from textual.dom import DOMNode
 from textual.events import Resize
 from textual.filter import LineFilter
@@ -26,11 +27,16 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
+from llamagym_tui.screens.widgets.contrast import readable
+from llamagym_tui.screens.widgets.few_colours import FewColours
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
 from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.screens.widgets.sizes import is_too_small
+
+if TYPE_CHECKING:
+    from llamagym_tui.screens.help.palette import Command
 
 COLOURLESS = "ansi-dark"
 DUMB = ("dumb", "unknown")
@@ -41,9 +47,19 @@ COPIED_S = 2.0
 """Seconds for which the notification of a copy is shown."""
 
 
+def _commands() -> type[Provider]:
+    from llamagym_tui.screens.help.palette import Commands  # not before the first frame
+
+    return Commands
+
+
 class PersonalApp(App[None]):
-    CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
-    """Without colour a cursor is underlined."""
+    CSS = (
+        "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; } "
+        "CommandPalette > .command-palette--help-text { color: $aside; text-style: not bold; }"
+    )
+    """Without colour a cursor is underlined; the palette's help can be read."""
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     _literal_lines = LiteralLines()
 
     def __init__(self, *, css_path: Path) -> None:
@@ -52,12 +68,19 @@ class PersonalApp(App[None]):
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         ansi_color = True if "NO_COLOR" in os.environ else None
         super().__init__(css_path=css_path, ansi_color=ansi_color)
+        depth = self.console.color_system
+        self._few_colours = FewColours() if depth == "256" else None
+        """Chooses among the colours of a terminal that knows 256."""
         self._config_dir = user_files.config_dir()
         for theme in THEMES:
             self.register_theme(theme)
         kept = user_files.load_preferences(self._config_dir).theme
         if self.no_color:
             self.theme = COLOURLESS
+        elif depth == "standard" and not self._is_ansi(kept):
+            self.theme = (
+                COLOURLESS  # with 16 colours those of a theme would be told apart by chance
+            )
         elif kept in self.available_themes:
             self.theme = kept
         else:
@@ -85,23 +108,20 @@ class PersonalApp(App[None]):
         except OSError as error:
             self.notify(f"The theme is not kept: {error}", severity="warning")
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    def commands(self, screen: Screen[Any]) -> Iterator[Command]:
         """What the palette lists: every key of the screen that does something now, and the themes."""
+        from llamagym_tui.screens.help.palette import Command
+
         listed = set()
         for namespace, binding, enabled, tooltip in screen.active_bindings.values():
             # Keys without a tooltip are those of every list and scroll bar.
             if enabled and tooltip and binding.action not in listed:
                 listed.add(binding.action)
-                key = self.get_key_display(binding)
-                help = f"{key} · {tooltip}"
-                yield SystemCommand(
-                    binding.description, help, partial(self.run_action, binding.action, namespace)
-                )
-        yield SystemCommand(
-            "Theme",
-            "Other colours, or the terminal's own (ansi-dark, ansi-light)",
-            self.search_themes,
-        )
+                help = f"{self.get_key_display(binding)} · {tooltip}"
+                run = partial(self.run_action, binding.action, namespace)
+                yield Command(binding.description, help, run, binding.id or "")
+        own = "Other colours, or the terminal's own (ansi-dark, ansi-light)"
+        yield Command("Theme", own, self.search_themes, "theme")
 
     async def run_action(
         self,
@@ -120,7 +140,18 @@ class PersonalApp(App[None]):
         return await super().run_action(action, default_namespace, namespaces)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), self._literal_lines]
+        last = [] if self._few_colours is None else [self._few_colours]
+        return [*super().get_line_filters(), *last, self._literal_lines]
+
+    def get_css_variables(self) -> dict[str, str]:
+        """The variables of the theme, with texts that can be read on their grounds."""
+        self.theme_variables = readable(super().get_css_variables())
+        return self.theme_variables
+
+    def _is_ansi(self, theme: str | None) -> bool:
+        """Whether a theme has the terminal's own colours."""
+        known = self.available_themes.get(theme or "")
+        return known is not None and known.ansi
 
     def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
         """Notify in a literal line, whatever its text is of."""

@@ -28,6 +28,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import (
     MeanReturn,
     counted,
+    decimals,
     evaluated_return,
     margin,
     standard_error,

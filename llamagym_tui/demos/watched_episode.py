@@ -18,6 +18,9 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
 )
 
+MOST_TURNS = 2_000
+"""Turns of the ended episodes that are remembered: about as many as a conversation keeps."""
+
 
 @dataclass
 class WatchedEpisode:
@@ -64,8 +67,13 @@ class EpisodeRecorder:
 
     def __init__(self) -> None:
         self._under_way: WatchedEpisode | None = None
-        self.last: WatchedEpisode | None = None
+        self.ended: dict[int, WatchedEpisode] = {}
+        """The whole episodes that ended last, by their numbers, the last one last."""
+
+    @property
+    def last(self) -> WatchedEpisode | None:
         """The episode that ended last; None before the first one."""
+        return next(reversed(self.ended.values()), None)
 
     def add(self, event: AnyEvent) -> bool:
         """Take in an event; returns whether it ended an episode of which no event is missing."""
@@ -89,11 +97,21 @@ class EpisodeRecorder:
             case EpisodeFinished() if event.length == turns == observations:
                 episode.finished = event
                 self._under_way = None
-                self.last = episode
+                self._keep(episode)
                 return True
             case _:
                 self._under_way = None  # an event is missing
         return False
+
+    def _keep(self, episode: WatchedEpisode) -> None:
+        """Keep a whole episode; of too many turns the oldest episodes go, never this one."""
+        number = episode.started.episode
+        self.ended.pop(number, None)  # shown again, it is the last one again
+        self.ended[number] = episode
+        turns = sum(len(each.turns) for each in self.ended.values())
+        while turns > MOST_TURNS and len(self.ended) > 1:
+            oldest = next(iter(self.ended))
+            turns -= len(self.ended.pop(oldest).turns)
 
 
 def as_demonstration(

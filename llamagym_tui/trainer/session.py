@@ -97,6 +97,8 @@ class Session:
         """When the watched environment's last turn began, by the clock."""
         self._step_unit: Unit | None = None
         """What ends the `Step` under way; None: there is none."""
+        self._pauses_after_wheel = False
+        """Whether the run was paused when a person took the wheel, and is to be once they have let it go."""
         self._collecting = self._emitter.progress("collecting turns")
         """Reports how full the batch under way is."""
         self._reading = self._emitter.progress("reading prompts")
@@ -207,6 +209,9 @@ class Session:
             self._store.write_config(self._config)
 
     def _advance(self, run: Run) -> None:
+        if self._pauses_after_wheel and run.rollout.wheel.env is None:
+            self._pauses_after_wheel = False
+            self._pause(run)
         if self.phase == "rolling_out":
             try:
                 self._play(run)
@@ -345,6 +350,7 @@ class Session:
                 self._pause(run)
             case commands.Resume():
                 self._step_unit = None
+                self._pauses_after_wheel = False
                 self._leave_pause()
             case commands.Step(unit=unit):
                 self._step(unit, run)
@@ -361,8 +367,9 @@ class Session:
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
                     rollout.take_wheel()
-                    # The run waits at each turn of the person, so a pause or step ends.
+                    # The run waits at each turn of the person, so a step ends, and a pause until they let go.
                     self._step_unit = None
+                    self._pauses_after_wheel |= self.phase == "paused"
                     self._leave_pause()
             case commands.Act():
                 with refusing("wheel", UsageError, ActionParseError):

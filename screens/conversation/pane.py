@@ -9,6 +9,7 @@ from textual.widgets import Input, Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
@@ -65,6 +66,10 @@ class ConversationPane(Vertical):
         self.watch(self._view, "search_status", self._show_which_match, init=False)
         self.watch(self._view, "tail", self._show_what_is_below, init=False)
 
+    @on(ConversationView.Marked)
+    def show_what_a_mark_is_for(self) -> None:
+        self._show_what_is_below(self._view.tail)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Matches are gone through, and the search ended, while there is one."""
         return bool(self.query(SearchLine)) if action in ("match", "end_search") else True
@@ -105,4 +110,10 @@ class ConversationPane(Vertical):
         following, waiting = tail
         below = f"{counted(waiting, 'new message')} below" if waiting else "scrolled back"
         self._below.display = not following
-        self._below.update(f"▼ {below} · end or G goes to the newest")
+        if self._view.marked is None:
+            self._below.update(f"▼ {below} · end or G goes to the newest")
+            return
+        inspect = key_of(self.app, "inspect", "i")
+        keep = key_of(self.app, "keep", "K")
+        marked = f"marked: {inspect} inspects, {keep} keeps its episode, ctrl+c copies, end unmarks"
+        self._below.update(one_line(marked))

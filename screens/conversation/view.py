@@ -12,13 +12,16 @@ from rich.segment import Segment
 from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.content import Content
+from textual.events import Click
 from textual.geometry import Offset, Size
+from textual.message import Message
 from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 
+from llamagym_tui.protocol.events import ActionsProbed, ObservationShown, TurnFinished
 from llamagym_tui.screens.conversation.text_search import Match, TextSearch
 from llamagym_tui.screens.conversation.typesetting import (
     GUTTER,
@@ -36,6 +39,10 @@ CURRENT = Style(bold=True, reverse=True)
 """The style of the match that is looked at."""
 KEPT = 512
 """Entries whose lines are kept."""
+MARK = "▌"
+"""Stands before the lines of the marked reply's turn."""
+APART = 8
+"""Entries, at most, between a reply and what else is shown of its turn."""
 
 
 class ConversationView(ScrollView, can_focus=True):
@@ -44,7 +51,7 @@ class ConversationView(ScrollView, can_focus=True):
         "The conversation of environment and agent: env is the observation, agent the reply as it was sampled, action "
         "what the environment got of it, how it was read and what it earned. At a slower pace policy shows how "
         "probable each action is before the reply. The end is followed until you scroll away; / searches; text is "
-        "selected with the mouse and copied with ctrl+c."
+        "selected with the mouse and copied with ctrl+c. A click, j and k mark a reply."
     )
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS = [
@@ -67,10 +74,18 @@ class ConversationView(ScrollView, can_focus=True):
     search_status = var("")
     """Which match of how many is looked at, for people; empty without a search."""
 
+    class Marked(Message):
+        """Another reply is marked now, or none."""
+
     def __init__(
-        self, *, by_person: bool = False, placeholder: str = "", id: str | None = None
+        self,
+        *,
+        by_person: bool = False,
+        can_mark: bool = False,
+        placeholder: str = "",
+        id: str | None = None,
     ) -> None:
-        """`by_person`: a person speaks in the agent's place."""
+        """`by_person`: a person speaks in the agent's place; `can_mark`: a click marks a reply."""
         super().__init__(id=id)
         self._by_person = by_person
         self.set_reactive(ConversationView.placeholder, placeholder)
@@ -90,7 +105,14 @@ class ConversationView(ScrollView, can_focus=True):
         """Messages up to the newest entry that was in view."""
         self.search: TextSearch | None = None
         self._stays = False
-        """Whether a match is looked at, so that the end of the lines is not followed."""
+        """Whether a match or a marked reply is looked at, so that the end of the lines is not followed."""
+        self._can_mark = can_mark
+        self._marked: Entry | None = None
+        """The entry of the marked reply."""
+        self._held: int | None = None
+        """Serial of the entry that stays at the upper edge while what follows it comes."""
+        self._held_y = 0.0
+        """Where it was scrolled to: elsewhere, a person has scrolled."""
 
     # Content
 
@@ -161,7 +183,10 @@ class ConversationView(ScrollView, can_focus=True):
             before = self._blocks[-1] if self._blocks else None
             self._blocks.append(block(self.entries[at], before, by_person=self._by_person))
             self._index.add(self._blocks[-1].lines(self._typesetter.room))
-        if self.following:
+        self._follow_marked()
+        if self._held is not None and self._blocks:
+            self._scroll_to_held()
+        elif self.following:
             self._to_end()
         else:
             self._scroll_to_line(max(top, self._index.first))
@@ -206,7 +231,25 @@ class ConversationView(ScrollView, can_focus=True):
         if line - self._index.first != self.scroll_offset.y:
             self.scroll_to(y=line - self._index.first, animate=False, immediate=True)
 
+    def hold(self, serial: int) -> None:
+        """Have an entry at the upper edge and what follows it below, until a person scrolls."""
+        self.mark(None)
+        self._stays = False
+        self._held = serial
+        if self._blocks and self._typesetter is not None:
+            self._scroll_to_held()
+            self._report_tail()
+
+    def _scroll_to_held(self) -> None:
+        assert self._held is not None
+        at = max(0, self._held - self._blocks[0].entry.serial)
+        self._measure()
+        self._held_y = min(self._index.start(at) - self._index.first, self.max_scroll_y)
+        self.scroll_to(y=self._held_y, animate=False, immediate=True)
+
     def action_follow(self) -> None:
+        self.mark(None)
+        self._held = None
         self.following = True
         self._stays = False
         self._to_end()
@@ -225,6 +268,8 @@ class ConversationView(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling away ends the following of the tail; scrolling back to the end begins it again."""
         super().watch_scroll_y(old_value, new_value)
+        if self._held is not None and new_value != self._held_y:
+            self._held = None
         self._note_following()
         self._report_tail()
 
@@ -241,6 +286,99 @@ class ConversationView(ScrollView, can_focus=True):
             )
             waiting = newest.messages - self._seen
         self.tail = (self.following, waiting)
+
+    # Marking
+
+    @property
+    def marked(self) -> ReplySoFar | None:
+        """The reply that a person has marked."""
+        fact = self._marked.fact if self._marked is not None else None
+        return fact if isinstance(fact, ReplySoFar) else None
+
+    def mark(self, entry: Entry | None) -> None:
+        """Mark a reply, and no other one; while one is marked, the end of the lines is not followed."""
+        if entry is self._marked:
+            return
+        self._marked = entry
+        if entry is not None:
+            self._held = None
+            self._stays = True
+            self.following = False
+            self._report_tail()
+        self.refresh()
+        self.post_message(self.Marked())
+
+    def mark_next(self, by: int) -> None:
+        """Mark the next reply up (−1) or down (1); without a marked one, the lowest in view."""
+        if not self._blocks or self._typesetter is None:
+            return
+        if self._marked is None:
+            lowest = self._lowest.entry.serial - self._blocks[0].entry.serial
+            found = self._reply_from(lowest, -1)
+        else:
+            found = self._reply_from(self._marked.serial - self._blocks[0].entry.serial + by, by)
+        if found is not None:
+            self.mark(self._blocks[found].entry)
+            self._bring_into_view(found)
+
+    def _reply_from(self, at: int, by: int) -> int | None:
+        """The first entry that is a reply, from an index on, up or down."""
+        while 0 <= at < len(self._blocks):
+            if isinstance(self._blocks[at].entry.fact, ReplySoFar):
+                return at
+            at += by
+        return None
+
+    def _reply_of(self, at: int) -> int | None:
+        """The reply of the turn that an entry is of; of one that is of no turn, the last one before it."""
+        turn = _turn_of(self._blocks[at].entry)
+        near = range(max(0, at - APART), min(len(self._blocks), at + APART + 1))
+        for other in sorted(near, key=lambda other: abs(other - at)):
+            entry = self._blocks[other].entry
+            if isinstance(entry.fact, ReplySoFar) and _turn_of(entry) == turn:
+                return other
+        return self._reply_from(at, -1) if turn is None else None
+
+    def _bring_into_view(self, at: int) -> None:
+        """Scroll as little as shows all that is of a reply's turn."""
+        of_turn = [
+            other
+            for other in range(max(0, at - APART), min(len(self._blocks), at + APART + 1))
+            if self._is_marked(self._blocks[other].entry)
+        ]
+        first, last = self._index.start(of_turn[0]), self._index.start(of_turn[-1] + 1)
+        if last > self._top + self.size.height:
+            self._scroll_to_line(last - self.size.height)
+        if first < self._top:
+            self._scroll_to_line(first)
+
+    def _is_marked(self, entry: Entry) -> bool:
+        """Whether an entry is of the marked reply's turn."""
+        marked = self._marked
+        if marked is None or abs(entry.serial - marked.serial) > APART:
+            return False
+        return _turn_of(entry) == _turn_of(marked)
+
+    def _follow_marked(self) -> None:
+        """Bring the marked entry up to date; where the oldest entries have gone with it, no reply is marked."""
+        if self._marked is None:
+            return
+        first = self._blocks[0].entry.serial if self._blocks else self._marked.serial + 1
+        at = self._marked.serial - first
+        if 0 <= at < len(self._blocks):
+            self._marked = self._blocks[at].entry
+        else:
+            self._stays = False
+            self.mark(None)
+
+    def on_click(self, event: Click) -> None:
+        """Mark the reply of the turn under the mouse, unless a text was selected with it."""
+        number = self._top + event.y
+        if not self._can_mark or self.text_selection is not None or number not in self.line_numbers:
+            return
+        found = self._reply_of(self._index.find(number))
+        if found is not None:
+            self.mark(self._blocks[found].entry)
 
     # Searching
 
@@ -343,7 +481,7 @@ class ConversationView(ScrollView, can_focus=True):
         return lines[within] if within < len(lines) else None
 
     def pointed_at(self) -> Entry | None:
-        """The entry of the selected text, else of the match, else the lowest one in view; None: at the tail."""
+        """The entry of the selected text, the marked reply, the match, or the lowest in view; None: at the tail."""
         if not self._blocks:
             return None
         if self.text_selection is not None:
@@ -351,6 +489,8 @@ class ConversationView(ScrollView, can_focus=True):
             return self._blocks[
                 self._index.find(self._index.first if start is None else start.y)
             ].entry
+        if self._marked is not None:
+            return self._marked
         if self.search is not None and (match := self.search.current) is not None:
             return self._blocks[self._at_match(match)].entry
         return None if self.following else self._lowest.entry
@@ -363,9 +503,14 @@ class ConversationView(ScrollView, can_focus=True):
         width, number, base = self._width, y + self._top, self.visual_style
         plain = line = self.line_at(number)
         if line is not None:
+            is_marked = self._is_marked(self._blocks[self._index.find(number)].entry)
             kept = self._strips.get(number)
-            if kept is not None and kept[0] is line and self.text_selection is None:
+            is_plain = self.text_selection is None and not is_marked
+            if is_plain and kept is not None and kept[0] is line:
                 return kept[1]
+            if is_marked:
+                base += self._style("marked")
+                line = self._with_mark(line)
             line = self._selected(line, number)
         elif not self.entries and y == 0 and self.placeholder:
             line = Content.styled(self.placeholder, self._style("aside")).truncate(
@@ -382,6 +527,12 @@ class ConversationView(ScrollView, can_focus=True):
         if plain is line:
             self._strips[number] = line, strip
         return strip
+
+    def _with_mark(self, line: Content) -> Content:
+        """A line of the marked turn, with a bar before its text: it is seen without colour, too."""
+        return Content.assemble(
+            line[: GUTTER - 1], Content.styled(MARK, self._style("mark")), line[GUTTER:]
+        )
 
     def _selected(self, line: Content, number: int) -> Content:
         selection = self.text_selection
@@ -407,3 +558,11 @@ class ConversationView(ScrollView, can_focus=True):
             for place in (start, end)
         )
         return Selection(*moved).extract(text), "\n"
+
+
+def _turn_of(entry: Entry) -> tuple[int, int] | None:
+    """Episode and turn of an entry that is of a turn."""
+    fact = entry.fact
+    if isinstance(fact, ActionsProbed | ObservationShown | ReplySoFar | TurnFinished):
+        return fact.episode, fact.turn
+    return None

@@ -70,11 +70,12 @@ class DemoRecorder:
             )
         return self.game
 
-    @property
-    def keepable(self) -> WatchedEpisode | None:
-        """The watched episode that ended last, unless it was kept; corrections are always kept."""
-        last = self._episodes.last
-        return None if last is None or last.replaced or last.identity in self._kept else last
+    def keepable(self, episode: int | None = None) -> WatchedEpisode | None:
+        """A watched episode that ended, the last one unless another is named, if it was not kept; corrections are
+        always kept."""
+        ended = self._episodes
+        found = ended.last if episode is None else ended.ended.get(episode)
+        return None if found is None or found.replaced or found.identity in self._kept else found
 
     def add(self, event: AnyEvent, model: str) -> bool:
         """Take in an event; whether it is a correction, which is kept and is to be saved."""
@@ -87,9 +88,12 @@ class DemoRecorder:
         self._episodes.add(event)
         return False
 
-    def keep(self, model: str) -> WatchedEpisode:
-        """Add the watched episode that ended last to those that wait to be saved; raises as `as_demonstration`."""
-        watched = self.keepable
+    def keep(self, model: str, episode: int | None = None) -> WatchedEpisode:
+        """Add a watched episode, the last one unless another is named, to those that wait to be saved.
+
+        Raises as `as_demonstration`.
+        """
+        watched = self.keepable(episode)
         assert watched is not None, "the key is disabled then"
         self._record(watched, model)
         return watched

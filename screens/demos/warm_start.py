@@ -233,7 +233,7 @@ class WarmStartDialog(ModalScreen[None]):
             return Content.styled("reading and checking the demonstrations …", ASIDE)
         if not self._offers:
             play, keep = (
-                literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "k"))
+                literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "K"))
             )
             return Content(
                 f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's."

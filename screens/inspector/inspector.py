@@ -23,6 +23,7 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entry, ReplySoFar
@@ -39,6 +40,12 @@ class TurnPlace(NamedTuple):
 class TokenTable(DataTable[Text]):
     HELP = texts.MEANING
 
+    @property
+    def _aside(self) -> str:
+        """The style of a row that is less important, as Rich names it; the terminal's own colours can only be dim."""
+        color = plot_colors(self.app.theme_variables)["aside"]
+        return "dim" if self.app.native_ansi_color else color
+
     def show(self, table: texts.Table, name_width: int) -> None:
         at = self.cursor_row if self.row_count else table.first
         self.clear(columns=True)
@@ -47,7 +54,7 @@ class TokenTable(DataTable[Text]):
         for title, width in texts.NUMBERS:
             self.add_column(Text(title, justify="right"), width=width)
         for row in table.rows:
-            style = "dim" if row.dim else ""
+            style = self._aside if row.dim else ""
             name = Text(set_cell_size(row.name, name_width).rstrip(), style=style)
             numbers = [Text(value, style=style, justify="right") for value in row.numbers]
             self.add_row(Text(row.mark, style=style), name, *numbers)

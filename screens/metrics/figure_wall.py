@@ -16,7 +16,15 @@ from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
-from llamagym_tui.screens.widgets.plot import Curve, Drawing, Level, Plot, baseline_levels
+from llamagym_tui.screens.widgets.plot import (
+    BOUND,
+    Curve,
+    Drawing,
+    Level,
+    Plot,
+    baseline_levels,
+    line_of,
+)
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate")
@@ -81,7 +89,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     return Drawing(
         [Curve([(x, y) for x, y, _ in points])],
         [half for *_, half in points],
-        [*(Level(bound, "success") for bound in near), *baseline_levels(known)],
+        [*(Level(bound, BOUND) for bound in near), *baseline_levels(known)],
         [mark.episode for mark in state.marks],
         [low, high, *near, *known.values()],
     )
@@ -136,7 +144,10 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         words = (found.words, badge(found)[1])
         lines.insert(0, Content.assemble(("now      ", ASIDE), value, "  ", words))
     if field == "mean_return":
-        known = "".join(f"   ╌ {name} {plain(value)}" for name, value in baselines(state).items())
+        known = "".join(
+            f"   {line_of(name).dash} {name} {plain(value)}"
+            for name, value in baselines(state).items()
+        )
         lines.append(Content.styled(f"░ 95 % confidence of each batch's mean{known}", ASIDE))
     if state.marks:
         marks = " · ".join(

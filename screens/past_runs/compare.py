@@ -21,7 +21,7 @@ from llamagym_tui.returns import (
     averaged,
     evaluated_return,
     mean_return,
-    signed,
+    plus_minus,
     thinned,
     with_unit,
 )
@@ -162,7 +162,7 @@ class CompareScreen(Screen[None]):
                     f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}",
                     "bold",
                 ),
-                (f" · {self._named(index)}", "$foreground 60%"),
+                (f" · {self._named(index)}", "$aside"),
             ).truncate(width, ellipsis=True)
             for index, row in enumerate(self._rows)
         ]
@@ -197,7 +197,7 @@ class CompareScreen(Screen[None]):
         room = max(8, (width - names - 2) // 2)
         return [
             *[_line(name, pair, names, room) for name, pair in results.items()],
-            Content.styled(title, "$foreground 60%"),
+            Content.styled(title, "$aside"),
             *[_line(name, pair, names, room) for name, pair in different.items()],
         ]
 
@@ -210,7 +210,7 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     ]
     lines = []
     for index, (left, right) in enumerate(zip_longest(*parts, fillvalue=Content(""))):
-        head = Content.styled(f"{name if index == 0 else '':<{names}}", "$foreground 60%")
+        head = Content.styled(f"{name if index == 0 else '':<{names}}", "$aside")
         lines.append(head + left.pad_right(max(0, room + 2 - left.cell_length)) + right)
     return Content("\n").join(lines)
 

@@ -96,10 +96,8 @@ class TimeSlider(Widget):
         for cell in turns.intersection(range(width)):
             cells[cell] = TURN
         before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
-        bar = Content.assemble(
-            (before, "$primary"), (HERE, "bold $accent"), (after, "$foreground 40%")
-        )
-        return Content.assemble((self._left(), "bold"), bar, (self._right(), "$foreground 60%"))
+        bar = Content.assemble((before, "$primary"), (HERE, "bold $accent"), (after, "$aside"))
+        return Content.assemble((self._left(), "bold"), bar, (self._right(), "$aside"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
         self.capture_mouse()
@@ -131,9 +129,8 @@ PLACES = {
     "jump": -3,
     "to": -2,
     "speed": -1,
-    "app.quit": 1,
-    "app.help": 2,
-    "app.leave_replay": 3,
+    "app.help": 1,
+    "app.leave_replay": 2,
 }
 """Where keys stand in the row: those that move time before all of a live run (0), for which a narrow row has no room,
 and the last ones where they are seen however narrow it is."""
@@ -216,9 +213,8 @@ class ReplayScreen(PlaygroundScreen):
             id="inspect",
             show=False,
         ),
-        Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
         Binding(
-            "escape", "app.leave_replay", "Back", tooltip="Leave the replay.", id="replay.leave"
+            "escape,q", "app.leave_replay", "Back", tooltip="Leave the replay.", id="replay.leave"
         ),
     ]
 

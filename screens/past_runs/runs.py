@@ -112,7 +112,7 @@ class RunsScreen(Screen[None]):
         count = f" {len(runs.rows):,} in {one_line(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._run_is_open else ""
         header = Content.assemble(
-            (" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%")
+            (" RUNS ", "bold $background on $accent"), (only + count, "$aside")
         )
         self.query_one("#runs-header", Static).update(header)
         self.query_one("#runs-chosen", Static).update(_chosen_text(runs))

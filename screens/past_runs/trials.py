@@ -154,9 +154,7 @@ class TrialsScreen(Screen[None]):
         yield TooSmall()
         count = sum(not trial.is_interrupted for trial in self._trials)
         head = f" {one_line(self._sweep)}: {count:,}, {BEST} the best; a score is the mean of evaluations"
-        header = Content.assemble(
-            (" TRIALS ", "bold $background on $accent"), (head, "$foreground 60%")
-        )
+        header = Content.assemble((" TRIALS ", "bold $background on $accent"), (head, "$aside"))
         yield Static(header, id="runs-header", markup=False)
         trials = TrialList(id="runs")
         trials.show(self._trials)

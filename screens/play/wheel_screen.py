@@ -219,7 +219,7 @@ class WheelScreen(ChoosingScreen[None]):
         self.query_one(WheelHeader).show(state)
         self.update_text("agent-says", agent_text(state))
         row = choices_row(self.choices, state.wheel.acted.action if state.wheel.acted else None)
-        row = row if state.wheel.is_persons_turn else row.stylize("dim")
+        row = row if state.wheel.is_persons_turn else row.stylize("$aside")
         self.update_text(
             "wheel-choices", Content("\n").join([row, Content.styled(self._what_now(), ASIDE)])
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from textual import on
 from textual.screen import Screen
 
 from llamagym_tui import user_files
@@ -22,6 +23,8 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import Notice, ReplySoFar
+from llamagym_tui.state.watching import watched_text
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
@@ -68,6 +71,8 @@ class PlaygroundActions(Screen[None]):
     _panels: Panels | None = None
     _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
+    _awaits_shown = False
+    """Whether something was asked for that is to be brought into view when it comes."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
@@ -140,7 +145,46 @@ class PlaygroundActions(Screen[None]):
         open_inspector(self.query_one(ConversationView), self._state)
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
+        """Watch it from its beginning, wherever the conversation was scrolled to."""
+        self._awaits_shown = True
         self.post_message(CommandAsked(WatchNext(kind=kind)))
+
+    def _go_to_shown(self, before: RunState) -> None:
+        """Bring what was asked for into view once the trainer has confirmed that it is shown."""
+        now = self._state.watching.now
+        if not self._awaits_shown or now is before.watching.now:
+            return
+        view = self.query_one(ConversationView)
+        told = Notice(watched_text(now, self._state.n_envs))
+        began = [each.serial for each in self._state.transcript.entries if each.fact == told]
+        if now.awaits_failure or not began:
+            view.action_follow()
+            return
+        self._awaits_shown = False
+        view.hold(began[-1])
+
+    def action_turn(self, by: int) -> None:
+        """Mark the reply before the marked one, or after it."""
+        self.query_one(ConversationView).mark_next(by)
+
+    def action_unmark(self) -> None:
+        self.query_one(ConversationView).action_follow()
+
+    @on(ConversationView.Marked)
+    def _mark_changed(self) -> None:
+        self.refresh_bindings()
+
+    @property
+    def marked(self) -> ReplySoFar | None:
+        """The reply that a person has marked."""
+        return next((view.marked for view in self.query(ConversationView)), None)
+
+    def action_copy_text(self) -> None:
+        """Copy the selected text, or the marked reply."""
+        if self.get_selected_text() is None and self.marked is not None:
+            self.app.copy_to_clipboard(self.marked.text)
+        else:
+            super().action_copy_text()
 
     def action_take_wheel(self) -> None:
         """Act in the agent's place; if that is so already, go back to it."""

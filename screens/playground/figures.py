@@ -47,7 +47,7 @@ SHOWN: dict[str, Callable[[float], str]] = {
     "lr": partial(plain, least=0.0),
 }
 """How a figure is written, where not as all others."""
-NAME = "$foreground 60%"
+NAME = "$aside"
 VALUE = "bold"
 LEAST_CURVE = 8
 """Cells of the curve in the strip; with fewer there is none."""

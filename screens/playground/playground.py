@@ -229,11 +229,35 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "k",
+            "K",
             "app.keep_episode",
             "Keep",
-            tooltip="Keep the watched episode that ended last as a demonstration.",
+            tooltip="Keep the episode of the marked reply, or the watched one that ended last, as a demonstration.",
             id="keep",
+            show=False,
+        ),
+        Binding(
+            "k",
+            "turn(-1)",
+            "Reply before",
+            tooltip="Mark the reply above: i inspects it, K keeps its episode, ctrl+c copies it.",
+            id="turn.before",
+            show=False,
+        ),
+        Binding(
+            "j",
+            "turn(1)",
+            "Reply after",
+            tooltip="Mark the reply below; a click marks any.",
+            id="turn.after",
+            show=False,
+        ),
+        Binding(
+            "escape",
+            "unmark",
+            "Unmark",
+            tooltip="Mark no reply, and follow the newest line.",
+            id="turn.unmark",
             show=False,
         ),
         Binding(
@@ -275,7 +299,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             tooltip="What the keys and figures mean.",
             id="help",
         ),
-        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
+        Binding("q", "app.leave_run", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
+        Binding("q", "app.go_home", "Home", tooltip="Write a checkpoint and go home.", id="quit"),
     ]
     HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
         "The run": (
@@ -304,7 +329,16 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "lesson",
             "help",
         ),
-        "Watch": ("watch.next", "watch.previous", "watch.failure", "watch.best", "watch.worst"),
+        "Watch": (
+            "watch.next",
+            "watch.previous",
+            "watch.failure",
+            "watch.best",
+            "watch.worst",
+            "turn.before",
+            "turn.after",
+            "turn.unmark",
+        ),
         "Play": ("table", "wheel", "demonstrations", "keep"),
     }
     """The groups of help by their titles, each with the ids of its keys."""
@@ -321,7 +355,9 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         with Container(id="body"):
-            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
+            view = ConversationView(
+                id="conversation", placeholder=waiting_text(self._state), can_mark=True
+            )
             yield ConversationPane(view, id="conversation-pane")
         yield KeyBar()
 
@@ -360,6 +396,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
+        before = self._state
         self._state = state
         panels = self._panels
         if panels is None or not self.is_attached:
@@ -368,6 +405,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.show(state.transcript.entries)
+        self._go_to_shown(before)
         panels.banner.show(state, self._demos_path)
         for text in self.query(StateText):
             text.show(state)
@@ -398,6 +436,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
+            case "unmark":
+                return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
                 return (
                     False  # of all keys it would be the one that is left next to those of a search

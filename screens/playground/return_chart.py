@@ -13,7 +13,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin, smoothing_window, thinned
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot, baseline_levels
+from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot, baseline_levels, line_of
 from llamagym_tui.state.run import Mark, RunState
 
 
@@ -66,8 +66,9 @@ def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Cont
         " 95 %\n",
     )
     for name, value in known.items():
-        style = "$success" if name == "optimal" else "$warning"
-        text += Content.assemble(("╌ ", style), f"{name} {plain(value)}   ")
+        line = line_of(name)
+        dashes = Content.styled(f"{line.dash} {line.dash} ", f"${line.color}")
+        text += Content.assemble(dashes, f"{name} {plain(value)}   ")
     if marks:
         episode, label, update = marks[-1]
         change = f"last change at {episode:,}, update {update:,}: {one_line(label)}"

@@ -3,7 +3,7 @@
 Nothing is shown by colour alone: probabilities are digits, actions characters, what differs from optimal play is ×.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
@@ -126,11 +126,16 @@ def _places(
 
 class PolicyGrid(ScrollView, can_focus=True):
     HELP = (
-        "Each cell is a state. A digit is the probability of the named action in tenths, 10 is certain; a longer number "
-        "is in percent. An arrow or letter is the most probable action, with its probability, or alone if it is certain. "
-        "× marks a cell in which the most probable action is not optimal. Arrow keys and the mouse move the cursor."
+        "Each cell is a state. A digit is the probability of the named action in tenths, 10 is certain; a longer "
+        "number is in percent. An arrow or letter is the most probable action, with its probability, or alone if it is "
+        "certain. × marks a cell in which the most probable action is not optimal. Arrow keys and the mouse move the "
+        "cursor."
     )
-    DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"map--label"}
+    DEFAULT_CSS = (
+        "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; "
+        "& > .map--label { color: $aside; } }"
+    )
     BINDINGS = [
         Binding("up", "move(-1, 0)", "Up", tooltip="The cell above.", id="map.up", show=False),
         Binding("down", "move(1, 0)", "Down", tooltip="The cell below.", id="map.down", show=False),
@@ -259,13 +264,13 @@ class PolicyGrid(ScrollView, can_focus=True):
         segments = [self._segment(_fitted(panel.title, place.label - 1) + " ", bold=True)]
         for column, label in enumerate(panel.columns):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
-            segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
+            segments.append(self._segment(_centred(label, width), bold=here, aside=not here))
         if self.places.with_optimal:
             title = _centred(
                 BEST[self.policy.layout.best_is_experts][0],
                 place.columns * self.places.optimal_width,
             )
-            segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
+            segments += [self._segment(" " * GAP), self._segment(title, aside=True)]
         return segments
 
     def _row(self, number: int, place: Place, line: int) -> list[Segment]:
@@ -277,7 +282,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         label = self.policy.layout.panels[number].rows[row] if middle else ""
         segments = [
             self._segment(
-                _fitted(label, place.label - 1, right=True) + " ", bold=here, dim=not here
+                _fitted(label, place.label - 1, right=True) + " ", bold=here, aside=not here
             )
         ]
         spots = [Spot(number, row, column) for column in range(place.columns)]
@@ -307,10 +312,11 @@ class PolicyGrid(ScrollView, can_focus=True):
             style += Style(bold=True)
         return Segment(_centred(text if middle else "", width), style.rich_style)
 
-    def _segment(self, text: str, *, bold: bool = False, dim: bool = False) -> Segment:
-        return Segment(
-            text, (self.visual_style + Style(bold=bold or None, dim=dim or None)).rich_style
-        )
+    def _segment(self, text: str, *, bold: bool = False, aside: bool = False) -> Segment:
+        style = self.visual_style + Style(bold=bold or None)
+        if aside:
+            style += self.get_visual_style("map--label", partial=True)
+        return Segment(text, style.rich_style)
 
 
 def _fitted(text: str, width: int, *, right: bool = False) -> str:

@@ -15,6 +15,7 @@ from textual.style import Style
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.protocol.map_layout import MapCell
+from llamagym_tui.screens.widgets.contrast import text_on
 
 
 class Spot(NamedTuple):
@@ -207,10 +208,10 @@ def colours(app: App[object], warmth: float | None) -> Style:
             Color.parse("ansi_blue" if level < 0.5 else "ansi_yellow"), Color.parse("ansi_black")
         )
     cold, neutral, warm = (
-        Color.parse(app.theme_variables[name]) for name in ("secondary", "panel", "warning")
+        Color.parse(app.theme_variables[name]) for name in ("map-cold", "panel", "map-warm")
     )
     ground = neutral.blend(cold if level < 0.5 else warm, abs(level - 0.5) * 2)
-    return Style(ground, ground.get_contrast_text(1.0))
+    return Style(ground, text_on(ground))
 
 
 def _tenths(share: float) -> int:

@@ -8,7 +8,6 @@ from msgspec import inspect
 from llamagym_tui.config import (
     FINAL,
     LARGEST,
-    LIVE,
     RunConfig,
     UpdateStats,
     Value,

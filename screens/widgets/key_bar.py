@@ -71,7 +71,7 @@ class KeyBar(Widget):
                 meta = Style.from_meta(
                     {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."}
                 )
-                row.append(Content.styled(MORE, "$foreground 40%").stylize(meta))
+                row.append(Content.styled(MORE, "$aside").stylize(meta))
                 break
             row.append(cell)
         return Content(" " * GAP).join([*row, *last])
@@ -114,7 +114,5 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
 
 def _cell(key: Key) -> Content:
     meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
-    name, description = (
-        ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
-    )
+    name, description = ("bold $primary", "$foreground") if key.enabled else ("$aside", "$aside")
     return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)

@@ -8,7 +8,7 @@ from textual.theme import Theme
 
 from llamagym_tui.user_files import file_text
 
-ASIDE = "$foreground 60%"
+ASIDE = "$aside"
 """Style of text that is less important."""
 
 THEMES = [

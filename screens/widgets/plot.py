@@ -46,17 +46,40 @@ class Curve(NamedTuple):
     """What each point is drawn as; empty: a line in Braille dots."""
 
 
+class Line(NamedTuple):
+    """How a level is drawn, in a chart and in what explains it: two that differ in colour differ in their dashes."""
+
+    color: str
+    """Name of a colour of the theme."""
+    dash: str
+
+
+BASELINES = {
+    "optimal": Line("success", "═"),
+    "expert": Line("accent", "╌"),
+    "random": Line("warning", "·"),
+}
+"""The lines of published mean returns, by whose play it is."""
+OTHER = Line("foreground", "─")
+"""The line of another one."""
+BOUND = Line("success", "╌")
+"""The line of a bound of what is healthy."""
+
+
+def line_of(name: str) -> Line:
+    """The line of a baseline by its name."""
+    return BASELINES.get(name, OTHER)
+
+
 class Level(NamedTuple):
     """A dashed horizontal line."""
 
     y: float
-    color: str
+    line: Line
 
 
 def baseline_levels(known: Mapping[str, float]) -> list[Level]:
-    return [
-        Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()
-    ]
+    return [Level(value, line_of(name)) for name, value in known.items()]
 
 
 class Drawing(NamedTuple):
@@ -188,8 +211,12 @@ class Plot(Vertical):
             across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
             for level in drawing.levels:
                 if low <= level.y <= high:
+                    line = level.line
                     plot.scatter(
-                        across, [level.y] * dashes, marker="╌", marker_style=colors[level.color]
+                        across,
+                        [level.y] * dashes,
+                        marker=line.dash,
+                        marker_style=colors[line.color],
                     )
             # Not the library's vertical lines, which cover the curve.
             up = [low + (high - low) * (row + 0.5) / rows for row in range(rows)]

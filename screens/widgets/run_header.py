@@ -44,7 +44,7 @@ class RunHeader(StateText):
         if state.recorded:
             label, color = f"REPLAY · {state.mode}", "$accent"
         elif not state.live:
-            label, color = ("NO TRAINER", "$error") if state.failure else ("ENDED", "$secondary")
+            label, color = ("NO TRAINER", "$error") if state.failure else ("ENDED", "$aside")
         else:
             requested = (
                 f" → {state.mode_requested}?"

@@ -74,7 +74,7 @@ def test_an_episode_that_is_shown_again_is_not_kept_again() -> None:
     recorder.keep("bundled")
     for event in fakes.hand(0, TURNS, 1.0):
         recorder.add(event, "bundled")
-    assert recorder.keepable is None
+    assert recorder.keepable() is None
     assert recorder.waiting == 1
 
 

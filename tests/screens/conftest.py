@@ -44,6 +44,9 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
     monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     user_files.keep_preferences(Path("config"), all_figures=True)
     monkeypatch.setattr(plot, "CHART_S", CHART_S)
     for field in (Input, TextArea):

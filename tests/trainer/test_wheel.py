@@ -126,6 +126,21 @@ def test_taking_the_wheel_ends_a_pause_and_a_step(tmp_path: Path) -> None:
     assert len(driven.stage.of(ActionAwaited)) == 1
 
 
+def test_who_takes_the_wheel_of_a_paused_run_finds_it_paused_again(tmp_path: Path) -> None:
+    driven = Driven(tmp_path, act(2), LetGo())
+    driven.stage.script = {1: [Pause(), TakeWheel()]}
+    driven.stage.session.run()
+    assert driven.stage.phases()[2:] == ["paused", "rolling_out", "paused", "stopped"]
+    assert [event.episode for event in driven.stage.of(ActionAwaited)] == [2, 4]
+
+
+def test_a_run_that_was_resumed_at_the_wheel_goes_on_after_it(tmp_path: Path) -> None:
+    driven = Driven(tmp_path, Resume(), LetGo())
+    driven.stage.script = {1: [Pause(), TakeWheel()], 6: [Stop()]}
+    driven.stage.session.run()
+    assert driven.stage.phases().count("paused") == 1
+
+
 def test_the_pace_does_not_hurry_or_hold_up_who_has_the_wheel(tmp_path: Path) -> None:
     driven = Driven(tmp_path, SetPace(turn_s=60.0), act(2), act(4))
     assert len(driven.run().of(ActionAwaited)) == 3
@@ -311,7 +326,7 @@ def test_a_corrected_episode_is_recorded_once_though_it_was_watched(tmp_path, mo
         seen += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
     added = [kept.add(event, "bundled") for event in (*seen, TWO_TURNS.finished, TWO_TURNS)]
     assert added == [False] * (len(seen) + 1) + [True]
-    assert kept.keepable is None
+    assert kept.keepable() is None
 
 
 def test_an_edited_reply_of_a_correction_is_trained_on_too(tmp_path, monkeypatch) -> None:

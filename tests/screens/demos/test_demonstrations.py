@@ -553,7 +553,7 @@ async def test_what_is_kept_has_a_real_minus_sign(make_app: MakeApp):
     client = fakes.FakeClient()
     async with rolling_out(make_app(client), SIZE) as pilot:
         client.emit(*fakes.hand(7, [("Your total: 12.", '{"action": 0}', "json")], -1.0))
-        await pilot.press("k")
+        await pilot.press("K")
         await until(
             pilot,
             lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)),

@@ -19,6 +19,7 @@ from llamagym_tui.protocol.events import CheckpointSaved, PhaseChanged
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
+from llamagym_tui.screens.help.palette import SYNONYMS, score
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -165,9 +166,54 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(
         await reaches(pilot, CommandPalette)
         await sees(pilot, "Checkpoint")
         await pilot.press(*"checkp")
-        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+        await until(pilot, lambda: found(app)[:1] == ["Checkpoint"])
         await pilot.press("enter")
         await until(pilot, lambda: client.sent == [SaveCheckpoint()])
+
+
+def found(app: LlamaGymApp) -> list[str]:
+    """The titles that the palette shows, the first one first."""
+    return [
+        str(option.prompt).partition("\n")[0] for option in app.screen.query_one(OptionList).options
+    ]
+
+
+FOUND = {
+    "learning": "Metrics",
+    "learning rate": "Settings",
+    "chart": "Metrics",
+    "compare": "Past runs",
+    "book": "Policy map",
+    "sft": "Warm start",
+    "speed": "Slower",
+    "exit": "Quit",
+    "stop": "Pause",
+    "undo": "Roll back",
+    "screenshot": "Save the screen",
+    "colors": "Theme",
+    "logprobs": "Inspect tokens",
+    "roll": "Roll back",
+    "tempera": "Settings",
+}
+
+
+@pytest.mark.parametrize("query", FOUND)
+async def test_the_palette_finds_by_meaning_and_the_best_comes_first(make_app: MakeApp, query: str):
+    app = make_app(fakes.FakeClient(fakes.demo_run(batches=4)))
+    async with rolling_out(app, SMALL) as pilot:
+        await sees(pilot, "episode 512")
+        known = {each.title: score(each, query) for each in app.commands(app.screen)}
+        known = {"Roll back": 0.0, **known}
+        assert max(known, key=lambda title: known[title]) == FOUND[query]
+
+
+def test_each_synonym_is_one_of_a_key_that_there_is() -> None:
+    ids = {binding.id for kind in keyed_classes() for binding in bindings_of(kind)}
+    ids |= {binding.id for binding in bindings_of(LlamaGymApp)}
+    assert SYNONYMS.keys() <= ids | {"theme"}
+    assert {binding.id for binding in bindings_of(PlaygroundScreen)} - SYNONYMS.keys() == {
+        "turn.unmark"
+    }
 
 
 @pytest.mark.parametrize("words", ["", "screenshot", "export"])
@@ -179,7 +225,7 @@ async def test_the_screen_is_saved_by_key_or_from_the_palette(
     async with rolling_out(app, SMALL) as pilot:
         if words:
             await pilot.press("ctrl+p", *words)
-            await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await until(pilot, lambda: found(app)[:1] == ["Save the screen"])
             await pilot.press("enter")
         else:
             await pilot.press("y")
@@ -233,7 +279,7 @@ async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, con
     app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "loading the model")
-        titles = {command.title for command in app.get_system_commands(app.screen)}
+        titles = {command.title for command in app.commands(app.screen)}
         assert {"Metrics", "Prompt", "Theme", "Quit"} <= titles
         assert not titles & {"Pause", "Checkpoint", "Roll back", "Settings", "Restart"}
 

@@ -60,7 +60,7 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
         (-0.396, "warning"),
     ]
     assert {-0.0466, -0.396} <= set(drawing.fitted)
-    assert "╌ optimal −0.047   ╌ random −0.396" in "\n".join(
+    assert "═ optimal −0.047   · random −0.396" in "\n".join(
         line.plain for line in figure_texts(state, "mean_return")
     )
     other = with_fields(after("value_loss", -0.5, -0.25), run=fakes.run_started())

@@ -11,6 +11,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import ENTRIES
 from llamagym_tui.screens.help.help import HelpRows
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
+from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
@@ -50,6 +51,49 @@ async def test_q_leaves_home():
         await sees(pilot, "Blackjack")
         await pilot.press("q")
     assert app.return_code == 0
+
+
+async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
+    clients = []
+
+    def client() -> fakes.FakeClient:
+        clients.append(fakes.FakeClient(fakes.demo_run(batches=4)))
+        return clients[-1]
+
+    app = LlamaGymApp(client_factory=client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        for runs in (1, 2):
+            await pilot.press("enter")
+            await sees(pilot, "episode 512")
+            await sees(pilot, "q Home")
+            await pilot.press("m", "escape", "q")
+            await sees(pilot, "Leaving writes a checkpoint")
+            await pilot.press("n", "q", "y")
+            await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
+            assert len(clients) == runs
+            assert clients[-1].stopped, "its trainer has saved and ended"
+            assert app.run_state is None
+            assert app.config is None
+        await sees(pilot, "recent runs")
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+async def test_a_run_that_does_not_end_is_left_at_once_by_a_second_q():
+    client = fakes.FakeClient()
+    client.stop_takes_s = 0.2
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("enter")
+        await sees(pilot, "rolling out")
+        client.stop_takes_s = 60.0
+        await pilot.press("q", "q")
+        await sees(pilot, "q again leaves at once.")
+        client.stop_takes_s = 0.0
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
 
 
 async def test_help_of_home_is_about_its_lists_and_not_about_ppo():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from textual.widgets._toast import Toast
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.events import AnyEvent
@@ -90,3 +91,18 @@ async def test_a_run_whose_returns_are_not_put_in_words_has_no_line(make_app: Ma
     async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(120, 34)) as pilot:
         await sees(pilot, "KL ref")
         assert not any(each.display for each in pilot.app.screen.query(FirstSight))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 34)])
+async def test_a_notice_covers_no_figure(make_app: MakeApp, size: tuple[int, int]):
+    newcomer()
+    app = make_app(fakes.FakeClient(described(blackjack())))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await sees(pilot, "parse fail")
+        app.notify("A long notice. " * 20, timeout=60)
+        await until(pilot, lambda: app.screen.query(Toast), "the notice")
+        await pilot.pause()
+        notice = app.screen.query_one(Toast).region
+        assert notice.area
+        for figures in app.screen.query("FirstSight, FiguresStrip, FiguresColumn, ReturnChart"):
+            assert not notice.overlaps(figures.region), figures

@@ -161,7 +161,7 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "enter", "x")
-        await sees(pilot, "learning rate takes a number above 0, not 'x'.")
+        await sees(pilot, "ppo.lr takes a number above 0, not 'x'.")
         await pilot.press("enter")
         assert isinstance(app.screen.focused, Input)
         await pilot.press("escape", "escape")
@@ -172,7 +172,7 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
 async def test_an_emptied_value_is_told_while_it_is_edited(make_app: MakeApp):
     async with rolling_out(make_app(), SMALL) as pilot:
         await pilot.press("s", "enter", "home", "shift+end", "backspace")
-        await sees(pilot, "learning rate takes a number above 0, not ''.")
+        await sees(pilot, "ppo.lr takes a number above 0, not ''.")
         await pilot.press("escape")
         await sees(pilot, "enter edits it")
 
@@ -364,7 +364,7 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 
 def test_the_interval_by_hand():
-    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % interval +0.304 … +0.696"
+    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.50, 95 % interval +0.30 … +0.70"
     assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
 
 

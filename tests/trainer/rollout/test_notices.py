@@ -49,10 +49,8 @@ def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollo
     assert len(warnings) == warned
     if warned:
         share = round(100 * (1 - named / 25))
-        assert re.match(
-            rf"{share}% of the first 50 replies name no action, for example '.+': the agent's fallback action is played in their place. ",
-            warnings[0],
-        )
+        told = f"{share}% of the first 50 replies name no action, for example '.+': the agent's fallback "
+        assert re.match(f"{told}action is played in their place. ", warnings[0])
 
 
 @pytest.mark.parametrize(
