@@ -303,6 +303,7 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         detail="starting the trainer again",
         run=None,
         settings={},
+        batch_turns=0,
         collapse="",
         watched=None,
         watching=Watching(),

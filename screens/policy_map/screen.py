@@ -284,11 +284,14 @@ def legend(layout: PolicyMapLaidOut) -> Content:
 
 def short_legend(layout: PolicyMapLaidOut, width: int) -> str:
     """What stands in cells of some width, where there is no row for more."""
-    named = "" if layout.action is None else f"P({one_line(layout.action_names[layout.action])}) "
-    if width <= (3 if named else 5):
-        certain = "10" if named or width > 3 else "none"
-        return f"3 {named}30–39%, {certain} 100%, {DIFFERS} differs"
-    return f"{named}in %, {DIFFERS} differs" if named else f"{DIFFERS} differs"
+    differs = f"{DIFFERS} differs"
+    if layout.action is not None:
+        scale = "in tenths" if width <= 3 else "in %"
+        return f"P({one_line(layout.action_names[layout.action])}) {scale}, {differs}"
+    if width > 5:
+        return differs
+    certain = "alone" if width <= 3 else "10"
+    return f"3 is 30–39%, {certain} 100%, {differs}"
 
 
 def why_not_yet(state: RunState) -> str:

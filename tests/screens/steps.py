@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
+from llamagym_tui.screens.widgets.contrast import readable
 from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import RunState
 from tests.fakes import FakeClient
@@ -23,6 +24,13 @@ PATIENCE_S = 60.0
 """Far more than anything takes, on any machine: only a test that fails waits for so long."""
 STILL = 5
 """Looks at a picture that find it unchanged before it is taken."""
+
+
+class BareApp(App[None]):
+    """An app with our variables of the theme, and nothing else of ours."""
+
+    def get_css_variables(self) -> dict[str, str]:
+        return readable(super().get_css_variables())
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:

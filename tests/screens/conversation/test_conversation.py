@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Offset
 from textual.pilot import Pilot
@@ -26,13 +26,13 @@ from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.state.transcript import MAX_ENTRIES, Transcript
 from tests import fakes
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import BareApp, sees, shown, stands_still, until
 
 SIZE = (60, 16)
 LONG = "The dealer looks at you for a long while and says that the cards are cold tonight. " * 3
 
 
-class Bare(App[None]):
+class Bare(BareApp):
     """A conversation and nothing else."""
 
     def __init__(self) -> None:

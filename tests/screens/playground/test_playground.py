@@ -585,7 +585,7 @@ async def test_focus_comes_back_with_the_room(make_app: MakeApp):
 async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient()
     async with make_app(client).run_test(size=size) as pilot:
-        await sees(pilot, "no PPO update yet")
+        await sees(pilot, "first update after")
         assert "dropped" not in shown(pilot)
         client.emit(fakes.counted([1.0], 9, dropped=3))
         await until(pilot, lambda: "dropped 3 " in " ".join(shown(pilot).split()))

@@ -39,7 +39,7 @@ async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
     app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
     async with app.run_test(size=(120, 34)) as pilot:
         await sees(pilot, "update      2")
-        assert "no PPO update yet" not in shown(pilot)
+        assert "first update after" not in shown(pilot)
         await pilot.press("p")
         await sees(pilot, "v1         “You are playing")
         assert ["train first 1,000" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
@@ -111,6 +111,6 @@ async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_
         clients[0].die(DEATH)
         await sees(pilot, "r Restart")
         await pilot.press("r")
-        await sees(pilot, "no PPO update yet")
+        await sees(pilot, "first update after")
         await pilot.press("p")
         await sees(pilot, "no episode yet")

@@ -88,7 +88,7 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await furnished(pilot)
         app.post_message(CommandAsked(ChangeSettings(changes={"ppo.clip_range": 0.1})))
         await pilot.press("s", "down", "enter", "x")
-        await sees(pilot, "KL coefficient takes a number from 0")
+        await sees(pilot, "ppo.kl_coef takes a number from 0")
         await sees(pilot, "→ 0.1,")
 
     app = make_app(fakes.FakeClient(confirms=False))

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App
 from textual.color import Color
 from textual.content import Content
 from textual.events import Paste
@@ -47,7 +46,7 @@ from tests import fakes
 from tests.protocol.test_literal import harmful
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import InspectedClient, other, scored, told
-from tests.screens.steps import notices, reaches, rolling_out, sees, shown, until
+from tests.screens.steps import BareApp, notices, reaches, rolling_out, sees, shown, until
 
 NASTY = [
     "\x1b[2J\x1b[31mred",
@@ -124,7 +123,7 @@ async def test_what_cannot_be_encoded_is_copied_as_a_question_mark(make_app: Mak
         assert app.clipboard == "a?"
 
 
-class Bare(App[None]):
+class Bare(BareApp):
     def compose(self):
         yield ConversationView()
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 from textual._compositor import Compositor
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual_plot import PlotWidget
 
 from llamagym_tui.screens.widgets import plot
 from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot
-from tests.screens.steps import until
+from tests.screens.steps import BareApp, until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
 
 FALLING = Drawing(curves=[Curve([(0.0, 1.0), (1.0, -1.0)], color="primary")])
 
 
-class ChartApp(App[None]):
+class ChartApp(BareApp):
     def compose(self) -> ComposeResult:
         yield Plot("nothing yet")
 

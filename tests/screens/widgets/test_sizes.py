@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS, Fitted
-from tests.screens.steps import sees, until
+from tests.screens.steps import BareApp, sees, until
 
 
 class Sheet(Fitted[None]):
@@ -27,7 +27,7 @@ class Sheet(Fitted[None]):
         super()._refresh_layout(size, scroll)
 
 
-class Sized(App[None]):
+class Sized(BareApp):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
 
