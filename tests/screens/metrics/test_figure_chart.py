@@ -55,7 +55,7 @@ def test_the_band_of_a_mean_return_fits_into_its_chart():
 def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     state = with_fields(after("mean_return", -0.5, -0.25), run=fakes.run_started())
     drawing = figure_drawing(state, "mean_return")
-    assert [(level.y, level.color) for level in drawing.levels] == [
+    assert [(level.y, level.line.color) for level in drawing.levels] == [
         (-0.0466, "success"),
         (-0.396, "warning"),
     ]

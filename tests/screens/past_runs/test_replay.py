@@ -124,7 +124,6 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
             "Speed",
             "Back",
             "Help",
-            "Quit",
             "Play yourself",
             "Metrics",
             "Policy map",
