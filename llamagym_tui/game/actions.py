@@ -27,7 +27,7 @@ _BETWEEN_CALLS = re.compile(r"\s*(?:(?:[,;]|<[^<>]{1,40}>)\s*)+")
 
 # A number must not go on: 1.5, 1,000, 1/2, 50% and 1st are no actions, but the "1." that ends a sentence is one.
 _NUMBER = r"-?[0-9]{1,9}(?:\.0+)?(?![.,:/-]?[0-9]|\s?%)"
-_MARKS = r"""(?:[\s"'*_({<$]|`(?:``\w+\n)?|\\boxed|<[^<>]{1,40}>)*"""
+_MARKS = r"""(?:[\s"'*_({<$#]|`(?:``\w+\n)?|\\boxed|<[^<>]{1,40}>)*"""
 """Quotes, brackets, Markdown and tags before a value."""
 _CLOSING = r"""[\s"'*_`)}>$]*+"""
 _SAYS_ACTION = r"""

@@ -9,15 +9,17 @@ import unicodedata
 
 _THOUGHT = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad|analysis)"
 THOUGHT_TAG = re.compile(
-    rf"(?P<begin>[<\[◁]\|?{_THOUGHT}\|?[>\]▷]|<\|channel>(?:thought)?)|[<\[◁]\|?/{_THOUGHT}\|?[>\]▷]|<channel\|>",
+    rf"(?P<begin>[<\[◁]\|?(?:start_|begin_of_)?{_THOUGHT}\|?[>\]▷]|<\|channel>(?:thought)?|<\|channel\|>analysis)"
+    rf"|[<\[◁]\|?(?:/|end_|end_of_){_THOUGHT}\|?[>\]▷]|<channel\|>|<\|channel\|>(?:final)?",
     re.IGNORECASE,
 )
-"""The tag with which a thought begins, or ends: ``<think>``, ``[THINK]``, ``<|channel>thought`` … ``<channel|>``."""
+"""The tag with which a thought begins, or ends: ``<think>``, ``[THINK]``, ``<|channel>thought`` … ``<channel|>``; in
+gpt-oss, ``<|channel|>analysis`` and any other channel."""
 
 _SIGNS: dict[int, int | str | None] = {
     **{full: full - 0xFEE0 for full in range(0xFF01, 0xFF5F)},  # ASCII in full width
-    **{ord(sign): '"' for sign in "“”„‟«»"},
-    **{ord(sign): "'" for sign in "‘’‚‛"},
+    **{ord(sign): '"' for sign in "“”„‟«»「」『』"},
+    **{ord(sign): "'" for sign in "‘’‚‛‹›"},
     **str.maketrans("∶﹕꞉،٫٬。−\u00a0\u3000", ":::,.,.-  "),
     **dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2060, 0x206A), 0xFEFF)),
 }

@@ -118,6 +118,11 @@ THOUGHTS = [
     ("Action: 0, I think.</think>Action: 1", 1),
     ("◁think▷Action: 0◁/think▷Action: 1", 1),
     ("<seed:think>Action: 0</seed:think>Action: 1", 1),
+    ("<|begin_of_thought|>Action: 0<|end_of_thought|><|begin_of_solution|>Action: 1<|end_of_solution|>", 1),
+    ('<|START_THINKING|>{"action": 0}<|END_THINKING|><|START_RESPONSE|>Action: 1<|END_RESPONSE|>', 1),
+    ('<|channel|>analysis<|message|>{"action": 0}<|end|><|start|>assistant<|channel|>final<|message|>Action: 1', 1),
+    ('<|channel|>analysis{"action": 0}<|channel|>commentary to=functions.act json{"action": 1}', 1),
+    ('<|channel|>analysis<|message|>{"action": 0}', None),
 ]  # fmt: skip
 
 WORDS = [
@@ -149,6 +154,10 @@ WORDS = [
     ("Action: ١", 1),
     ("Action: ۱", 1),
     ("Action: १", 1),
+    ("Action：「1」", 1),
+    ("Action: «stick»", 0),
+    ("Action: #1", 1),
+    ("<b>Action:</b> 1", 1),
     ("{“action”: 1}", 1),
     ("{“action”: “hit”}", 1),
     ("{‘action’: ‘stick’}", 0),
