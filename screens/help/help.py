@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -23,6 +24,7 @@ from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted
 from llamagym_tui.user_files import config_dir
 
@@ -40,12 +42,15 @@ class HelpRow(NamedTuple):
 Section = list[HelpRow] | Content
 
 
-def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[HelpRow]:
+def key_rows(
+    screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool], *, dim_too: bool = True
+) -> list[HelpRow]:
     """The wanted keys of a screen, those of one action together.
 
-    Disabled ones are listed too, unless the screen's `SHOWS_DIM_KEYS` states that they never do anything.
+    Disabled ones are listed if they are wanted `dim_too`, unless the screen's `SHOWS_DIM_KEYS` states that they never
+    do anything.
     """
-    dim_too = getattr(screen, "SHOWS_DIM_KEYS", True)
+    dim_too = dim_too and getattr(screen, "SHOWS_DIM_KEYS", True)
     rows: dict[tuple[DOMNode, str], HelpRow] = {}
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
@@ -78,6 +83,12 @@ def _own_rows(node: Widget) -> list[HelpRow]:
     return list(rows.values())
 
 
+def _of_now(screen: Screen[Any]) -> list[HelpRow]:
+    """The few keys that matter most at this moment, as the screen names them by their ids."""
+    rows = {row.id: row for row in key_rows(screen, lambda node, key: bool(key.id), dim_too=False)}
+    return [rows[id] for id in getattr(screen, "moment", ()) if id in rows]
+
+
 def figure_rows() -> list[HelpRow]:
     """What the figures mean that the help explains, and the ± of the first of them."""
     rows = [HelpRow(figure.short, figure.meaning) for figure in FIGURES.values() if figure.in_help]
@@ -94,9 +105,22 @@ class HelpRows(Widget):
     def __init__(self, rows: list[HelpRow]) -> None:
         super().__init__()
         self.rows = rows
+        self._title = [row for row in rows[:1] if not row.meaning]
+        self._shown = rows
+
+    def filter(self, words: list[str]) -> None:
+        """Show the rows in which all words are, under their title; nothing where there is none."""
+        found = [
+            row
+            for row in self.rows[len(self._title) :]
+            if all(word in f"{row.name} {row.meaning}".lower() for word in words)
+        ]
+        self._shown = [*self._title, *found]
+        self.display = bool(found)
+        self.refresh(layout=True)
 
     def render(self) -> Table:
-        title = None if self.rows[0].meaning else self.rows[0].name
+        title = self._title[0].name if self._title else None
         table = Table.grid(padding=(0, 1, 0, 0))
         table.title = title
         table.title_justify = "left"
@@ -105,7 +129,7 @@ class HelpRows(Widget):
             width=NAME_WIDTH,
             style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True),
         )
-        for row in self.rows[title is not None :]:
+        for row in self._shown[len(self._title) :]:
             table.add_row(*(Text(literal(text)) for text in (row.name, row.meaning)))
         return table
 
@@ -114,7 +138,13 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
     """Keys, then figures."""
 
     CSS_PATH = "../widgets/dialogs.tcss"
-    BINDINGS = [Binding("escape,question_mark,q,enter,f1", "dismiss", "Close", tooltip="Back.")]
+    BINDINGS = [
+        Binding("question_mark,q,enter,f1", "dismiss", "Close", tooltip="Back."),
+        Binding("escape", "back", "Back", tooltip="Back; from a search, to all of the help."),
+        Binding(
+            "slash", "find", "Find", tooltip="Find a key or a figure by words.", id="help.find"
+        ),
+    ]
     TITLE_TEXT = "help"
 
     def __init__(self, screen: Screen[Any]) -> None:
@@ -126,7 +156,8 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         groups: dict[str, tuple[str, ...]] = getattr(screen, "HELP_GROUPS", {})
         titles = {id: title for title, ids in groups.items() for id in ids}
         rest = screen.BINDING_GROUP_TITLE or "Here"
-        found: dict[str, list[HelpRow]] = {title: [] for title in (rest, *groups)}
+        found: dict[str, list[HelpRow]] = {"Now": _of_now(screen)}
+        found |= {title: [] for title in (rest, *groups)}
         # Those in the bottom row come first.
         for shown in (True, False):
             for row in key_rows(screen, partial(_is_own, shown)):
@@ -161,13 +192,38 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Content(self.TITLE_TEXT)
-            dialog.border_subtitle = "escape closes"
+            dialog.border_subtitle = "/ finds, escape closes"
+            yield SentenceInput(id="help-words", placeholder="words of a key or a figure")
             for section in self._sections:
                 yield (
                     Static(section, markup=False)
                     if isinstance(section, Content)
                     else HelpRows(section)
                 )
+
+    def action_find(self) -> None:
+        self.add_class("-finding")
+        self.query_one(SentenceInput).focus()
+
+    def action_back(self) -> None:
+        if not self.has_class("-finding"):
+            self.dismiss()
+            return
+        self.remove_class("-finding")
+        self.query_one(SentenceInput).value = ""
+        self.query_one(VerticalScroll).focus()
+
+    @on(SentenceInput.Changed)
+    def filter(self, message: SentenceInput.Changed) -> None:
+        message.stop()
+        words = message.value.lower().split()
+        for rows in self.query(HelpRows):
+            rows.filter(words)
+        self.query(Static).set(display=not words)
+
+    @on(SentenceInput.Submitted)
+    def read(self) -> None:
+        self.query_one(VerticalScroll).focus()
 
 
 class FocusHelp(HelpDialog):

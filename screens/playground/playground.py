@@ -343,6 +343,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     }
     """The groups of help by their titles, each with the ids of its keys."""
 
+    @property
+    def moment(self) -> tuple[str, ...]:
+        """The keys that matter most now, by their ids: help begins with them."""
+        return keys_of_moment(self._state, is_marked=self.marked is not None)
+
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()
         self._state = state
@@ -454,6 +459,25 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
     def action_mode(self, mode: str) -> None:
         self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
+
+
+def keys_of_moment(state: RunState, *, is_marked: bool) -> tuple[str, ...]:
+    """The five keys that matter most in a state of a run, by the ids of their bindings."""
+    if state.failure:
+        return ("restart", "table", "runs", "help", "quit")
+    if not state.live:
+        return ("metrics", "policy_map", "card", "runs", "quit")
+    if state.run is None:
+        return ("table", "prompt", "runs", "help", "quit")
+    if is_marked:
+        return ("inspect", "keep", "turn.before", "turn.after", "turn.unmark")
+    if state.pause_intended:
+        return ("pause", "advance.turn", "advance.update", "inspect", "prompt")
+    if state.mode == "inference":
+        return ("mode", "evaluate", "prompt", "table", "pause")
+    if not state.updates:
+        return ("pause", "pace.slower", "table", "prompt", "policy_map")
+    return ("policy_map", "changes", "evaluate", "prompt", "pause")
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:

@@ -122,7 +122,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(
             for rows in pilot.app.screen.query(HelpRows)
             for line in widget_text(rows).split("\n")
         ]
-        [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
+        start = next(at for at, line in enumerate(text) if line.startswith("g    "))
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
         assert (
