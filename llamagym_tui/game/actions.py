@@ -23,7 +23,11 @@ CALLS = ("tool_calls", "function_call", "function", "arguments", "parameters", "
 
 _JSON = json.JSONDecoder(strict=False)
 _BETWEEN_CALLS = re.compile(r"\s*(?:(?:[,;]|<[^<>]{1,40}>)\s*)+")
-"""What stands between two tool calls that are made at once: a comma, or tags."""
+"""What stands between two tool calls in JSON that are made at once: a comma, or tags."""
+_BETWEEN_SPELLED_CALLS = re.compile(
+    r"""["']?\s*\)[\s,;]*\w+\(|(?:[\s"'/>]|<[^<>]{1,60}>)*<[^<>]{0,60}""", re.ASCII
+)
+"""The same from the value of one to the argument of the next, in Python or in tags: ``), act(`` or ``</a><b``."""
 
 # A number must not go on: 1.5, 1,000, 1/2, 50% and 1st are no actions, but the "1." that ends a sentence is one.
 _NUMBER = r"-?[0-9]{1,9}(?:\.0+)?(?![.,:/-]?[0-9]|\s?%)"
@@ -194,10 +198,18 @@ class _Names:
 
     def in_words(self, text: str) -> ActionReading:
         """The action that is said in plain text."""
+        found: set[int] = set()
+        begin = len(text)
         for match in reversed(list(self._said.finditer(text))):
             action = self.index(match[1])
-            if action is not None:
-                return ActionReading(action, "pattern")
+            if action is None:
+                continue
+            if found and not _BETWEEN_SPELLED_CALLS.fullmatch(text, match.end(), begin):
+                break
+            found.add(action)
+            begin = match.start()
+        if found:
+            return ActionReading(found.pop(), "pattern") if len(found) == 1 else FAILED
         if whole := self._whole.fullmatch(text):
             action = self.index(whole[1])
             return FAILED if action is None else ActionReading(action, "pattern")

@@ -33,6 +33,11 @@ TOOL_CALLS = [
     ('✿FUNCTION✿: act\n✿ARGS✿: {"action": 1}\n✿RESULT✿', 1),
     ("<tool_call>\n<function=act>\n<parameter=action>\n1\n</parameter>\n</function>\n</tool_call>", 1),
     ("<function=act><parameter=action>stick</parameter></function>", 0),
+    (
+        "<tool_call>\n<function=act>\n<parameter=action>\n0\n</parameter>\n</function>\n</tool_call>\n"
+        "<tool_call>\n<function=act>\n<parameter=action>\n1\n</parameter>\n</function>\n</tool_call>",
+        None,
+    ),
     # Llama 3 and 4
     ('<|python_tag|>{"name": "act", "parameters": {"action": 1}}', 1),
     ('<|python_tag|>{"name": "act", "parameters": {"action": "1"}}<|eom_id|>', 1),
@@ -44,6 +49,9 @@ TOOL_CALLS = [
     ('[act(action="stick")]<|eot|>', 0),
     ("<|python_start|>[hit()]<|python_end|>", 1),
     ("[stick(), hit()]", None),
+    ("[act(action=0), act(action=1)]", None),
+    ("[act(action='hit'), act(action='stick')]", None),
+    ("[act(action=1), act(action=1)]", 1),
     ('{"name": "act", "parameters": {"action": 0}}; {"name": "act", "parameters": {"action": 1}}', None),
     # Mistral
     ('[TOOL_CALLS] [{"name": "act", "arguments": {"action": 1}, "id": "VvvODy9mT"}]', 1),
@@ -147,6 +155,10 @@ WORDS = [
     ('<action id="1"/>', 1),
     ('<response><action type="discrete">1</action></response>', 1),
     ("<action>0 or 1</action>", None),
+    ("<action>0</action>\n<action>1</action>", None),
+    ('<action name="hit"/><action name="stick"/>', None),
+    ("<action>0</action> No, <action>1</action>", 1),
+    ("<b>Action: 0</b>\n<b>Action: 1</b>", 1),
     # signs of other scripts
     ("Ａｃｔｉｏｎ：１", 1),
     ("Action：1", 1),
