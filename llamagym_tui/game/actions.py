@@ -4,30 +4,26 @@ Each reading also says in which of these ways the action was found. What a reply
 `answer`; a reply that names two actions at once names none.
 """
 
-import json
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.game.answer import answer, plain
+from llamagym_tui.game.json_actions import json_actions
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 """How an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
-CALLS = ("tool_calls", "function_call", "function", "arguments", "parameters", "args", "input")
-"""Where an object of a tool call has its function or its arguments, which may be JSON in a string."""
 
-_JSON = json.JSONDecoder(strict=False)
-_BETWEEN_CALLS = re.compile(r"\s*(?:(?:[,;]|<[^<>]{1,40}>)\s*)+")
-"""What stands between two tool calls in JSON that are made at once: a comma, or tags."""
 _BETWEEN_SPELLED_CALLS = re.compile(
     r"""["']?\s*\)[\s,;]*\w+\(|(?:[\s"'/>]|<[^<>]{1,60}>)*<[^<>]{0,60}""", re.ASCII
 )
-"""The same from the value of one to the argument of the next, in Python or in tags: ``), act(`` or ``</a><b``."""
+"""What stands between two tool calls that are made at once, from the value of one to the argument of the next, in
+Python or in tags: ``), act(`` or ``</a><b``."""
 
 # A number must not go on: 1.5, 1,000, 1/2, 50% and 1st are no actions, but the "1." that ends a sentence is one.
 _NUMBER = r"-?[0-9]{1,9}(?:\.0+)?(?![.,:/-]?[0-9]|\s?%)"
@@ -90,7 +86,7 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
     names = _names(tuple(action_names))
     said = answer(reply)[-MAX_REPLY_CHARS:]
     for text in _forms(said):
-        for values in reversed(list(_json_actions(text))):
+        for values in reversed(list(json_actions(text))):
             indices = {names.index(value) for value in values} - {None}
             if indices:
                 return ActionReading(indices.pop(), "json") if len(indices) == 1 else FAILED
@@ -100,7 +96,7 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
 def json_index(reply: str) -> int | None:
     """The index that the last JSON object with an ``action`` gives; None: there is none, or it is no index."""
     said = answer(reply)[-MAX_REPLY_CHARS:]
-    found = [values for text in _forms(said) for values in _json_actions(text)]
+    found = [values for text in _forms(said) for values in json_actions(text)]
     if not found or len(found[-1]) != 1:
         return None
     value = found[-1][0]
@@ -113,47 +109,6 @@ def _forms(said: str) -> list[str]:
     """A reply's answer as it is written and, where that differs, with plain signs and without the quotes of a string
     around its JSON."""
     return list(dict.fromkeys((said, plain(said), plain(said).replace('\\"', '"'))))
-
-
-def _json_actions(text: str) -> Iterator[list[Any]]:
-    """What is given as the ``action`` by each JSON value of a text that gives any, in order.
-
-    Tool calls that are made at once, as a list or in tags one after the other, are one such value.
-    """
-    together: list[Any] = []
-    end = 0
-    begin = re.compile(r"\{|\[\s*\{")
-    while found := begin.search(text, end):
-        if together and not _BETWEEN_CALLS.fullmatch(text, end, found.start()):
-            yield together
-            together = []
-        try:
-            value, end = _JSON.raw_decode(text, found.start())
-            together = together + _actions_of(value)
-        except (ValueError, RecursionError):
-            end = found.start() + 1
-    if together:
-        yield together
-
-
-def _actions_of(value: Any) -> list[Any]:
-    """What an object or a tool call gives as its action, or each one of a list of them."""
-    if isinstance(value, list):
-        return [action for part in value for action in _actions_of(part)]
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        return _actions_of(_JSON.raw_decode(value.lstrip())[0])
-    if not isinstance(value, dict):
-        return []
-    given = [item for key, item in value.items() if plain(key).strip().lower() == "action"]
-    if given:
-        return given
-    calls = [value[key] for key in CALLS if key in value]
-    if not calls:
-        return []
-    actions = _actions_of(calls)
-    if not actions and "name" in value:  # the function has the action's name
-        actions = [value["name"]]
-    return actions
 
 
 class _Names:
