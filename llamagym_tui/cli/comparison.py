@@ -1,5 +1,6 @@
 """`compare` without a screen: two models, or two prompts or temperatures of one, on the same seeds."""
 
+import sys
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.setup.catalog import agent_name
-from llamagym_tui.state.comparison import compared_text
+from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
@@ -84,6 +85,8 @@ def compare(
             "models": [player.config.model for player in players],
         }
         echo_json(figures | msgspec.to_builtins(found))
+        if unread := unread_text(found):
+            echo(f"warning:{unread}", to=sys.stderr)
         return 0
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):

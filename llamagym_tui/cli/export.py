@@ -10,7 +10,8 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from llamagym_tui import load_model_and_tokenizer
-from llamagym_tui.cli.report import Story, command, story_of, summary
+from llamagym_tui.cli.report import Story, story_of, summary
+from llamagym_tui.cli.reproduction import command, methods
 from llamagym_tui.config import Dtype
 from llamagym_tui.engine.model.read_back import Sample, read_back, require_same_in_memory
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
@@ -124,7 +125,9 @@ def card(story: Story) -> str:
     """The model card of a run."""
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
-    first = f"# {state.model}, trained on {state.agent}\n\nBy reinforcement learning (PPO) with llamagym-tui:"
+    how = methods(state, story.warm_starts)
+    first = f"# {state.model}, trained on {state.agent}\n\nBy {how} with llamagym-tui:"
     prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
-    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {command(state)}"
+    made = command(state, story.warm_starts)
+    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {made}"
     return "\n\n".join([head, first, "\n".join(f"- {line}" for line in summary(story)), f"{end}\n"])

@@ -5,7 +5,6 @@ The page needs no network and no script, and forbids both; every text in it is e
 
 import csv
 import io
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +14,9 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from llamagym_tui import __version__
-from llamagym_tui.config import RunConfig, flat
+from llamagym_tui.cli.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import UsageError
-from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
@@ -62,6 +60,7 @@ class Story(NamedTuple):
     extremes: list[WatchedEpisode]
     """The worst and the best of the recorded episodes, in this order; empty: none was recorded."""
     updates: list[events.UpdateFinished]
+    warm_starts: list[events.WarmStartFinished]
 
 
 def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
@@ -91,6 +90,7 @@ def story_of(run_dir: Path) -> Story:
     recorder = EpisodeRecorder()
     extremes: list[WatchedEpisode] = []
     updates: list[events.UpdateFinished] = []
+    warm_starts: list[events.WarmStartFinished] = []
     for event in read_events(run_dir):
         if isinstance(event, events.WatchedEvent):
             if recorder.add(event) and recorder.last is not None:
@@ -103,9 +103,11 @@ def story_of(run_dir: Path) -> Story:
         match event:
             case events.UpdateFinished():
                 updates.append(event)
+            case events.WarmStartFinished():
+                warm_starts.append(event)
             case events.RunStarted(updates=int(resumed)):  # the later ones are made again
                 updates = [each for each in updates if each.update <= resumed]
-    return Story(state, summary_of(run_dir), extremes, updates)
+    return Story(state, summary_of(run_dir), extremes, updates, warm_starts)
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
@@ -145,8 +147,8 @@ def page(story: Story, name: str) -> str:
         prompts=prompts,
         maps=maps,
         episodes=episodes,
-        settings=differences(config, _usual(config), (state.settings, {})),
-        command=command(state),
+        settings=differences(config, usual_config(config), (state.settings, {})),
+        command=command(state, story.warm_starts),
         version=__version__,
     )
 
@@ -155,6 +157,7 @@ def summary(story: Story) -> list[str]:
     """How a run ended and how well it played, in lines."""
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
+    lines += warm_start_lines(state, story.warm_starts)
     mean = state.recent_mean
     if mean is not None:
         over = counted(mean.episodes, "episode")
@@ -228,30 +231,3 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
         for part in paragraphs(fact, prompt_is_new=False):
             talk.append((part.label, "".join(piece.text for piece in part.pieces)))
     return talk
-
-
-def _usual(config: RunConfig) -> RunConfig:
-    """The defaults of a run with the same agent and model."""
-    given = {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}
-    return msgspec.convert(with_defaults(given, config.model), RunConfig)
-
-
-def command(state: RunState) -> str:
-    """The command that begins such a run again; what was changed while it was under way, it does not repeat."""
-    config = state.config
-    words = ["llamagym-tui", "train", config.agent, "--model", config.model]
-    own = differences(config, _usual(config), ({}, {})).keys() - config.measured.keys()
-    # Its default depends on the agent, whose file may not be here any more.
-    own |= {"lora.layers"}
-    for name, value in flat(config).items():
-        if name == "env":
-            for key, each in value.items():
-                words += ["--env", f"{key}={each}"]
-        elif name == "system_prompt" and value is not None:
-            words += ["--prompt-file", "prompt.txt"]
-        elif name in own and name not in ("observation_ranges", "measured_threads"):
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            words += ["--set", f"{name}={text}"]
-    if config.episodes is None and config.minutes is None:
-        words += ["--episodes", str(max(1, state.episodes))]
-    return shlex.join(words)

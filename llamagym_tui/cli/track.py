@@ -118,7 +118,7 @@ class _Reader:
                 case events.UpdateFinished(stats=stats):
                     for name, value in msgspec.structs.asdict(stats).items():
                         figures[f"update/{name}"] = value
-                case events.EvaluationFinished(seed=None):
+                case events.EvaluationFinished():
                     kind = "greedy" if event.greedy else "sampled"
                     figures[f"evaluation/{kind}_mean_return"] = event.mean_return
                     figures[f"evaluation/{kind}_stderr"] = event.return_stderr

@@ -111,13 +111,15 @@ class SetSystemPrompt(Command, frozen=True, kw_only=True):
 
 
 class Evaluate(Command, frozen=True, kw_only=True):
-    """Play episodes with the present policy and prompt, apart from the run; confirmed by ``EvaluationFinished``."""
+    """Play episodes with the present policy and prompt, apart from the run.
+
+    Confirmed by ``EvaluationFinished``, or with a seed, as for a match against a person, by ``MatchPlayed``.
+    """
 
     episodes: int = 1000
     greedy: bool = True
     seed: int | None = None
-    """The seed from which those of the episodes follow; then the result has each one's return. None: one that follows
-    from the run's."""
+    """The seed from which those of the episodes follow. None: one that follows from the run's."""
     limit_s: float | None = None
     """Seconds after which no episode begins; those under way are played on for a while. None: no limit."""
 

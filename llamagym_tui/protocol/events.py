@@ -421,13 +421,20 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     """Updates that the policy had. None: it played apart from a run, and the next ones are empty too."""
     prompt_version: int | None = None
     system_prompt: str = ""
-    seed: int | None = None
-    """As requested; then there are `returns`."""
-    returns: list[float | None] = []
-    """The return of each episode, in the order of their numbers; None: it failed, and another one was played in its
-    place."""
     outdated: str = ""
     """Why it is not of the present policy, for people; only the UI fills it in."""
+
+
+class MatchPlayed(Event, frozen=True, kw_only=True):
+    """The policy has played its part of a match against a person, apart from the run; that is no evaluation of it."""
+
+    seed: int
+    """As requested: that of the person's episodes."""
+    returns: list[float | None]
+    """The return of each episode, in the order of their numbers; None: it failed, and another one was played in its
+    place."""
+    played: EvaluationFinished
+    """What the episodes come to."""
 
 
 class PromptsCompared(Event, frozen=True, kw_only=True):
@@ -624,7 +631,7 @@ WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = (
     EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
 )
-EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
+EvaluationEvent = EvaluationFinished | MatchPlayed | PromptsCompared | EvaluationCancelled
 WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
 AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

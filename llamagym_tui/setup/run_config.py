@@ -138,22 +138,18 @@ def run_config(
     if given.get("form") == "score":
         given = in_sections({"generation.policy": "score"}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
-    if _may_train_head_alone(agent_class, given):
+    if not _is_fully_trained(completed) and _may_train_head_alone(agent_class, given):
         # The registry's ranks are for adapters in all layers.
         completed["lora"] = {"layers": "head"} | given.get("lora", {})
-        if not _is_fully_trained(completed):
-            own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
-            completed = in_sections(own, completed)
+        own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
+        completed = in_sections(own, completed)
     return from_dict(RunConfig, completed)
 
 
 def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> None:
     """Raises UsageError: settings are given by which other weights are meant than would be trained."""
     names = ", ".join(f"lora.{name}" for name in typed.get("lora", {}))
-    folder = Path(model)
-    if any(
-        (each / "adapter_config.json").is_file() for each in (folder, folder / run_store.MODEL_DIR)
-    ):
+    if _holds_adapter(model):
         raise UsageError(
             f"{model} has an adapter, which is trained as it is: leave {names or 'full_finetuning'} out, or merge it "
             "first (llamagym-tui export RUN OUT --merge)."
@@ -163,6 +159,18 @@ def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> N
             f"All weights of {model} are trained, so {names} would have no effect: leave it out, or add "
             "--set full_finetuning=false for an adapter."
         )
+
+
+def _holds_adapter(model: str) -> bool:
+    """Whether a model is the folder of an adapter, or of a run that trained one."""
+    folders = (Path(model), Path(model) / run_store.MODEL_DIR)
+    return any((folder / "adapter_config.json").is_file() for folder in folders)
+
+
+def trains_an_adapter_of_its_own(config: RunConfig) -> bool:
+    """Whether a run may put a new adapter on its model, by what is known without loading that."""
+    given = {"model": config.model, "full_finetuning": config.full_finetuning}
+    return not (_holds_adapter(config.model) or _is_fully_trained(given))
 
 
 def _is_fully_trained(settings: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from llamagym_tui.config import MOST_UNREAD
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, margin, plus_minus, with_unit
@@ -21,7 +22,7 @@ def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:
 def compared_text(
     found: PromptsCompared, actions: Sequence[str], unit: str, a: str = "A", b: str = "B"
 ) -> str:
-    """One sentence on a comparison; `a` and `b` name its sides."""
+    """A comparison in a sentence, and one on each side that mostly names no action; `a` and `b` name the sides."""
     compares = "against"
     if found.shares and actions:
         before, after = found.shares
@@ -30,7 +31,17 @@ def compared_text(
     too_wide = ""
     if margin(by.stderr) > found.enough:
         too_wide = f"; not yet ± {found.enough:.3g}"
-    return f"{b} {compares} {a}: {difference_text(by, unit, too_wide)}."
+    unread = unread_text(found, a, b)
+    return f"{b} {compares} {a}: {difference_text(by, unit, too_wide)}.{unread}"
+
+
+def unread_text(found: PromptsCompared, a: str = "A", b: str = "B") -> str:
+    """A sentence, after a space, on each side whose replies name no action in most turns; empty: there is none."""
+    return "".join(
+        f" {name}'s replies name no action in {side.parse_failure_rate:.0%} of turns, so there the fallback plays."
+        for name, side in ((a, found.a), (b, found.b))
+        if side.parse_failure_rate > MOST_UNREAD
+    )
 
 
 def _actions_text(before: Sequence[float], after: Sequence[float], actions: Sequence[str]) -> str:

@@ -47,6 +47,7 @@ class Pending:
         match event:
             case (
                 events.EvaluationFinished()
+                | events.MatchPlayed()
                 | events.PromptsCompared()
                 | events.EvaluationCancelled()
             ):

@@ -115,6 +115,8 @@ class RunState:
     """Whether the trainer keeps the map closely up to date."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
+    match: events.MatchPlayed | None = None
+    """The policy's part of the last match against a person."""
     comparison: events.PromptsCompared | None = None
     """The last comparison of two prompts."""
     probed: events.ConversationProbed | None = None

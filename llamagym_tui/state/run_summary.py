@@ -160,7 +160,7 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
             return replace(summary, episodes=event.episodes, returns=returns)
         case events.UpdateFinished():
             return replace(summary, updates=event.update)
-        case events.EvaluationFinished(seed=None):
+        case events.EvaluationFinished():
             return replace(summary, evaluation=event)
         case events.WarmStartFinished() | events.RolledBack():
             return replace(summary, evaluation=None)  # another policy played it

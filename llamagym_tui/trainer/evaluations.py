@@ -47,9 +47,15 @@ class Evaluations:
 
     def evaluate(self, command: commands.Evaluate) -> None:
         """Evaluate the present policy under the present prompt, and emit the result."""
-        found = self.play(command)
-        if found is not None:
+        ended: list[EpisodeCounts] = []
+        found = self.play(command, ended=ended)
+        if found is None:
+            return
+        if command.seed is None:
             self.emitter.emit(found)
+            return
+        returns = _returns_by_number(command.episodes, ended)
+        self.emitter.emit(events.MatchPlayed(seed=command.seed, returns=returns, played=found))
 
     def around_warm_start(self, episodes: int) -> events.EvaluationFinished | None:
         """So many sampled episodes, before a warm start or after it; None: there is no result."""
@@ -133,8 +139,6 @@ class Evaluations:
                     update=run.learner.updates,
                     prompt_version=version,
                     system_prompt=system_prompt,
-                    seed=command.seed,
-                    returns=_returns_by_number(command, ended),
                 )
             elif not is_stopped:
                 why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
@@ -191,11 +195,7 @@ def _progress(done: int, command: commands.Evaluate) -> str:
     return f"{done:,} of {counted(command.episodes, 'episode')}"
 
 
-def _returns_by_number(
-    command: commands.Evaluate, ended: list[EpisodeCounts]
-) -> list[float | None]:
-    """The return of each episode, in the order of their numbers; empty where no seed was asked for."""
-    if command.seed is None:
-        return []
+def _returns_by_number(episodes: int, ended: list[EpisodeCounts]) -> list[float | None]:
+    """The return of each episode, in the order of their numbers."""
     returns = {episode.number: episode.episode_return for episode in ended}
-    return [returns.get(number) for number in range(command.episodes)]
+    return [returns.get(number) for number in range(episodes)]

@@ -211,7 +211,6 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
     return Content.assemble(
         (with_unit(interval(evaluated_return(found)), one_line(state.return_unit)), "bold"),
         (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
-        (" · its part of a match against you" if found.seed is not None else "", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),
     )

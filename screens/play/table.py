@@ -108,10 +108,11 @@ def match_text(match: MatchAgainstModel, state: RunState) -> str:
     """How a match stands; at its end both means, and what is known of their difference."""
     if not match.is_over:
         return f"against the model: {len(match.returns)} of {MATCH} episodes played"
-    model = next((found for found in state.evaluations if found.seed == match.seed), None)
-    if model is None:
+    its_part = state.match
+    if its_part is None or its_part.seed != match.seed:
         return "against the model: it has not played its episodes"
-    pairs = zip(match.returns, model.returns, strict=True)
+    model = its_part.played
+    pairs = zip(match.returns, its_part.returns, strict=True)
     by = mean_return([mine - its for mine, its in pairs if its is not None]) or MeanReturn(
         0.0, 0.0, 0
     )

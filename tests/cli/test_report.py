@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,14 +16,25 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.cli import report
+from llamagym_tui.cli import export, report
 from llamagym_tui.cli.main import app
-from llamagym_tui.protocol.events import AnyEvent, PromptChanged, RunStarted, UpdateFinished
+from llamagym_tui.cli.reproduction import command
+from llamagym_tui.config import SFTSettings
+from llamagym_tui.demos import training_data
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    MatchPlayed,
+    PromptChanged,
+    RunStarted,
+    UpdateFinished,
+    WarmStartFinished,
+)
 from llamagym_tui.run_store import read_config
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.map_events import hitting, layout_of
+from tests.state.test_warm_start import FINISHED
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J</pre>\"'&amp;"
 
@@ -156,6 +168,98 @@ def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
     assert replace(made, run_dir="", measured={}) == replace(
         read_config(here / "runs" / "one"), run_dir="", measured={}
     )
+
+
+def taught(method: str) -> WarmStartFinished:
+    return replace(FINISHED, method=method)
+
+
+def command_of(folder: Path) -> list[str]:
+    story = report.story_of(folder)
+    return shlex.split(command(story.state, story.warm_starts))
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "updates", "expected"),
+    [
+        (
+            {"sft_warm_start": True, "sft_data": "/mine.jsonl", "sft": SFTSettings(epochs=5)},
+            "sft",
+            2,
+            "train blackjack --model bundled --set sft.epochs=5 --sft-warm-start "
+            "--sft-data /mine.jsonl --episodes 1024",
+        ),
+        (
+            {"sft_warm_start": True, "sft_data": None},
+            "sft",
+            2,
+            "train blackjack --model bundled --sft-warm-start --episodes 1024",
+        ),
+        (
+            {"sft_data": "/mine.jsonl", "form": "off"},
+            "sft",
+            0,
+            "sft blackjack --model bundled --set form=off --sft-data /mine.jsonl --episodes 400",
+        ),
+        (
+            {"sft_data": "/mine.jsonl", "seed": 3},
+            "dpo",
+            0,
+            "dpo blackjack --model bundled --set seed=3 --sft-data /mine.jsonl --episodes 400",
+        ),
+        (
+            {"sft_data": "/mine.jsonl", "minutes": 5.0},
+            "dpo",
+            2,
+            "dpo blackjack --model bundled --sft-data /mine.jsonl --episodes 400 --run-dir one && "
+            "llamagym-tui train --resume --run-dir one --minutes 5",
+        ),
+        (
+            {"parent": "/runs/other@7"},
+            "",
+            2,
+            "train blackjack --model bundled --from /runs/other@7 --episodes 1024",
+        ),
+    ],
+)
+def test_the_command_repeats_what_was_done(
+    here: Path, settings: dict[str, Any], method: str, updates: int, expected: str
+) -> None:
+    events = [*fakes.opening_events(), fakes.evaluation(-0.3, episodes=400)]
+    events += [taught(method)] if method else []
+    settings = {"seed": 0, "minutes": None, **settings}
+    folder = record(here / "one", [*events, *(fakes.learning(8) if updates else [])], **settings)
+    assert command_of(folder) == shlex.split(f"llamagym-tui {expected}")
+    story = report.story_of(folder)
+    card = export.card(story)
+    ppo = "reinforcement learning (PPO)"
+    before = {"sft": "supervised training on", "dpo": "preferences from a person's"}.get(method, "")
+    assert f"\n\nBy {before or ppo}" in card
+    assert (ppo in card) == bool(updates)
+    assert f"    {command(story.state, story.warm_starts)}\n" in card
+
+
+def test_demonstrations_that_ship_are_not_named_by_their_place(here: Path) -> None:
+    shipped = training_data.shipped(BlackjackAgent())
+    settings = {"sft_warm_start": True, "sft_data": str(shipped)}
+    words = command_of(record(here / "one", [*fakes.opening_events(), taught("sft")], **settings))
+    assert "--sft-warm-start" in words
+    assert "--sft-data" not in words
+
+
+def test_a_warm_start_amid_a_run_is_told_and_not_part_of_the_command(here: Path) -> None:
+    text = reported(here, events=iter([*a_run(), taught("sft")])).text
+    assert "; made while the run was under way, so the command does not repeat it" in text
+    words = shlex.split(text.split("To reproduce\n")[1].split("\n")[0].split("Played")[0])
+    assert not {"--sft-warm-start", "sft"} & {*words}
+
+
+def test_a_match_against_a_person_is_no_evaluation_in_a_report(here: Path) -> None:
+    found = fakes.evaluation(0.9, episodes=20)
+    match = MatchPlayed(seed=5, returns=[0.9] * 20, played=found)
+    text = reported(here, events=iter([*a_run(), match])).text
+    assert "evaluated" not in text
+    assert "Match" not in text.split("To reproduce")[0].split("Prompts")[0]
 
 
 def test_a_run_without_episodes_has_a_report_that_says_so(here: Path) -> None:

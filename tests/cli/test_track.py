@@ -23,6 +23,7 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EvaluationFinished,
+    MatchPlayed,
     PromptChanged,
     RunStarted,
     UpdateFinished,
@@ -58,7 +59,7 @@ def a_run() -> Iterator[AnyEvent]:
     yield PromptChanged(prompt_version=2, system_prompt="Hit <b>below</b> 13.")
     yield from fakes.hand(9, [("Your total: 20.", '{"action": 0}', "json")], 1.0)
     yield evaluated(-0.25)
-    yield evaluated(0.75, seed=3)  # of a comparison, not of the run
+    yield MatchPlayed(seed=3, returns=[], played=evaluated(0.75))  # against a person
 
 
 class Kept:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared
-from llamagym_tui.state.comparison import compared_text
+from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.transcript import Notice
 from tests import fakes
@@ -55,6 +56,20 @@ PAIRS = "400 pairs of episodes on the same seeds"
 )
 def test_one_sentence_has_what_is_done_otherwise_and_what_it_earns(changes: Any, text: str) -> None:
     assert compared_text(comparison(**changes), ("stick", "hit"), "chips a hand") == text
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.5, ""), (0.51, "51%"), (0.94, "94%")])
+def test_a_side_whose_replies_name_no_action_in_most_turns_says_so(share: float, said: str) -> None:
+    found = comparison()
+    b = structs.replace(found.b, parse_failure_rate=share)
+    text = compared_text(structs.replace(found, b=b), ("stick", "hit"), "")
+    if not said:
+        assert text.endswith("same seeds).")
+        return
+    sentence = f" B's replies name no action in {said} of turns, so there the fallback plays."
+    assert text.endswith(sentence)
+    both = structs.replace(found, a=b, b=b)
+    assert unread_text(both, "X") == sentence.replace(" B's", " X's") + sentence
 
 
 def test_the_conversation_names_the_prompts_the_update_and_how_many_were_played() -> None:

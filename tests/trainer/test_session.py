@@ -31,6 +31,7 @@ from llamagym_tui.protocol.events import (
     EpisodeStarted,
     EvaluationCancelled,
     EvaluationFinished,
+    MatchPlayed,
     ModeChanged,
     PaceChanged,
     PhaseChanged,
@@ -341,13 +342,14 @@ def test_an_evaluation_that_fails_gives_a_reason_and_the_run_goes_on(tmp_path: P
     assert stage.phases()[-3:] == ["evaluating", "rolling_out", "stopped"]
 
 
-def test_an_evaluation_on_a_seed_has_the_return_of_each_episode(tmp_path: Path) -> None:
+def test_a_match_is_no_evaluation_and_has_the_return_of_each_episode(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6)
     stage.script = {2: [Evaluate(episodes=3, seed=5), Evaluate(episodes=2)]}
     stage.session.run()
-    seeded, other = stage.of(EvaluationFinished)
+    (seeded,) = stage.of(MatchPlayed)
+    (other,) = stage.of(EvaluationFinished)
     assert (seeded.seed, seeded.returns) == (5, [0.0, 1.0, 0.0])
-    assert (other.seed, other.returns) == (None, [])
+    assert (seeded.played.episodes, other.episodes) == (3, 2)
     assert [each["seed"] for each in stage.builders.made["evaluations"]] == [5, None]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
 from llamagym_tui.protocol.commands import Evaluate
-from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.protocol.events import EvaluationFinished, MatchPlayed
 from llamagym_tui.screens.play.table import match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -15,7 +15,7 @@ from tests.screens.steps import rolling_out, sees, until
 from tests.state.test_reduce import after
 
 
-def by_model(returns: list[float | None], mean: float, seed: int = 5) -> EvaluationFinished:
+def by_model(returns: list[float | None], mean: float, seed: int = 5) -> MatchPlayed:
     figures: dict[str, Any] = {
         "mean_return": mean,
         "return_stderr": 0.1,
@@ -23,9 +23,8 @@ def by_model(returns: list[float | None], mean: float, seed: int = 5) -> Evaluat
         "elapsed_s": 1.0,
     }
     of: dict[str, Any] = {"update": 3, "prompt_version": 2, "system_prompt": "Hit below 13."}
-    return EvaluationFinished(
-        episodes=MATCH, greedy=True, seed=seed, returns=returns, **figures, **of
-    )
+    played = EvaluationFinished(episodes=MATCH, greedy=True, **figures, **of)
+    return MatchPlayed(seed=seed, returns=returns, played=played)
 
 
 def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> None:
