@@ -76,10 +76,12 @@ class Level(NamedTuple):
 
     y: float
     line: Line
+    name: str = ""
+    """Stands at its right end."""
 
 
 def baseline_levels(known: Mapping[str, float]) -> list[Level]:
-    return [Level(value, line_of(name)) for name, value in known.items()]
+    return [Level(value, line_of(name), name) for name, value in known.items()]
 
 
 class Drawing(NamedTuple):
@@ -200,16 +202,13 @@ class Plot(Vertical):
         right = max(x for x, _ in points)
         with self.app.batch_update():
             plot.clear()
-            rows = max(2, self.size.height - FRAME)
-            ys, cells = (
-                [*(y for _, y in points), *drawing.fitted],
-                self.size.width - MARGIN_LEFT - 2,
-            )
+            cells, rows = self._cells
+            ys = [*(y for _, y in points), *drawing.fitted]
             low, high = _set_scale(plot, left, right, ys, min(5, rows // 2), cells)
             self._draw_band(plot, drawing, low, high, colors["secondary"])
             dashes = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DASH)
             across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
-            for level in drawing.levels:
+            for level in reversed(drawing.levels):  # of two in one row the first is seen
                 if low <= level.y <= high:
                     line = level.line
                     plot.scatter(
@@ -218,6 +217,7 @@ class Plot(Vertical):
                         marker=line.dash,
                         marker_style=colors[line.color],
                     )
+            self._name_levels(plot, drawing, (left, right), (low, high))
             # Not the library's vertical lines, which cover the curve.
             up = [low + (high - low) * (row + 0.5) / rows for row in range(rows)]
             for mark in drawing.marks:
@@ -232,6 +232,51 @@ class Plot(Vertical):
                         xs, ys, line_style=colors[curve.color], hires_mode=library.HiResMode.BRAILLE
                     )
 
+    def _name_levels(
+        self,
+        plot: PlotWidget,
+        drawing: Drawing,
+        across: tuple[float, float],
+        up: tuple[float, float],
+    ) -> None:
+        """Write the names of levels on them, at the right, or at the left where only there no curve passes.
+
+        Of two in one row the first has its name.
+        """
+        import numpy as np
+
+        colors = plot_colors(self.app.theme_variables)
+        columns, rows = self._cells
+        (left, right), (low, high) = across, up
+        middles = left + (right - left) * (np.arange(columns) + 0.5) / columns
+        curves = []
+        for curve in drawing.curves:
+            if curve.points:
+                xs = [x for x, _ in curve.points]
+                ys = [y for _, y in curve.points]
+                curves.append(np.interp(middles, xs, ys))
+        named: set[int] = set()
+        for level in drawing.levels:
+            row = int((level.y - low) / (high - low) * rows)
+            wide = len(level.name) + 2
+            if not level.name or row in named or not 0 <= row < rows or wide > columns // 2:
+                continue
+            named.add(row)
+            begin = columns - wide
+            apart = [np.abs(heights - level.y) / (high - low) * rows for heights in curves]
+            at_right = min(float(each[begin:].min()) for each in apart)
+            at_left = min(float(each[:wide].min()) for each in apart)
+            if at_right < 1.0 < at_left:
+                begin = 0
+            for column, letter in enumerate(f" {level.name} ", begin):
+                x = float(middles[column])
+                plot.scatter([x], [level.y], marker=letter, marker_style=colors[level.line.color])
+
+    @property
+    def _cells(self) -> tuple[int, int]:
+        """Columns and rows of the inside of the chart."""
+        return max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - FRAME)
+
     def _draw_band(
         self, plot: PlotWidget, drawing: Drawing, low: float, high: float, color: str
     ) -> None:
@@ -240,7 +285,7 @@ class Plot(Vertical):
 
         if len(drawing.band) < 2:
             return
-        columns, rows = max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - FRAME)
+        columns, rows = self._cells
         step = (high - low) / rows / 2
         across: list[float] = []
         up: list[float] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -11,8 +12,15 @@ from textual.app import ComposeResult
 from textual_plot import PlotWidget
 
 from llamagym_tui.screens.widgets import plot
-from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot
-from tests.screens.steps import BareApp, until
+from llamagym_tui.screens.widgets.plot import (
+    BOUND,
+    Curve,
+    Drawing,
+    Level,
+    Plot,
+    baseline_levels,
+)
+from tests.screens.steps import BareApp, sees, shown, until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
 
@@ -47,6 +55,23 @@ async def test_labels_of_the_x_axis_stand_apart(width: int, labels: list[float])
         chart.show("long", lambda: long, at_once=True)
         await until(pilot, lambda: chart.is_drawn("long"), "the chart")
         assert chart.query_one(PlotWidget)._x_ticks == labels
+
+
+async def test_levels_are_named_where_no_curve_passes_and_of_two_in_one_row_the_first_is():
+    known = {"optimal": 0.98, "expert": 0.96, "random": -0.98}
+    levels = [*baseline_levels(known), Level(0.2, BOUND)]
+    rising = RISING._replace(levels=levels, fitted=[*known.values()])
+    async with ChartApp().run_test(size=(80, 24)) as pilot:
+        chart = pilot.app.query_one(Plot)
+        chart.show("rising", lambda: rising, at_once=True)
+        await until(pilot, lambda: chart.is_drawn("rising"), "the chart")
+        await sees(pilot, " optimal ")
+        rows = shown(pilot).splitlines()
+        assert any(re.search("┫ optimal +═ ═", row) for row in rows), (
+            "at the right the curve arrives"
+        )
+        assert any("· random ┣" in row for row in rows)
+        assert "expert" not in shown(pilot)
 
 
 async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(
