@@ -15,7 +15,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model import hub
@@ -251,8 +251,18 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @property
     def _saves_embeddings(self) -> bool | str:
-        """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed."""
-        return False if self.has_narrow_head else "auto"
+        """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed.
+
+        It asks the hub for that, at each checkpoint, unless an adapter is on them.
+        """
+        if self.has_narrow_head:
+            return False
+        config = self.pretrained_model.peft_config["default"]
+        targets = getattr(config, "target_modules", None) or ()
+        if isinstance(targets, str) or {"embed_tokens", "lm_head"} & {*targets}:
+            return "auto"
+        before = _vocabulary_of(config.base_model_name_or_path)
+        return "auto" if before is None else self.causal_lm.config.vocab_size != before
 
     @property
     def causal_lm(self) -> Any:
@@ -297,6 +307,17 @@ def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) ->
     adapted = peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
     adapted.peft_config["default"].base_model_name_or_path = base  # where it is now
     return adapted
+
+
+def _vocabulary_of(name: str | None) -> int | None:
+    """The size of a model's vocabulary by its files on this machine; None: they do not say."""
+    if not name:
+        return None
+    try:
+        config = AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError):
+        return None
+    return getattr(config, "vocab_size", None)
 
 
 def _saved_vocabulary(path: Path, lm: Any) -> int | None:

@@ -15,7 +15,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import LoraConfig, RunConfig
 from llamagym_tui.engine.model import hub, packaged
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -105,6 +105,22 @@ def test_a_cached_model_loads_after_one_short_request_where_no_hub_answers(
     AutoModelForCausalLMWithValueHead.from_pretrained(CACHED)
     assert asked == [CACHED]
     assert constants.HF_HUB_OFFLINE  # nor do the hub's libraries ask by themselves
+
+
+@pytest.mark.parametrize("new_tokens", [0, 8], ids=["as it was", "resized"])
+def test_a_checkpoint_of_an_adapter_asks_no_hub_whether_its_base_was_resized(
+    no_hub, tmp_path, tokenizer, monkeypatch, new_tokens
+):
+    put_into_cache(tmp_path, tokenizer)
+    loaded = load_model_and_tokenizer(CACHED, "cpu")
+    loaded.model.causal_lm.resize_token_embeddings(len(tokenizer) + new_tokens)
+    loaded.model.adapt(LoraConfig(layers="all", r=2, target_modules=["q_proj"]))
+    monkeypatch.setattr(
+        "peft.utils.save_and_load.check_file_exists_on_hf_hub",
+        lambda *_, **__: pytest.fail("asked"),
+    )
+    names = " ".join(loaded.model.named_weights())
+    assert ("embed_tokens" in names) is bool(new_tokens)
 
 
 @pytest.mark.parametrize("whole", [None, False], ids=["absent", "in part"])
