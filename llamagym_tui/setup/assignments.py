@@ -9,9 +9,7 @@ import msgspec
 from llamagym_tui.config import in_sections, setting_types
 from llamagym_tui.errors import UsageError
 
-OPTIONS_OF = {
-    name: f"--{name.replace('_', '-')}" for name in ("env", "model", "base", "run_dir", "resume")
-}
+OPTIONS_OF = {name: f"--{name.replace('_', '-')}" for name in ("env", "model", "run_dir", "resume")}
 OPTIONS_OF |= {"agent": "the argument AGENT", "parent": "--from"}
 """Settings that need more than a value, each with the option that sets it."""
 

@@ -100,7 +100,8 @@ def differences(
 ) -> dict[str, tuple[str, str]]:
     """The settings in which two runs differ, by their dotted names, each with the value in both runs as text.
 
-    The folder, whether a run was resumed, and the reasons of measured settings are left out.
+    The folder, whether a run was resumed, the reasons of measured settings, and the fingerprint of a model, which has a
+    name, are left out.
 
     Args:
         changes: values that were set live in each run; these are shown as ``0.0005 → 0.0001``.
@@ -109,7 +110,7 @@ def differences(
     second_texts = _setting_texts(second, changes[1])
     found = {}
     for name, text in first_texts.items():
-        is_compared = name not in ("run_dir", "resume", "measured")
+        is_compared = name not in ("run_dir", "resume", "measured", "weights")
         if is_compared and text != second_texts[name]:
             found[name] = (text, second_texts[name])
     return found

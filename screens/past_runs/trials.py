@@ -65,7 +65,7 @@ def trials_of(sweep: str, rows: Iterable[RunRow]) -> list[Trial]:
     varied = {
         name for each in settings for name, value in each.items() if value != settings[0][name]
     }
-    of_a_run = {*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads"}
+    of_a_run = {*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads", "weights"}
     names = sorted(varied.difference(of_a_run, *(row.info.config.measured for row in runs)))
     trials: dict[int, Trial] = {}
     for row, values in zip(runs, settings, strict=True):

@@ -332,6 +332,7 @@ UNSAVED = {
     "used", "moved", "inspector", "untrained", "chat", "_verdict", "last_reply", "_described", "_words",
     # What each session judges, and reports, once.
     "_read", "_unread", "_example", "_cuts", "_warned_of_unread", "_warned_of_left_out", "_known_fault",
+    "_turn_times", "_takes_window",
     # Empty after a checkpoint: caches, gradients.
     "_slots", "_sampler", "model", "backbone", "_trunk", "_head", "optimizer", "reference", "param_groups",
 }  # fmt: skip

@@ -123,6 +123,13 @@ def test_a_run_goes_on_with_the_same_weights_at_another_path_and_no_others(
     assert resumed().model == str(moved)
 
 
+def test_where_the_base_model_is_may_be_set_as_a_report_repeats_it(base: Path):
+    made = partial(run_config, agent="blackjack", run_dir=None, resume=False, model="bundled")
+    assert made(base=str(base)).base == made(assignments=[f"base={base}"]).base == str(base)
+    with pytest.raises(UsageError, match="There is no model folder"):
+        made(assignments=["base=./gone/away"])
+
+
 def test_a_fingerprint_is_that_of_the_weights_wherever_and_however_they_are_named(base: Path):
     first = fingerprint(str(base))
     assert first is not None
