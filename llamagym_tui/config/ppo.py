@@ -168,6 +168,16 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 0.02
     """`entropy_coef` after `decay_updates` updates."""
+    novelty_coef: Annotated[
+        NonNegative,
+        Live(
+            place=205,
+            title="novelty bonus",
+            meaning="Reward for a reply that was seldom given to its prompt: this over the root of how often.",
+        ),
+    ] = 0.0
+    """Weight of 1 / sqrt(n), n the times that a turn's reply was given to its prompt, less the mean over the batch, in
+    the reward that is learnt from; not scaled. 0: nothing is counted."""
     reward_scale: Annotated[
         Positive | None,
         Live(

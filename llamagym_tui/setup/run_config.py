@@ -32,7 +32,11 @@ from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
 from llamagym_tui.user_files import file_text, runs_dir
 
-SETTINGS_OF_HEAD: Mapping[str, Any] = {"ppo.entropy_coef": 0.03, "ppo.entropy_coef_final": 0.01}
+SETTINGS_OF_HEAD: Mapping[str, Any] = {
+    "ppo.entropy_coef": 0.03,
+    "ppo.entropy_coef_final": 0.01,
+    "ppo.novelty_coef": 0.1,
+}
 """What an adapter on the LM head alone learns best by, where it is not given."""
 
 

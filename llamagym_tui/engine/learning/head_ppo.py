@@ -21,12 +21,12 @@ from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.model.whitening import whitening
+from llamagym_tui.engine.model.whitening import constant, whitening
 from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.engine.tokens.token_tree import ActionTrie
+from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 STEPS = 8
@@ -237,21 +237,33 @@ class HeadPPO(PPO):
         is_free = ~down.any(1)  # (K,)
         if not is_free.any():
             return
+        parting_places: set[tuple[int, ...]] = set()
         parting: list[Tensor] = []
-        common: list[Tensor] = []
+        # The states at each place of a reply, by the tokens up to there: parts with other replies share most places.
+        at_place: dict[tuple[int, ...], list[Tensor]] = {}
         for part, encoded in self._parts:
             if not isinstance(encoded, NarrowEncoded):
                 continue
             states = encoded.hidden  # (R, C, D)
             columns = self._parting_columns(part)
             parting.append(states[:, columns].reshape(-1, states.shape[-1]))
-            common.append(states.mean(0))
-        if not parting or len(parting[0]) < 2:
+            places = _places(part.trees.trees[0])
+            parting_places |= {places[column] for column in columns}
+            for column, place in enumerate(places):
+                at_place.setdefault(place, []).append(states[:, column])
+        if not parting or len(torch.cat(parting)) < 2:
             return
-        left_out = torch.cat(common)
+        common = {place: torch.cat(found).mean(0) for place, found in at_place.items()}
+        left_out = torch.stack(list(common.values()))
         least = 0.0
         known = down[~is_free]
-        if len(known):
+        if not len(known):
+            # An action may be preferred or avoided in all states alike, which no difference between them tells.
+            elsewhere = [mean for place, mean in common.items() if place not in parting_places]
+            others = torch.stack(elsewhere) if elsewhere else left_out[:0]
+            down[0] = constant(torch.cat(parting).mean(0), others)
+            is_free[0] = not down[0].any()
+        else:
             # As long as the common states, or what is known would count as rounding beside them.
             length = left_out.norm(dim=1).mean()
             left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
@@ -368,6 +380,14 @@ class HeadPPO(PPO):
         self.narrow.rows = None
         with torch.no_grad():
             self.narrow.up[self.narrow.trained] = self._rows
+
+
+def _places(tree: TokenTree) -> list[tuple[int, ...]]:
+    """The tokens of a reply up to each column: none in the first, which is the prompt's last token."""
+    places: list[tuple[int, ...]] = [()]
+    for token, parent in zip(tree.ids, tree.parents, strict=True):
+        places.append((*places[parent + 1], token))
+    return places
 
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:

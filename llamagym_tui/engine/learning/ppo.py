@@ -31,6 +31,7 @@ from llamagym_tui.engine.learning.losses import (
     value_loss,
 )
 from llamagym_tui.engine.learning.movement import Marks, why_it_stood_still
+from llamagym_tui.engine.learning.novelty import Novelty
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
     Row,
@@ -60,6 +61,8 @@ KEPT_BATCHES = 2
 class PPOState(LearnerState, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
+    counts: dict[int, int] = {}
+    """How often a reply was given to a prompt, where there is a novelty bonus."""
 
 
 class Scored(NamedTuple):
@@ -92,6 +95,7 @@ class PPO:
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Moments of the discounted returns in all episodes that the policy played alone."""
+        self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
         self.moved: MovedEpisode | None = None
@@ -248,6 +252,7 @@ class PPO:
             reference_logprobs=reference_logprobs,
             decision_values=decision_values,
             bootstraps=self.bootstraps(trajectories),
+            bonuses=self.novelty.bonuses(trajectories) if self.config.novelty_coef else None,
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
@@ -501,6 +506,7 @@ class PPO:
             random=self._rng.getstate(),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
+            counts=dict(self.novelty.counts),
         )
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
@@ -521,6 +527,7 @@ class PPO:
         self.return_moments = state.return_moments
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
+        self.novelty.counts = dict(state.counts)
         self.used.clear()  # a roll back undid these updates
 
     def reseed(self, seed: int) -> None:

@@ -47,6 +47,7 @@ def batch_targets(
     reference_logprobs: Tensor | None,
     decision_values: Tensor | None,
     bootstraps: Sequence[float],
+    bonuses: Tensor | None,
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
@@ -56,6 +57,7 @@ def batch_targets(
     Args:
         reference_logprobs: (D,) of decisions under the reference. None: there is none.
         decision_values: (D,) V before each decision. None: turns alone have values.
+        bonuses: (K,) of each turn for what is seldom tried. None: there are none.
         bootstraps: value after each episode: V(final observation) if it was truncated, else 0.
     """
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
@@ -74,6 +76,8 @@ def batch_targets(
         penalties = kl
         values = decision_values
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
+    if bonuses is not None:
+        rewards = rewards + config.novelty_coef * bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
     steps = credited_steps(turns, lengths, rewards, charged * penalties, values)
     episode_lengths = []

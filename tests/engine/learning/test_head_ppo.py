@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 
 import pytest
@@ -34,6 +35,10 @@ def head_policy(tokenizer, kind: str, seed: int = 0) -> Policy:
     )
     policy.history = 0
     return policy
+
+
+def reply_of(name: str) -> str:
+    return json.dumps({"action": int(name)})
 
 
 def head_learner(policy: Policy) -> Learner:
@@ -89,19 +94,47 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     narrow = learner.narrow
-    learner.update(play(policy, 3))  # three observations differ in two directions
+    # three observations differ in two directions, behind the one that is the same for all
+    learner.update(play(policy, 3))
     first = narrow.down.detach().clone()
-    assert first.any(1).tolist() == [True, True] + [False] * 6
+    assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
     learner._parts = list(learner.encoded(batch_rows(play(policy))))
     learner._measure_directions()
-    assert torch.equal(narrow.down[:2], first[:2])
+    assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4
     assert torch.equal((narrow.up @ narrow.down).detach(), before)
     # the new ones see nothing that the first ones see
-    known, new = narrow.down[:2], narrow.down[2:]
+    known, new = narrow.down[:3], narrow.down[3:]
     known, new = (each / each.norm(dim=1, keepdim=True).clamp(min=1e-9) for each in (known, new))
     assert (known @ new.T).abs().max() < 1e-4
+
+
+def test_directions_are_found_where_every_observation_has_actions_of_its_own(tokenizer) -> None:
+    names = [str(number) for number in range(7)]
+    pairs = list(itertools.combinations(names, 2))[: len(OBSERVATIONS)]
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    model.adapt(LoraConfig(layers="head", r=8))
+    settings = GenerationConfig(policy="score", max_new_tokens=6)
+    replies = [reply_of(name) for name in names]
+    policy = Policy(model, tokenizer, settings, replies, reply_of=reply_of, names_by_turn=True)
+    policy.history = 0
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    sampler = Sampler(policy, 1)
+    batch = []
+    for observation, pair in zip(OBSERVATIONS, pairs, strict=True):
+        episode = Episode(policy, "Play.")
+        prompt = episode.observe(observation, pair)
+        sampler.restart(0, prompt.restart)
+        (reply,) = sampler.reply([0], [prompt.ids], [policy.trie_of(pair)])
+        episode.reply(reply)
+        episode.reward(float(observation > "You see 2"), parse_failed=False)
+        batch.append(episode.finish("terminated"))
+    learner.update(batch)
+    # each set is a part of its own, of one state: its mean is that state, and left out, nothing would be left
+    assert learner.narrow.down.any(1).all()
+    assert learner.narrow.up.any()
 
 
 def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import pytest
 import torch
 
-from llamagym_tui.engine.model.whitening import whitening
+from llamagym_tui.engine.model.whitening import constant, whitening
 
 
 def test_directions_leave_out_the_common_states_and_spread_by_one() -> None:
@@ -38,3 +39,12 @@ def test_a_common_state_that_is_named_twice_takes_nothing_else_out() -> None:
     twice = whitening(states, states.mean(0, keepdim=True) * (1 + 1e-7), 4)
     assert len(once) == len(twice) == 3
     assert torch.allclose(once.T @ once, twice.T @ twice, atol=1e-4)
+
+
+def test_one_direction_is_one_at_a_place_and_nothing_at_the_others() -> None:
+    mean = torch.tensor([3.0, 4.0, 0.0])
+    others = torch.tensor([[3.0, 0.0, 0.0], [6.0, 0.0, 0.0]])
+    found = constant(mean, others)
+    assert torch.allclose(found, torch.tensor([0.0, 0.25, 0.0]))
+    assert constant(mean, others[:0]).tolist() == pytest.approx([0.12, 0.16, 0.0])
+    assert not constant(others[1], others).any()  # it is nothing of its own
