@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +62,7 @@ KEPT_BATCHES = 2
 class PPOState(LearnerState, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
-    counts: dict[int, int] = {}
+    counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often a reply was given to a prompt, where there is a novelty bonus."""
 
 

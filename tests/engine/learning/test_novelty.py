@@ -14,9 +14,7 @@ def episode(*pairs: tuple[int, int], is_trained: bool = True) -> Trajectory:
     """Turns as (prompt, reply), a segment each, of one token each."""
     segments = []
     for prompt, reply in pairs:
-        turn = Turn(
-            start=1, end=2, logprobs=(-0.5,), value=0.0, reward=-1.0, is_trained=is_trained
-        )
+        turn = Turn(start=1, end=2, logprobs=(-0.5,), value=0.0, reward=-1.0, is_trained=is_trained)
         segments.append(Segment((9,), [prompt, reply], [turn]))
     return Trajectory(segments, "terminated")
 

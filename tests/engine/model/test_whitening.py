@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import pytest
 import torch
 
 from llamagym_tui.engine.model.whitening import constant, whitening
