@@ -27,9 +27,9 @@ CONFIG = PPOConfig(kl_coef=0.0, kl_coef_final=0.0, entropy_coef=0.01, entropy_co
 OBSERVATIONS = [f"You see {number}." for number in range(20)]
 
 
-def head_policy(tokenizer, kind: str, seed: int = 0) -> Policy:
+def head_policy(tokenizer, kind: str, seed: int = 0, r: int = 8) -> Policy:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    model.adapt(LoraConfig(layers="head", r=8))
+    model.adapt(LoraConfig(layers="head", r=r))
     policy = Policy(
         model, tokenizer, GenerationConfig(policy=kind, max_new_tokens=6), REPLIES, seed
     )
@@ -180,7 +180,8 @@ def test_an_update_without_memory_is_the_same(tokenizer) -> None:
 
 
 def test_it_learns_which_reply_each_observation_wants(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    # eight directions in which the observations differ, and the one that is the same for all
+    policy = head_policy(tokenizer, "score", r=9)
     learner = head_learner(policy)
     returns = [learner.update(play(policy, 200)).mean_return for _ in range(25)]
     assert returns[0] < 0.65
@@ -192,7 +193,7 @@ def test_its_critic_foresees_returns(tokenizer) -> None:
     learner = head_learner(policy)
     first = learner.update(play(policy, 400))
     assert first.explained_variance == 0.0
-    later = [learner.update(play(policy, 400)) for _ in range(3)]
+    later = [learner.update(play(policy, 400)) for _ in range(5)]
     assert later[-1].explained_variance > 0.05
 
 
