@@ -19,6 +19,10 @@ from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
 from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import make_folder
 
+BY_SCORE = (
+    "in the run, replies were chosen among the admissible ones by their scores: text that this model writes freely may "
+    "name no action"
+)
 CONVERTER = "convert_hf_to_gguf.py"
 """The program of llama.cpp that converts a model."""
 
@@ -92,7 +96,8 @@ def export(
             model.save_pretrained(draft)
             model.generation_config.save_pretrained(draft)  # an adapter alone leaves it out
             loaded.tokenizer.save_pretrained(draft)
-            (draft / "README.md").write_text(card(story), encoding="utf-8")
+            text = card(story, by_score=sampling.policy == "score")
+            (draft / "README.md").write_text(text, encoding="utf-8")
             del model, loaded  # it is read again next
     except OSError as error:
         raise _unwritable(out, error) from error
@@ -121,8 +126,8 @@ def _unwritable(out: Path, error: OSError) -> RunStoreError:
     return RunStoreError(f"{out} cannot be written ({error.strerror}); name another folder.")
 
 
-def card(story: Story) -> str:
-    """The model card of a run."""
+def card(story: Story, *, by_score: bool = False) -> str:
+    """The model card of a run; `by_score`: its replies were chosen by their scores, and not sampled."""
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
     how = methods(state, story.warm_starts)
@@ -130,4 +135,7 @@ def card(story: Story) -> str:
     prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
     made = command(state, story.warm_starts)
     end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {made}"
-    return "\n\n".join([head, first, "\n".join(f"- {line}" for line in summary(story)), f"{end}\n"])
+    lines = summary(story)
+    if by_score:
+        lines.append(BY_SCORE)
+    return "\n\n".join([head, first, "\n".join(f"- {line}" for line in lines), f"{end}\n"])

@@ -159,6 +159,7 @@ def train(
     if track is not None:
         require_library(track, track)
     has_begun = resume or bool(branch_of)
+    options.require_used(assignments, ("dpo",) if sft_warm_start else ("sft", "dpo"))
     given = RunOptions(
         model=model,
         base=base,
@@ -280,6 +281,7 @@ def _warm_start(
     json_output: bool,
     debug: bool,
 ) -> NoReturn:
+    options.require_used(given.assignments, ("dpo",) if method == "sft" else ("sft",))
     config = given.settings_for(agent)
     from llamagym_tui.cli import headless_sft
 

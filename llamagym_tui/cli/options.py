@@ -3,6 +3,7 @@
 A command names those that it takes in its signature, in the order of the help, with None (a flag: False) for not given.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from llamagym_tui import config
 from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import UsageError
 from llamagym_tui.setup import run_config
 
 USUAL = RunConfig(agent="", run_dir="")
@@ -255,6 +257,18 @@ TrustAgent = Annotated[
         help="On --resume and --from: execute the agent file that the run names.",
     ),
 ]
+
+
+def require_used(assignments: Sequence[str] | None, unused: Sequence[str]) -> None:
+    """Raises UsageError: ``--set`` names settings of a warm start, `unused`, that the command does not make."""
+    for assignment in assignments or ():
+        name = assignment.partition("=")[0]
+        section = name.partition(".")[0]
+        if section in unused:
+            makes = (
+                "--sft-warm-start, or the command sft" if section == "sft" else "the command dpo"
+            )
+            raise UsageError(f"{name} is about a training that is not made here but by {makes}.")
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):

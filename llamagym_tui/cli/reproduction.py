@@ -60,8 +60,8 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
         warm_starts: those of the run, in order.
     """
     config = state.config
-    settings = _settings(config)
     if not is_taught(config):
+        settings = _settings(config, "sft" if config.sft_warm_start else "")
         if config.sft_warm_start:
             settings += ["--sft-warm-start", *_demonstrations(config)]
         if config.parent is not None:
@@ -69,7 +69,7 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
         return shlex.join(["llamagym-tui", "train", *settings, *_limit(state)])
     method = warm_starts[0].method if warm_starts else "sft"
     evaluated = next((each.episodes for each in state.evaluations if each.greedy), 0)
-    settings += [*_demonstrations(config), "--episodes", str(evaluated)]
+    settings = [*_settings(config, method), *_demonstrations(config), "--episodes", str(evaluated)]
     if not state.updates:
         return shlex.join(["llamagym-tui", method, *settings])
     folder = ["--run-dir", Path(config.run_dir).name]
@@ -78,8 +78,8 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
     return f"{first} && {then}"
 
 
-def _settings(config: RunConfig) -> list[str]:
-    """Agent, model, and every setting that is not as usual."""
+def _settings(config: RunConfig, method: str) -> list[str]:
+    """Agent, model, and every setting that is not as usual; `method` of a training on demonstrations, if it has one."""
     words = [config.agent, "--model", config.model]
     own = differences(config, usual_config(config), ({}, {})).keys() - config.measured.keys()
     own -= {*BY_OPTIONS}
@@ -90,6 +90,9 @@ def _settings(config: RunConfig) -> list[str]:
         own -= {name for name in flat(config) if name.startswith("lora.")}
     if is_taught(config):
         own -= {"episodes", "minutes"}  # of what came after
+    used = {method} if method else set()
+    for section in {"sft", "dpo"} - used:
+        own -= {name for name in flat(config) if name.startswith(f"{section}.")}
     for name, value in flat(config).items():
         if name == "env":
             for key, each in value.items():

@@ -118,6 +118,8 @@ def _fault(agent: AgentBase, space: Any, actions: Sequence[Any], *, is_counted: 
     names = len(agent.action_names)
     if names > len(actions):
         return f"it has {names} action_names for the {len(actions)} actions of {space}"
+    if fault := _fault_of_names(agent):
+        return fault
     if is_counted:
         if not (
             isinstance(agent.fallback_action, int) and 0 <= agent.fallback_action < len(actions)
@@ -131,6 +133,25 @@ def _fault(agent: AgentBase, space: Any, actions: Sequence[Any], *, is_counted: 
         )
     if not space.contains(agent.fallback_action):
         return f"its fallback_action, {agent.fallback_action!r}, is not in {space}: set another"
+    return ""
+
+
+def _fault_of_names(agent: AgentBase) -> str:
+    """Why a reply that names an action may mean another one, or a key takes none; empty if all is well."""
+    first: dict[str, str] = {}
+    for index, name in enumerate(agent.action_names):
+        if (
+            first.setdefault(name.casefold(), name) != name
+            or agent.action_names.index(name) < index
+        ):
+            return f"two of its action_names are {name!r}, whether in upper or lower case"
+        is_number = name.isascii() and name.isdigit()
+        if is_number and int(name) != index and int(name) < len(agent.action_names):
+            return f"its action_names have {name!r} for action {index}, which is the number of another one"
+    for key, action in agent.action_keys.items():
+        is_index = isinstance(action, int) and bool(agent.action_names)
+        if is_index and not 0 <= action < len(agent.action_names):
+            return f"its action_keys have {key!r} for {action}, which is no index of action_names"
     return ""
 
 

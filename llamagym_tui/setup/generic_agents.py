@@ -110,7 +110,9 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
         values = decisions(space) or []
         of_each_decision: Sequence[Sequence[str]] = base.decision_names
         if not of_each_decision:
-            of_each_decision = [[str(value) for value in each] for each in values]
+            # A number alone would be taken for the index of an action.
+            kind = "action " if len(values) == 1 else ""
+            of_each_decision = [[f"{kind}{value}" for value in each] for each in values]
         names = tuple("+".join(parts) for parts in itertools.product(*of_each_decision))
     if len(names) != len(actions):
         names = tuple(f"action {action}" for action in actions)

@@ -18,7 +18,7 @@ from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import MEASURED, LoraConfig, RunConfig
+from llamagym_tui.config import MEASURED, RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
@@ -112,7 +112,6 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         mode="inference",
         system_prompt="Hit below 13.",
         on_collapse="rollback",
-        lora=LoraConfig(layers="head"),
         measured={name: "" for name in MEASURED if name != "n_envs"},
     )
     assert options == {"json_output": True, "debug": False, "tracker": None}
@@ -126,7 +125,6 @@ def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
     assert config == RunConfig(
         agent="blackjack",
         run_dir=config.run_dir,
-        lora=LoraConfig(layers="head"),
         measured=dict.fromkeys(MEASURED, ""),
     )
     assert Path(config.run_dir).parent == data / "runs"
@@ -432,7 +430,6 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
             agent="blackjack",
             run_dir=str(tmp_path / "run"),
             seed=4,
-            lora=LoraConfig(layers="head"),
             measured=measured,
         ),
         None,
@@ -525,3 +522,22 @@ def test_a_shell_completes_commands_and_options():
 
     assert completed("llamagym-tui do", 1) == ["doctor"]
     assert completed("llamagym-tui blackjack --thr", 2) == ["--threads"]
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "by"),
+    [
+        ("train", "sft.lr=1e-4", "--sft-warm-start, or the command sft"),
+        ("train", "dpo.beta=0.2", "the command dpo"),
+        ("sft", "dpo.beta=0.2", "the command dpo"),
+    ],
+)
+def test_a_setting_of_a_training_that_a_command_does_not_make_is_refused(
+    command: str, setting: str, by: str
+) -> None:
+    refused = run(command, "blackjack", "--set", setting)
+    name = setting.partition("=")[0]
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"llamagym-tui: {name} is about a training that is not made here but by {by}.\n",
+    )

@@ -239,6 +239,12 @@ def test_the_command_repeats_what_was_done(
     assert f"    {command(story.state, story.warm_starts)}\n" in card
 
 
+def test_a_card_says_that_replies_were_chosen_by_their_scores(here: Path) -> None:
+    story = report.story_of(record(here / "one", a_run()))
+    assert export.BY_SCORE in export.card(story, by_score=True)
+    assert export.BY_SCORE not in export.card(story)
+
+
 def test_demonstrations_that_ship_are_not_named_by_their_place(here: Path) -> None:
     shipped = training_data.shipped(BlackjackAgent())
     settings = {"sft_warm_start": True, "sft_data": str(shipped)}

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.cli import main, start
-from llamagym_tui.config import MEASURED, LoraConfig, RunConfig
+from llamagym_tui.config import MEASURED, RunConfig
 
 
 @pytest.fixture
@@ -57,7 +57,6 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
         == RunConfig(
             agent="blackjack",
             run_dir="",
-            lora=LoraConfig(layers="head"),
             measured=dict.fromkeys(MEASURED, ""),
         )
     )

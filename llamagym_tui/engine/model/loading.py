@@ -94,7 +94,10 @@ def load_model_and_tokenizer(
         source = str(path or name)
         options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
         tokenizer = tokenizer_of(source, base)
-        arguments = entry.template_arguments if template_arguments is None else template_arguments
+        arguments: Mapping[str, Any] = entry.template_arguments
+        if template_arguments is not None:
+            arguments = template_arguments
+            _require_in_template(name, tokenizer, arguments)
         bind_template_arguments(tokenizer, arguments)
         with torch.random.fork_rng(
             devices=[]
@@ -226,6 +229,16 @@ def _require_loadable(name: str, path: Path | None, base: str | None) -> None:
             ) from error
     config, _ = read_config(str(path or name), local=path is not None)
     load_faults.require_causal_lm(name, config)
+
+
+def _require_in_template(name: str, tokenizer: Any, arguments: Mapping[str, Any]) -> None:
+    """Raises ModelLoadError: the chat template of a model does not know an argument."""
+    template = tokenizer.chat_template
+    unknown = [each for each in arguments if not isinstance(template, str) or each not in template]
+    if unknown:
+        raise ModelLoadError(
+            f"The chat template of model {name!r} has no {', '.join(unknown)}: leave it out of template_arguments."
+        )
 
 
 def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> None:

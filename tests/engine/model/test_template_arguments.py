@@ -11,7 +11,9 @@ from llamagym_tui.engine.model.loading import (
 )
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import find
+from tests.engine.conftest import tiny_llama
 
 THINKING = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -56,9 +58,15 @@ def test_arguments_are_bound_once_and_saved_with_the_tokenizer(thinking, tmp_pat
     assert rendered(AutoTokenizer.from_pretrained(tmp_path)).endswith("<think></think>")
 
 
-def test_the_callers_template_arguments_are_bound_when_a_model_is_loaded():
-    tokenizer = load_model_and_tokenizer(
-        "bundled", "cpu", template_arguments={"date_string": "26 Jul 2024"}
-    ).tokenizer
-    tokenizer.chat_template += "{{ date_string }}"
-    assert rendered(tokenizer).endswith("26 Jul 2024")
+def test_the_callers_template_arguments_are_bound_when_a_model_is_loaded(thinking, tmp_path):
+    tiny_llama(len(thinking)).save_pretrained(tmp_path)
+    thinking.save_pretrained(tmp_path)
+    loaded = load_model_and_tokenizer(
+        str(tmp_path), "cpu", template_arguments={"enable_thinking": False}
+    )
+    assert rendered(loaded.tokenizer).endswith("<|assistant|><think></think>")
+
+
+def test_an_argument_that_the_template_does_not_know_is_refused_by_name():
+    with pytest.raises(ModelLoadError, match="The chat template of model 'bundled' has no date_s"):
+        load_model_and_tokenizer("bundled", "cpu", template_arguments={"date_string": "26 July"})

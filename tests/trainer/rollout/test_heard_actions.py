@@ -243,6 +243,18 @@ def test_a_text_is_the_reply_itself(policy: Policy) -> None:
             {"action_names": names_of(3), "fallback_action": 5},
             "its fallback_action, 5, is no index of an action",
         ),
+        (spaces.Discrete(2), {"action_names": ("go", "Go")}, "two of its action_names are 'Go'"),
+        (spaces.Discrete(2), {"action_names": ("go", "go")}, "two of its action_names are 'go'"),
+        (
+            spaces.Discrete(3),
+            {"action_names": ("1", "2", "3")},
+            "have '1' for action 0, which is the number of another one",
+        ),
+        (
+            spaces.Discrete(2),
+            {"action_names": names_of(2), "action_keys": {"x": 2}},
+            "its action_keys have 'x' for 2, which is no index of action_names",
+        ),
         (
             spaces.MultiBinary(2),
             {"extract_action": lambda self, reply: 1},
