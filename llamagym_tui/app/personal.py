@@ -55,10 +55,11 @@ def _commands() -> type[Provider]:
 
 class PersonalApp(App[None]):
     CSS = (
+        "OptionList:ansi > .option-list--option-highlighted { text-style: bold underline !important; } "
         "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; } "
         "CommandPalette > .command-palette--help-text { color: $aside; text-style: not bold; }"
     )
-    """Without colour a cursor is underlined; the palette's help can be read."""
+    """In the terminal's own colours, and without colour, a cursor is underlined; the palette's help can be read."""
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     _literal_lines = LiteralLines()
 

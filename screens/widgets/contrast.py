@@ -43,9 +43,8 @@ def readable(variables: Mapping[str, str]) -> dict[str, str]:
     background = Color.parse(variables["background"])
     if background.ansi is not None:
         found["aside"] = f"{variables['foreground']} 60%"
-        for name, (tint, share) in TINTED.items():
-            found[name] = f"{variables[tint]} {share:.0%}"
-        return found
+        # A part of one of the terminal's own colours is the whole of it, and its texts would vanish.
+        return found | dict.fromkeys(TINTED, variables["background"])
     grounds = [Color.parse(variables[name]) for name in GROUNDS]
     for name, (tint, share) in TINTED.items():
         ground = background.blend(Color.parse(variables[tint]), share)

@@ -207,15 +207,20 @@ async def test_the_chosen_row_of_home_and_the_pause_are_seen_at_each_depth(
         chosen = agents.get_visual_style("option-list--option-highlighted")
         row = next(strip for strip in strips(home) if "Blackjack" in strip.text)
         grounds = {str(style.bgcolor) for text, style, _ in row if style and text.strip()}
-        assert len(grounds) > 1 or chosen.reverse or chosen.bold, "its row is another"
+        assert len(grounds) > 1 or chosen.underline, "its row is another"
         if depth == "16":
             assert kinds(pilot) <= {"DEFAULT", "STANDARD"}
+            assert not vanished(home)
     client = fakes.FakeClient([*blackjack(), PhaseChanged(phase="paused")])
     app = make_app(client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Paused.")
         banner = app.screen.query_one(Banner)
         assert banner.has_class("-note")
+        client.emit(*fakes.hand(3, [("17", "Hit.", "keyword")], 0.0))
+        await sees(pilot, "Hit.")
+        await pilot.press("k")
+        assert not vanished(app), "neither the sentence nor the marked reply"
         await pilot.press("g")
         await sees(pilot, "agrees on")
         await stands_still(pilot)
@@ -228,6 +233,17 @@ async def test_the_chosen_row_of_home_and_the_pause_are_seen_at_each_depth(
                 if style and style.bgcolor
             }
             assert {3, 4} <= grounds, "the map has its two ends, yellow and blue"
+
+
+def vanished(app: LlamaGymApp) -> list[str]:
+    """Words in the colour of their ground."""
+    return [
+        text
+        for strip in strips(app)
+        for text, style, _ in strip
+        if style and re.search(r"\w", text) and style.color and style.color == style.bgcolor
+        if not style.color.is_default
+    ]
 
 
 def kinds(pilot: Pilot[None]) -> set[str]:
