@@ -160,6 +160,22 @@ def test_what_is_no_example_is_left_out_with_its_reason(
         from_rows(tmp_path, form, row)
 
 
+def test_the_text_beside_a_call_and_the_parts_of_a_text_are_lines_of_the_reply(
+    tmp_path: Path,
+) -> None:
+    parts = [{"type": "text", "text": "I have"}, "12."]
+    messages = [
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": "Low.", "tool_calls": [CALL, CALL]},
+        {"role": "function", "content": "18"},
+        {"role": "assistant", "content": "", "function_call": CALLED},
+    ]
+    [demo] = from_rows(tmp_path, "openai", {"messages": messages}).demonstrations
+    spelled = json.dumps(CALLED, separators=(",", ":"))
+    assert demo.observations == ["I have\n12.", "18"]
+    assert demo.replies == [f"Low.\n{spelled}\n{spelled}", spelled]
+
+
 def test_an_array_blank_lines_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     rows = [{"messages": said("12", "hit")}, {"messages": said("18", "stick")}]
     as_array = b"\xef\xbb\xbf" + json.dumps(rows, indent=2).encode()

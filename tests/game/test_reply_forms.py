@@ -12,6 +12,7 @@ from gymnasium.spaces import Text
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.agents.textworld import TextWorldAgent
 from llamagym_tui.game.actions import FAILED, ActionReading, read_action
+from llamagym_tui.game.answer import plain
 
 NAMES = ("stick", "hit")
 STICK = '<tool_call>\n{"name": "act", "arguments": {"action": 0}}\n</tool_call>'
@@ -242,3 +243,10 @@ def test_a_text_is_what_a_reply_says_after_its_thought(reply: str, text: str | N
     reading = Talker().extract_action(reply)
     assert reading == (FAILED if text is None else ActionReading(text, "custom"))
     assert TextWorldAgent().extract_action(reply) == text
+
+
+def test_ascii_in_full_width_is_ascii_and_other_wide_signs_stay() -> None:
+    wide = "".join(chr(code + 0xFEE0) for code in range(0x21, 0x7F))
+    assert plain(wide) == "".join(map(chr, range(0x21, 0x7F)))
+    assert plain("\uff00\uff5f\uff61") == "\uff00\uff5f\uff61"
+    assert plain("a\u00ad\u061c\u200b\u200f\u2060\u2069\ufeffb\u2010\u206a") == "ab\u2010\u206a"
