@@ -1,0 +1,46 @@
+"""How often an environment is made to find out whether it renders text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import pytest
+
+from llamagym_tui.agents.generic import GenericAgent
+from llamagym_tui.errors import EnvError
+from llamagym_tui.game.environment import EnvMaker
+
+
+class Rendered(gymnasium.Env[int, int]):
+    """Renders text, unless told that it cannot."""
+
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+
+class Player(GenericAgent):
+    env_id = "Rendered-v0"
+
+
+@pytest.mark.parametrize(
+    ("can_render", "modes"), [(True, [None, "ansi", "ansi"]), (False, [None, "ansi", None])]
+)
+def test_whether_text_is_rendered_is_tried_once(can_render: bool, modes: list[Any]) -> None:
+    asked = []
+
+    def make(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        asked.append(env_kwargs.get("render_mode"))
+        if asked[-1] and not can_render:
+            raise EnvError("no display")
+        return Rendered(**env_kwargs)
+
+    maker = EnvMaker(Player(), make)
+    made = [maker(), maker()]
+    assert asked == modes
+    assert [env.render_mode for env in made] == modes[2:] * 2
