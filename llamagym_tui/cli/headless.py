@@ -37,7 +37,7 @@ from llamagym_tui.returns import (
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
-from llamagym_tui.setup.run_config import is_launched
+from llamagym_tui.setup.run_config import holds_adapter, is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
@@ -448,7 +448,8 @@ def evaluated_config(
         "mode": "inference",
         "generation": sampling,
         "dtype": dtype,
-        "full_finetuning": True if dtype == "float32" else None,
+        # No adapter is added to a whole model; one that the model has is a part of it.
+        "full_finetuning": None if holds_adapter(model) or dtype != "float32" else True,
         "env": {**kept.get("env", {}), **(env or {})},
         **assigned,
     }

@@ -153,7 +153,7 @@ def run_config(
 def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> None:
     """Raises UsageError: settings are given by which other weights are meant than would be trained."""
     names = ", ".join(f"lora.{name}" for name in typed.get("lora", {}))
-    if _holds_adapter(model):
+    if holds_adapter(model):
         raise UsageError(
             f"{model} has an adapter, which is trained as it is: leave {names or 'full_finetuning'} out, or merge it "
             "first (llamagym-tui export RUN OUT --merge)."
@@ -165,7 +165,7 @@ def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> N
         )
 
 
-def _holds_adapter(model: str) -> bool:
+def holds_adapter(model: str) -> bool:
     """Whether a model is the folder of an adapter, or of a run that trained one."""
     folders = (Path(model), Path(model) / run_store.MODEL_DIR)
     return any((folder / "adapter_config.json").is_file() for folder in folders)
@@ -174,7 +174,7 @@ def _holds_adapter(model: str) -> bool:
 def trains_an_adapter_of_its_own(config: RunConfig) -> bool:
     """Whether a run may put a new adapter on its model, by what is known without loading that."""
     given = {"model": config.model, "full_finetuning": config.full_finetuning}
-    return not (_holds_adapter(config.model) or _is_fully_trained(given))
+    return not (holds_adapter(config.model) or _is_fully_trained(given))
 
 
 def _is_fully_trained(settings: Mapping[str, Any]) -> bool:

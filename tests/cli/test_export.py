@@ -194,3 +194,12 @@ def test_a_converter_that_fails_is_one_sentence(
     )
     assert "could not convert the model (no such pre-tokenizer)" in result.stderr
     assert (tmp_path / "a" / "model.safetensors").exists()
+
+
+def test_a_run_that_has_trained_an_adapter_is_evaluated_with_it(
+    adapted: tuple[Path, torch.Tensor],
+) -> None:
+    words = ["eval", "blackjack", "--model", str(adapted[0]), "--episodes", "2", "--envs", "2"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "over 2 episodes" in result.output
