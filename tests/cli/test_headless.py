@@ -310,7 +310,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
     evaluated("coin", "some-model")
     play = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy, prompt “Call the coin.”"
     assert capfd.readouterr().out == f"{play}; 0.0% of replies named no action; 1 s.\n"
-    assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
+    assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1"
 
 
 @pytest.mark.parametrize("named", ["", "model", "good", "update-12"])
