@@ -5,15 +5,15 @@ longer than the model reads, each turn reads all of it anew.
 """
 
 from collections import deque
-from statistics import fmean
+from statistics import median
 
 LONG_S = 1.0
 """Seconds of a core for a turn in all environments from which on conversations may be too long; other work on the
 machine makes no difference to them."""
 GROWN = 3.0
 """How many times what it took at first: a large model is slow from the beginning."""
-LOOK = 4
-"""Turns at first, after one that reads the system prompt too, and turns now, of which the mean counts."""
+LOOK = 5
+"""Turns at first, after one that reads the system prompt too, and turns now, of which the median counts."""
 LARGEST_WINDOW = 8
 """Earlier turns that are proposed at most."""
 
@@ -33,11 +33,11 @@ class TurnTimes:
 
     @property
     def first_s(self) -> float:
-        return fmean(self._first)
+        return median(self._first)
 
     @property
     def now_s(self) -> float:
-        return fmean(self._last)
+        return median(self._last)
 
     @property
     def window(self) -> int | None:
