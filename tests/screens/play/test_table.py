@@ -61,7 +61,7 @@ async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: Ma
     client = fakes.FakeClient()
     client.emit(PromptChanged(prompt_version=2, system_prompt="Be bold."))
     async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "prompt v2 “Be bold.”: taken")
+        await sees(pilot, "prompt v2 “Be bold.”: applies")
         await pilot.press("h")
         await sees(pilot, "system  Be bold.")
 
