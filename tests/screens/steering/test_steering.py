@@ -365,7 +365,7 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 def test_the_interval_by_hand():
     assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.50, 95 % interval +0.30 … +0.70"
-    assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
+    assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1"
 
 
 async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
