@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -155,8 +156,9 @@ def test_another_action_ends_the_episode_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reply", ["", "The weather is fine.", '{"action": 7}'])
-def test_a_reply_without_a_legal_action_is_refused(reply: str) -> None:
-    with pytest.raises(ActionParseError):
+def test_a_reply_without_a_legal_action_is_refused_with_an_example(reply: str) -> None:
+    example = re.escape('for example, {"action": 0} names one.')
+    with pytest.raises(ActionParseError, match=example):
         edits.with_reply(a_demo(), 0, reply, AGENT)
 
 

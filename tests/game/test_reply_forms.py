@@ -208,6 +208,8 @@ WORDS = [
     ("Don’t hit!", None),
     ("I take action 1 (hit).", 1),
     ("I take action 0, to hit.", None),
+    ("There is no action 7, so I hit.", 1),
+    ("I take action 7.", None),
     # strings of JSON
     ('"{\\"action\\": 1}"', 1),
     ('{"arguments": "{\\"action\\": \\"stick\\"}"}', 0),
