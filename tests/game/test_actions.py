@@ -21,6 +21,10 @@ NAMES = ("stick", "hit")
         ('{"action": "0"}', 0),
         ('I think so.\n```json\n{"action": 1, "why": "low"}\n```', 1),
         ('[{"action": 1}]', 1),
+        ('{"name": "act", "arguments": {"action": 1}}', 1),
+        ('{"name": "act", "arguments": "{\\"action\\": 1}"}', 1),
+        ('{"name": "stick", "arguments": "{\\"action\\": 1}"}', 1),
+        ('{"name": "stick", "parameters": {}}', 0),
     ],
 )
 def test_json_is_read_first(reply: str, action: int) -> None:
