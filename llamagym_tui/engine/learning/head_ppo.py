@@ -251,8 +251,9 @@ class HeadPPO(PPO):
             parting_places |= {places[column] for column in columns}
             for column, place in enumerate(places):
                 at_place.setdefault(place, []).append(states[:, column])
-        if not parting or len(torch.cat(parting)) < 2:
+        if not parting:
             return
+        seen = torch.cat(parting)
         common = {place: torch.cat(found).mean(0) for place, found in at_place.items()}
         left_out = torch.stack(list(common.values()))
         least = 0.0
@@ -261,14 +262,16 @@ class HeadPPO(PPO):
             # An action may be preferred or avoided in all states alike, which no difference between them tells.
             elsewhere = [mean for place, mean in common.items() if place not in parting_places]
             others = torch.stack(elsewhere) if elsewhere else left_out[:0]
-            down[0] = constant(torch.cat(parting).mean(0), others)
+            down[0] = constant(seen.mean(0), others)
             is_free[0] = not down[0].any()
         else:
             # As long as the common states, or what is known would count as rounding beside them.
             length = left_out.norm(dim=1).mean()
             left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
             least = LEAST_NEW_SPREAD
-        found = whitening(torch.cat(parting), left_out, int(is_free.sum()), least)
+        if len(seen) == 1:  # it differs from no other
+            return
+        found = whitening(seen, left_out, int(is_free.sum()), least)
         down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
     def _parting_columns(self, part: PackedRows) -> list[int]:

@@ -141,6 +141,25 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
     assert learner.narrow.up.any()
 
 
+def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    sampler = Sampler(policy, 1)
+    returns = []
+    for _ in range(12):
+        batch = []
+        for _ in range(60):
+            episode = Episode(policy, "Play.")
+            prompt = episode.observe("Two levers.")
+            sampler.restart(0, prompt.restart)
+            text = episode.reply(sampler.reply([0], [prompt.ids])[0])
+            episode.reward(float(text == REPLIES[1]), parse_failed=False)
+            batch.append(episode.finish("terminated"))
+        returns.append(learner.update(batch).mean_return)
+    assert returns[0] < 0.7
+    assert returns[-1] > 0.9
+
+
 def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
     learner = head_learner(policy)
     for _ in range(3):
