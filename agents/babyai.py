@@ -129,7 +129,7 @@ class BabyAIAgent(Agent):
     )
     picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
     action_names: ClassVar[tuple[str, ...]] = NAMES
-    action_keys = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
+    action_keys: ClassVar[dict[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
     baselines = {"random": 0.3, "expert": 0.93}
     """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
     _bot: Any = None
@@ -139,6 +139,8 @@ class BabyAIAgent(Agent):
     def __init_subclass__(cls) -> None:
         if "Dynamic-Obstacles" in cls.env_id:  # where one can only turn and go
             cls.action_names = NAMES[: FORWARD + 1]
+            keys = BabyAIAgent.action_keys.items()
+            cls.action_keys = {key: action for key, action in keys if action <= FORWARD}
 
     def get_system_prompt(self) -> str:
         actions = [

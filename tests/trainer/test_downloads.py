@@ -98,6 +98,7 @@ def test_a_download_is_announced_with_its_size_and_source(monkeypatch: pytest.Mo
     monkeypatch.setattr(builders, "model_folder", lambda name, notify: None)
     monkeypatch.setattr(builders, "fetch", lambda name, notify: fetched.append(name))
     monkeypatch.setattr(model_registry, "is_here", lambda name: name == "there/already")
+    monkeypatch.setattr("llamagym_tui.engine.model.hub.is_reachable", lambda name: True)
     told: list[str] = []
     for model in ("there/already", "Qwen/Qwen3-0.6B"):
         Builders(RunConfig(agent="blackjack", model=model, run_dir="")).fetch_model(told.append)

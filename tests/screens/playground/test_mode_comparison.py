@@ -80,8 +80,8 @@ def test_a_return_that_counts_something_names_it_across_both_modes():
 
 def test_of_a_single_episode_no_error_is_told():
     state = after(*fakes.opening_events(), fakes.counted([-1.0], 1))
-    assert {row.name: row.train for row in rows(state)}["return ±95%"] == "\N{MINUS SIGN}1.000"
-    assert recent_text(state) == "\N{MINUS SIGN}1.000"
+    assert {row.name: row.train for row in rows(state)}["return ±95%"] == "\N{MINUS SIGN}1"
+    assert recent_text(state) == "\N{MINUS SIGN}1"
 
 
 def test_what_was_not_played_is_a_dash():
@@ -134,7 +134,7 @@ async def test_in_inference_a_small_terminal_compares_in_three_lines(
 ):
     client = fakes.FakeClient(in_inference())
     async with make_app(client).run_test(size=(width, 24)) as pilot:
-        await sees(pilot, f"return ±95%     episodes  parse fail{more}")
+        await sees(pilot, f"return ±95%   episodes  parse fail{more}")
         await sees(pilot, "train     \N{MINUS SIGN}0.50 ± 0.98  4         0.0%")
         await sees(pilot, "inference +0.50 ± 0.98  4         0.0%")
         assert "KL" not in shown(pilot)

@@ -123,11 +123,11 @@ async def test_the_smallest_map_explains_its_digits_next_to_the_state(make_app: 
     async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
         await sees(
-            pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.    3 P(hit) 30–39%, × differs"
+            pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.   P(hit) in tenths, × differs"
         )
         await pilot.resize_terminal(*WIDE)
         await sees(pilot, "each state as a first turn")
-        assert "30–39%" not in shown(pilot)
+        assert "in tenths, × differs" not in shown(pilot)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

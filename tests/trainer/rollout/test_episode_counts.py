@@ -11,7 +11,7 @@ def test_the_last_returns_under_a_prompt_are_put_in_words_when_those_are_others(
     )
 
     def words(*returns: float, prompt: int = 1) -> list[str]:
-        counter.add(EpisodeCounts(each, 1, 0, "train", prompt) for each in returns)
+        counter.add(EpisodeCounts(each, 1, mode="train", prompt_version=prompt) for each in returns)
         return [event.words for event in counter.take_events(0)]
 
     counter.begin_again("train", 1)

@@ -16,7 +16,12 @@ def hand(
     number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0
 ) -> EpisodeCounts:
     return EpisodeCounts(
-        value, sticks + hits, failures, "inference", 0, (sticks, hits), number=number
+        value,
+        sticks + hits,
+        failures,
+        mode="inference",
+        actions=(sticks, hits),
+        number=number,
     )
 
 
