@@ -1,7 +1,7 @@
 """Takes the pictures of the README from the app itself, on a live run of the real trainer.
 
 ``python scripts/take_pictures.py --live 240`` trains that many seconds in a folder of its own and writes the pictures
-of `PICTURES` into ``docs/pictures``.
+of `PICTURES` into ``docs/pictures``; ``--model smollm2`` takes them of another model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import RunConfig
+from llamagym_tui.model_registry import BUNDLED
+from llamagym_tui.setup.run_config import run_config
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SETTLED_S = 3.0
@@ -59,11 +60,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
     raise SystemExit(f"No picture: the run was not there within {timeout_s:.0f} s.")
 
 
-async def take(live_s: float) -> None:
+async def take(live_s: float, model: str) -> None:
     seeds = count(11)
-    app = LlamaGymApp(
-        RunConfig(agent="blackjack", run_dir="data/run", seed=1), next_seed=lambda: next(seeds)
+    config = run_config(
+        agent="blackjack", run_dir=Path("data/run"), resume=False, model=model, seed=1
     )
+    app = LlamaGymApp(config, next_seed=lambda: next(seeds))
     async with app.run_test(size=PICTURES[0].size) as pilot:
         await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)
         await pilot.pause(live_s)
@@ -97,13 +99,16 @@ def main() -> None:
     parser.add_argument(
         "--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before"
     )
+    parser.add_argument("--model", default=BUNDLED, help="as of train; it is on this machine")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # The pictures show a relative path instead of a folder of this machine.
         os.chdir(folder)
+        # Nor do their colours depend on the terminal in which they are taken.
+        os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
         os.environ["LLAMAGYM_TUI_DATA"] = "data"
         os.environ["LLAMAGYM_TUI_CONFIG"] = "config"
-        asyncio.run(take(options.live))
+        asyncio.run(take(options.live, options.model))
 
 
 if __name__ == "__main__":
