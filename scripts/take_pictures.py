@@ -18,8 +18,7 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.model_registry import BUNDLED
-from llamagym_tui.setup.run_config import run_config
+from llamagym_tui.cli.options import RunOptions
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SETTLED_S = 3.0
@@ -62,9 +61,8 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
 
 async def take(live_s: float, model: str) -> None:
     seeds = count(11)
-    config = run_config(
-        agent="blackjack", run_dir=Path("data/run"), resume=False, model=model, seed=1
-    )
+    options = RunOptions(run_dir=Path("data/run"), model=model, seed=1)
+    config = options.settings_for("blackjack")
     app = LlamaGymApp(config, next_seed=lambda: next(seeds))
     async with app.run_test(size=PICTURES[0].size) as pilot:
         await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)
@@ -99,7 +97,7 @@ def main() -> None:
     parser.add_argument(
         "--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before"
     )
-    parser.add_argument("--model", default=BUNDLED, help="as of train; it is on this machine")
+    parser.add_argument("--model", default="bundled", help="as of train; it is on this machine")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # The pictures show a relative path instead of a folder of this machine.
