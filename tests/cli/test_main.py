@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
+import typer
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
@@ -67,6 +68,73 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
     monkeypatch.setitem(sys.modules, HEADLESS, module)
     monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
     return fake
+
+
+PLAYS = "--model --base --env… --prompt-file --history"
+COMPUTES = "--device=auto|cpu|cuda|mps --dtype=float32|bfloat16 --threads"
+BEGINS = f"{PLAYS} --mode=train|inference --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
+ENDS = "--episodes≥1 --minutes≥0.001 --max-failures≥1"
+FALLS = "--on-collapse=warn|rollback --form=auto|score|learn|off"
+LIES = "--set… --run-dir --resume --from --track=tensorboard|trackio|wandb"
+IMITATES = f"agent! --episodes≥0 (2000) --json --debug {PLAYS} --seed≥0 {COMPUTES} --sft-data --set… --run-dir"
+MEASURES = f"--greedy --sampled (True) --envs≥1 (128) --seed≥0 (0) --json --debug {PLAYS} {COMPUTES} --set…"
+COMMAND_LINE = {
+    "": "--version --debug --install-completion --show-completion",
+    "play": f"(hidden) agent! --debug {BEGINS} {ENDS} {FALLS} {LIES}",
+    "train": f"agent --json --debug {BEGINS} {ENDS} --final-episodes≥0 {FALLS} --sft-warm-start --sft-data {LIES} "
+    "--trust-agent",
+    "sft": IMITATES,
+    "dpo": IMITATES,
+    "eval": f"agent! --episodes≥1 (1000) {MEASURES}",
+    "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 --half-width≥1e-06 "
+    f"--episodes≥2 (20000) {MEASURES}",
+    "lessons": "name --check --debug",
+    "agents": "",
+    "models": "",
+    "runs": "",
+    "report": "run --output -o --film --csv --debug",
+    "track": "run --to=tensorboard|trackio|wandb (tensorboard) --follow (hidden) --debug",
+    "export": "run! out! --merge --gguf --push-to-hub --base --debug",
+    "sweep": "spec! --jobs≥1 (1) --show --debug",
+    "replay": "run --debug",
+    "serve": "words… --watch --host (127.0.0.1) --port≥1≤65535 (8000) --sessions≥1 --debug",
+    "doctor": "",
+    "demos": "",
+    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0 --env…",
+    "demos check": "files…! --agent",
+    "demos list": "place",
+    "demos merge": "files…! --output -o!",
+    "demos export": "file! --to=parquet|pairs|prompts|dpo|kto|minari! --output -o --agent",
+    "demos import": "form=minari|openai|sharegpt|alpaca|pairs! name! --agent! --output -o!",
+}
+"""Arguments and options of each command: what they take, from where to where, and in brackets what is usual."""
+
+
+def in_words(each: Any) -> str:
+    text = " ".join([*each.opts, *each.secondary_opts])
+    if choices := get_args(each.type_descriptor.annotation):
+        text += "=" + "|".join(map(str, choices)) if isinstance(choices[0], str) else ""
+    if each.multiple or each.nargs == -1:
+        text += "…"
+    text += "".join(
+        f"{sign}{end}" for sign, end in (("≥", each.min), ("≤", each.max)) if end is not None
+    )
+    text += "!" if each.required else ""
+    if each.default is not None and each.default is not False:
+        text += f" ({each.default})"
+    return f"{text} (hidden)" if each.hidden else text
+
+
+def command_line(command: Any, name: str = "") -> dict[str, str]:
+    of_it = " ".join(["(hidden)"] * command.hidden + [in_words(each) for each in command.params])
+    below = {}
+    for word, each in getattr(command, "commands", {}).items():
+        below |= command_line(each, f"{name} {word}".strip())
+    return {name: of_it} | below
+
+
+def test_the_command_line_is_what_scripts_go_by() -> None:
+    assert command_line(typer.main.get_command(app)) == COMMAND_LINE
 
 
 def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_every_other_line_is_typers(
     assert opened == []
 
 
-@pytest.mark.parametrize(("policy", "spins"), [(None, start.SPINS), ("active", None)])
+@pytest.mark.parametrize(("policy", "spins"), [(None, "3000"), ("active", None)])
 def test_threads_of_torch_soon_sleep_unless_it_is_set_how_they_wait(
     monkeypatch: pytest.MonkeyPatch, policy: str | None, spins: str | None
 ):
@@ -89,15 +89,22 @@ def test_threads_of_torch_soon_sleep_unless_it_is_set_how_they_wait(
 def test_libraries_are_quiet_before_a_command_imports_them_unless_it_is_set_how_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    for name in start.QUIET_LIBRARIES:
+    quiet = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+    for name in quiet:
         monkeypatch.setenv(name, "")  # so that it is as before at the end
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
-    seen: list[dict[str, str]] = []
+    seen: list[dict[str, str | None]] = []
     monkeypatch.setattr(
         main,
         "app",
-        lambda *_, **__: seen.append({name: os.environ[name] for name in start.QUIET_LIBRARIES}),
+        lambda *_, **__: seen.append({name: os.environ.get(name) for name in quiet}),
     )
     start.main(["agents"])
-    assert seen == [start.QUIET_LIBRARIES | {"TRANSFORMERS_VERBOSITY": "info"}]
+    assert seen == [quiet | {"TRANSFORMERS_VERBOSITY": "info"}]

@@ -60,6 +60,17 @@ def test_an_episode_of_which_something_was_missed_is_none(missing: int) -> None:
     assert recorder(*events).last is None
 
 
+def test_of_more_than_2000_turns_the_oldest_episodes_go() -> None:
+    two, long = TURNS, TURNS * 999
+    kept = recorder(*fakes.hand(1, two, 1.0), *fakes.hand(2, long, 1.0))
+    assert list(kept.ended) == [1, 2]
+    for event in fakes.hand(3, TURNS[:1], 1.0):
+        kept.add(event)
+    assert list(kept.ended) == [2, 3]
+    kept = recorder(*fakes.hand(1, two, 1.0), *fakes.hand(2, long * 3, 1.0))
+    assert list(kept.ended) == [2]
+
+
 def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
     last = recorder(*fakes.hand(3, [("Your total: 12.", "Hm.", "failed")], 1.0)).last
     assert last is not None

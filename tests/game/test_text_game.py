@@ -56,6 +56,16 @@ def test_a_game_begins_with_its_goal_and_not_with_its_banner(env: gymnasium.Env[
     assert turn_limit(env) == 50
 
 
+def test_a_seed_is_brought_into_the_range_that_the_interpreter_takes(
+    env: gymnasium.Env[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(env.unwrapped._game, "seed", taken.append)  # type: ignore[attr-defined]
+    for seed in (2**15 - 1, 2**15 + 3):
+        env.reset(seed=seed)
+    assert taken == [2**15 - 1, 3]
+
+
 def test_a_reward_is_what_the_score_goes_up_by_and_the_known_commands_win(
     env: gymnasium.Env[Any, Any],
 ) -> None:

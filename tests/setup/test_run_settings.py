@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,36 @@ def a_run(folder: Path, config: dict[str, Any]) -> None:
     (folder / "model").mkdir()
     (folder / "events.jsonl").write_bytes(b"")
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
+
+
+def test_every_argument_is_the_setting_of_its_name():
+    given: dict[str, Any] = {
+        "model": "someone/tiny",
+        "base": "someone/else",
+        "env": {"natural": True},
+        "system_prompt": "Play.",
+        "history": 3,
+        "mode": "inference",
+        "n_envs": 9,
+        "ranks": 2,
+        "parallel_envs": "on",
+        "seed": 5,
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "threads": 4,
+        "episodes": 11,
+        "minutes": 2.5,
+        "max_failures": 7,
+        "final_episodes": 6,
+        "on_collapse": "rollback",
+        "form": "off",
+        "sft_warm_start": True,
+        "sft_data": "mine.jsonl",
+    }
+    config = run_config(agent="blackjack", run_dir=None, resume=False, **given)
+    assert {name: getattr(config, name) for name in given} == given
+    others = {"agent", "run_dir", "resume", "branch_of", "trust_agent", "assignments"}
+    assert set(inspect.signature(run_config).parameters) == set(given) | others
 
 
 def test_what_is_not_given_is_measured():

