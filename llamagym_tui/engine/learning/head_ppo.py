@@ -254,15 +254,15 @@ class HeadPPO(PPO):
         if not parting:
             return
         seen = torch.cat(parting)
-        common = {place: torch.cat(found).mean(0) for place, found in at_place.items()}
-        left_out = torch.stack(list(common.values()))
+        states_at = {place: torch.cat(found) for place, found in at_place.items()}
+        elsewhere = [found for place, found in states_at.items() if place not in parting_places]
+        left_out = torch.stack([found.mean(0) for found in states_at.values()])
         least = 0.0
         known = down[~is_free]
         if not len(known):
             # An action may be preferred or avoided in all states alike, which no difference between them tells.
-            elsewhere = [mean for place, mean in common.items() if place not in parting_places]
-            others = torch.stack(elsewhere) if elsewhere else left_out[:0]
-            down[0] = constant(seen.mean(0), others)
+            means = [found.mean(0) for found in elsewhere]
+            down[0] = constant(seen.mean(0), torch.stack(means) if means else left_out[:0])
             is_free[0] = not down[0].any()
         else:
             # As long as the common states, or what is known would count as rounding beside them.
@@ -271,7 +271,7 @@ class HeadPPO(PPO):
             least = LEAST_NEW_SPREAD
         if len(seen) == 1:  # it differs from no other
             return
-        found = whitening(seen, left_out, int(is_free.sum()), least)
+        found = whitening(seen, left_out, elsewhere, int(is_free.sum()), least)
         down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
     def _parting_columns(self, part: PackedRows) -> list[int]:

@@ -13,7 +13,7 @@ def test_directions_leave_out_the_common_states_and_spread_by_one() -> None:
     common = torch.randn(2, 8) * 100
     spreads = torch.tensor([3.0, 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, 0.1])
     states = torch.randn(500, 8) * spreads + common[0]
-    found = whitening(states, common, 3)
+    found = whitening(states, common, [], 3)
     seen = states @ found.T
     # rounding in fp32 of states of about 100, scaled by up to some ten times
     assert (common @ found.T).abs().max() < 0.01
@@ -25,17 +25,31 @@ def test_what_hardly_differs_is_scaled_up_no_further_than_a_hundredth_of_the_lar
     states = torch.tensor(
         [[5.0, 10.0, 0.0], [5.0, -10.0, 0.0], [5.0, 0.0, 0.01], [5.0, 0.0, -0.01]]
     )
-    first, second = (states @ whitening(states, torch.empty(0, 3), 2).T).T
-    # spreads are 10 / sqrt(2) and 0.01 / sqrt(2); a hundredth of the first is 0.1 / sqrt(2)
-    assert first.abs().max() == pytest.approx(2**0.5)
-    assert second.abs().max() == pytest.approx(0.1 * 2**0.5, rel=1e-4)
+    first, second = (states @ whitening(states, torch.empty(0, 3), [], 2).T).T
+    # Variances are 50 and 0.00005, and a hundredth of the largest spread, squared, is 0.005: 1 / 1.0001 and 1 / 101.
+    assert first.var(unbiased=False) == pytest.approx(1 / 1.0001, rel=1e-4)
+    assert second.var(unbiased=False) == pytest.approx(1 / 101, rel=1e-3)
+
+
+def test_what_differs_by_more_at_other_places_is_seen_little() -> None:
+    # Along the second axis the states spread by 1 and those of another place by 30, along the third neither.
+    states = torch.tensor([[2.0, 1.0, 5.0], [2.0, -1.0, 5.0], [-2.0, 1.0, 5.0], [-2.0, -1.0, 5.0]])
+    other = torch.tensor([[0.0, 30.0, 0.0], [0.0, -30.0, 0.0]])
+    found = whitening(states, other.mean(0, keepdim=True), [other], 2)
+    first, second = (states @ found.T).var(0, unbiased=False).tolist()
+    # 1 / (1 + 900 / 9), and the floor, (0.01 * 2)^2, once
+    assert first == pytest.approx(4 / (4 + 0.0004), rel=1e-4)
+    assert second == pytest.approx(1 / (1 + 100 + 0.0004), rel=1e-4)
+    elsewhere = (other @ found.T).var(0, unbiased=False)
+    assert elsewhere[0] == pytest.approx(0.0, abs=1e-6)
+    assert elsewhere[1] == pytest.approx(900 / 101.0004, rel=1e-4)  # at most 3^2
 
 
 def test_a_common_state_that_is_named_twice_takes_nothing_else_out() -> None:
     torch.manual_seed(1)
     states = torch.randn(50, 4) + torch.tensor([9.0, 0.0, 0.0, 0.0])
-    once = whitening(states, torch.empty(0, 4), 4)
-    twice = whitening(states, states.mean(0, keepdim=True) * (1 + 1e-7), 4)
+    once = whitening(states, torch.empty(0, 4), [], 4)
+    twice = whitening(states, states.mean(0, keepdim=True) * (1 + 1e-7), [], 4)
     assert len(once) == len(twice) == 3
     assert torch.allclose(once.T @ once, twice.T @ twice, atol=1e-4)
 
