@@ -27,6 +27,8 @@ from llamagym_tui.engine.learning.form import (
     learn_form,
     save_form,
 )
+from llamagym_tui.engine.learning.head_ppo import HeadPPO
+from llamagym_tui.engine.learning.head_sft import train_head_on
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.preferences import prefer
@@ -271,7 +273,16 @@ class Builders:
     ) -> WarmStartStats:
         """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
         it the learner's reference."""
-        if data.method == "dpo":
+        if isinstance(learner, HeadPPO):
+            stats = train_head_on(
+                learner,
+                data.conversations,
+                self.config.sft,
+                seed=self.config.seed,
+                progress=progress,
+                should_stop=should_stop,
+            )
+        elif data.method == "dpo":
             stats = prefer(
                 policy,
                 data.preferences,

@@ -467,9 +467,10 @@ class Session:
         try:
             if self._config.shard:
                 raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
-            if run.policy.narrow is not None:
+            if run.policy.narrow is not None and command.method == "dpo":
                 raise UsageError(
-                    "an adapter on the LM head alone cannot imitate; begin a run with --set lora.layers=all."
+                    "an adapter on the LM head alone imitates, and learns nothing from preferences; "
+                    "begin a run with --set lora.layers=all."
                 )
             data = training_data(run.agent, command.sft_data, command.method)
         except (UsageError, DemoFileError) as error:
@@ -491,7 +492,8 @@ class Session:
             )
             return
         run.report_episodes()
-        before = self._enter("warm_starting", "loading TRL, which takes some seconds")
+        detail = "loading TRL, which takes some seconds" if run.policy.narrow is None else ""
+        before = self._enter("warm_starting", detail)
         try:
             try:
                 run.warm_start(data, self._builders, self._is_warm_start_cancelled)

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
-from llamagym_tui.engine.learning.packing import PackedRows, PackedTree, Row, collate, forwards
+from llamagym_tui.engine.learning.packing import (
+    PackedRows,
+    PackedTree,
+    Row,
+    batch_rows,
+    collate,
+    forwards,
+)
 from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums
@@ -158,11 +165,48 @@ class HeadPPO(PPO):
         self._parts = []
         return Trained(sums, float(made), rate)
 
+    def imitate(
+        self,
+        trajectories: Sequence[Trajectory],
+        steps: int,
+        progress: Callable[[int, int, float], None],
+        should_stop: Callable[[], bool],
+    ) -> list[float]:
+        """Move towards the replies of demonstrations; the loss before each step that was made, in nats a token.
+
+        Args:
+            trajectories: demonstrations, with turns that count as the policy's own.
+            steps: on all of them together.
+            progress: called after each step with those made, those of all, and the loss.
+            should_stop: called before each step; True ends it, and the steps made stay.
+        """
+        self._parts = list(self.encoded(batch_rows(trajectories)))
+        self._measure_directions()
+        self._take_rows()
+        optimizer = _adam(self._rows, FIRST_RATE)
+        tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
+        losses: list[float] = []
+        while len(losses) < steps and not should_stop():
+            optimizer.zero_grad(set_to_none=True)
+            loss = torch.zeros(())
+            for part, encoded in self._parts:
+                scored = part.score(encoded, self.policy.generation.temperature)
+                loss = loss - scored.logprobs.sum() / max(tokens, 1)
+            if loss.requires_grad:
+                loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            progress(len(losses), steps, losses[-1])
+        self._put_rows()
+        self._parts = []
+        self.policy.version += 1
+        return losses
+
     def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
         """The cause for which an update has not moved the policy; steps that were undone as too far are none."""
         if has_advantages and not self.narrow.down.any():
             return (
-                "an adapter on the LM head alone sees in what states differ, and all of them are one: "
+                "an adapter on the LM head alone sees in what states differ, and these differ in nothing: "
                 "--set lora.layers=all trains the layers"
             )
         return ""

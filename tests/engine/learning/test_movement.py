@@ -137,7 +137,7 @@ def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
     monkeypatch.setattr("tests.engine.learning.test_head_ppo.OBSERVATIONS", OBSERVATIONS[:1])
     # Nor is the place at which replies part any different from the others.
     monkeypatch.setattr(head_ppo, "constant", lambda mean, others: torch.zeros_like(mean))
-    with pytest.raises(StoodStill, match="sees in what states differ, and all of them are one"):
+    with pytest.raises(StoodStill, match="sees in what states differ, and these differ in nothing"):
         head_learner(policy).update(play(policy, 20))
 
 
