@@ -1,7 +1,7 @@
 """What Frozen Lake and Cliff Walking share: a walk over a map, in which an observation names the fields around."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ SIGNS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
 DISCOUNT = 0.99
 """Discount of the value iteration that finds the best actions; below 1, so that an earlier goal is better."""
 SWEEPS = 500
-"""How often this value iteration goes over all fields."""
+"""How often this value iteration goes over all fields at most."""
 
 
 class Field(NamedTuple):
@@ -63,14 +63,14 @@ class GridAgent(Agent):
     def grid(self) -> Grid:
         """The map on which the agent walks."""
 
-    def _field(self, observation: Any) -> Field:
-        """The field on which the agent stands."""
-        row, column = divmod(int(observation), len(self.grid.rows[0]))
-        return Field(row, column)
+    def _seen(self, observation: Any) -> tuple[Grid, Field]:
+        """The map, and the field on which the agent stands."""
+        grid = self.grid
+        row, column = divmod(int(observation), len(grid.rows[0]))
+        return grid, Field(row, column)
 
     def format_observation(self, observation: Any) -> str:
-        here = self._field(observation)
-        grid = self.grid
+        grid, here = self._seen(observation)
         around = []
         for name, field in zip(grid.actions, grid.around(here), strict=True):
             around.append(f"{name} {self.words.get(grid.kind(field), 'edge')}")
@@ -78,8 +78,8 @@ class GridAgent(Agent):
 
     def draw(self, observation: Any) -> str:
         """The map, the walker's field in brackets."""
-        rows = [[f" {self.glyphs[kind]} " for kind in row] for row in self.grid.rows]
-        row, column = self._field(observation)
+        grid, (row, column) = self._seen(observation)
+        rows = [[f" {self.glyphs[kind]} " for kind in line] for line in grid.rows]
         rows[row][column] = f"[{rows[row][column].strip()}]"
         return "\n".join("".join(row) for row in rows)
 
@@ -90,25 +90,36 @@ class GridAgent(Agent):
 
     def first_actions(self, observation: Any) -> list[int]:
         """All best actions, in the order of their indices; none if the goal cannot be reached."""
-        return best_actions(self.grid).get(self._field(observation), [])
+        grid, here = self._seen(observation)
+        return best_actions(grid).get(here, [])
 
     def policy_map(self) -> PolicyMap:
         """Every field of the map; holes and the goal are landmarks."""
-        grid = self.grid
-        landmarks = {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"}
-        height = len(grid.rows)
-        width = len(grid.rows[0])
-        states: list[list[Any]] = []
-        for row, line in enumerate(grid.rows):
-            # An observation is the number of its field, counted row by row.
-            states.append(
-                [landmarks.get(kind, row * width + column) for column, kind in enumerate(line)]
-            )
-        row_labels = [str(row) for row in range(height)]
-        column_labels = [str(column) for column in range(width)]
-        panel = Panel(self.place, row_labels, column_labels, states, "row", "column")
+        return self._mapped([self._panel(self.place, self.grid.rows, int)])
+
+    def _mapped(self, panels: list[Panel]) -> PolicyMap:
+        """Panels of maps, with what is best on each field."""
         signs = "".join(SIGNS[name] for name in self.action_names)
-        return PolicyMap([panel], signs=signs, best=self.first_actions)
+        return PolicyMap(panels, signs=signs, best=self.first_actions)
+
+    def _panel(
+        self, title: str, rows: Sequence[str], observation_of: Callable[[int], Any]
+    ) -> Panel:
+        """Every field of one map; `observation_of` gets its number, counted row by row."""
+        landmarks = {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"}
+        width = len(rows[0])
+        states: list[list[Any]] = []
+        for row, line in enumerate(rows):
+            numbers = range(row * width, (row + 1) * width)
+            states.append(
+                [
+                    landmarks.get(kind, observation_of(number))
+                    for kind, number in zip(line, numbers, strict=True)
+                ]
+            )
+        row_labels = [str(row) for row in range(len(rows))]
+        column_labels = [str(column) for column in range(width)]
+        return Panel(title, row_labels, column_labels, states, "row", "column")
 
 
 @cache
@@ -132,7 +143,10 @@ def best_actions(grid: Grid) -> dict[Field, list[int]]:
         return found
 
     for _ in range(SWEEPS):
+        before = dict(values)
         values |= {here: max(action_values(here)) for here in ground}
+        if values == before:
+            break
     best = {}
     for here in ground:
         if values[here] > 0:

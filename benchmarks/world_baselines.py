@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import agent_env, turn_limit
+from llamagym_tui.game.environment import agent_env, evaluated_agent, turn_limit
 from llamagym_tui.game.observed import Info, expert_action, random_action
 from llamagym_tui.setup import catalog
 
@@ -71,7 +71,7 @@ def by_playing(agent: AgentBase, env: Any, episodes: int) -> dict[str, tuple[flo
 
 
 def main(name: str, episodes: int = 2000) -> None:
-    agent: AgentBase = catalog.find_agent(name)()
+    agent: AgentBase = evaluated_agent(catalog.find_agent(name)())
     env = agent_env(agent)
     if hasattr(env.unwrapped, "P"):
 

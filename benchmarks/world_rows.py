@@ -50,6 +50,7 @@ ROWS: Mapping[str, Row] = {
     "blackjack_reworded": Row(str(HERE / "reworded_blackjack.py"), -0.060, 20_000),
     "frozen_lake": Row("frozen_lake", 1.0, 1000, sampled=0.95),
     "frozen_lake_8x8": Row("frozen_lake_8x8", 1.0, 1000, sampled=0.95),
+    "frozen_lake_maps": Row("frozen_lake_maps", 0.5, 1000, has_mlp=False),
     "frozen_lake_slippery": Row("frozen_lake_slippery", 0.70, 2000),
     "cliff_walking": Row("cliff_walking", -17.0, 200),
     "cart_pole": Row("cart_pole", 400.0, 100, turns=300_000),

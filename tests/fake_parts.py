@@ -423,6 +423,7 @@ class FakeBuilders(Builders):
         warn: Callable[[str], None] = lambda sentence: None,
         progress: Callable[[int], None] = lambda done: None,
         ended: list[EpisodeCounts] | None = None,
+        held_out: bool = True,
     ) -> EvaluationFinished | None:
         self._fail("evaluate")
         self._takes(agent=agent, policy=policy)
@@ -432,6 +433,7 @@ class FakeBuilders(Builders):
             "seed": seed,
             "system_prompt": system_prompt,
             "limit_s": limit_s,
+            "held_out": held_out,
         }
         self.made["evaluated"] = arguments
         self.made.setdefault("evaluations", []).append(arguments)

@@ -24,6 +24,8 @@ class AgentBase(ABC):
     """The extra of this program that brings what its environment needs; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}
     """Keyword arguments of ``gymnasium.make``."""
+    evaluation_kwargs: ClassVar[Mapping[str, Any]] = {}
+    """More of them in evaluations, for maps or levels that training never meets: ``{"maps": "held out"}``."""
     title: ClassVar[str] = ""
     """Name for people; empty: the name of the class."""
     description: ClassVar[str] = ""

@@ -1,5 +1,6 @@
 """Makes Gymnasium environments; raises EnvError if one cannot be made or wrapped."""
 
+import copy
 import itertools
 import math
 import re
@@ -189,6 +190,15 @@ def turn_limit(env: Any) -> int:
     if not limit:  # minigrid's environments count their steps themselves
         limit = getattr(env.unwrapped, "max_steps", None)
     return limit if isinstance(limit, int) and limit > 0 else TURNS_WITHOUT_LIMIT
+
+
+def evaluated_agent(agent: AgentBase) -> AgentBase:
+    """The agent in the environment of its evaluations, which is that of its training unless it says otherwise."""
+    if not agent.evaluation_kwargs:
+        return agent
+    held_out = copy.copy(agent)
+    held_out.env_kwargs = {**agent.env_kwargs, **agent.evaluation_kwargs}  # type: ignore[misc]
+    return held_out
 
 
 class EnvMaker:

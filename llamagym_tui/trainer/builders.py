@@ -4,10 +4,11 @@ Each method is the one place that calls that part of the engine, whose errors it
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import EnvMaker
+from llamagym_tui.game.environment import EnvMaker, evaluated_agent
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
@@ -185,10 +186,16 @@ class Builders:
             self.ranks.share = learner.share
         return learner
 
-    def make_env(self, agent: AgentBase) -> ParallelMaker:
-        """Makes the environments of a rollout, in processes of their own if they are slow."""
+    def make_env(
+        self, agent: AgentBase, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> ParallelMaker:
+        """Makes the environments of a rollout, in processes of their own if they are slow.
+
+        Args:
+            more: keyword arguments that the agent has besides those of the run.
+        """
         ranges = getattr(agent, "observation_ranges", None)
-        there = partial(agent_env_of, self.config.agent, self.config.env, ranges)
+        there = partial(agent_env_of, self.config.agent, {**self.config.env, **more}, ranges)
         return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
 
     def rollout(
@@ -238,12 +245,16 @@ class Builders:
         warn: Callable[[str], None] = lambda sentence: None,
         progress: Callable[[int], None] = lambda done: None,
         ended: list[EpisodeCounts] | None = None,
+        held_out: bool = True,
     ) -> EvaluationFinished | None:
         """Episodes in environments of their own, on seeds that training does not see; the rest is as of `evaluate`.
 
         Args:
             seed: None: the same distance from the run's for each evaluation of the run.
+            held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet.
         """
+        more = agent.evaluation_kwargs if held_out else {}
+        agent = evaluated_agent(agent) if held_out else agent
         return evaluate(
             agent,
             policy,
@@ -259,7 +270,7 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
-            make_env=self.make_env(agent),
+            make_env=self.make_env(agent, more),
         )
 
     def warm_start(

@@ -46,9 +46,12 @@ class Evaluations:
     """Asked while episodes are played: whether the evaluation should end without a result."""
 
     def evaluate(self, command: commands.Evaluate) -> None:
-        """Evaluate the present policy under the present prompt, and emit the result."""
+        """Evaluate the present policy under the present prompt, and emit the result.
+
+        A match is played in the environment of training, as the person at the table plays.
+        """
         ended: list[EpisodeCounts] = []
-        found = self.play(command, ended=ended)
+        found = self.play(command, ended=ended, held_out=command.seed is None)
         if found is None:
             return
         if command.seed is None:
@@ -101,6 +104,7 @@ class Evaluations:
         *,
         prompt: tuple[str, int] | None = None,
         ended: list[EpisodeCounts] | None = None,
+        held_out: bool = True,
     ) -> events.EvaluationFinished | None:
         """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
 
@@ -110,6 +114,7 @@ class Evaluations:
         Args:
             prompt: a prompt with its version. None: the present one.
             ended: receives the episodes.
+            held_out: play in the environment of the agent's evaluations, if it has one.
         """
         run = self.run
         if ended is None:
@@ -123,7 +128,7 @@ class Evaluations:
         episodes_played = 0
         why = ""
         try:
-            found = self._played(command, system_prompt, ended)
+            found = self._played(command, system_prompt, ended, held_out=held_out)
         except Exception as error:
             # Its environments are not the run's, and memory may be short for it alone.
             log.error("the evaluation failed", exc_info=error)
@@ -157,6 +162,8 @@ class Evaluations:
         command: commands.Evaluate,
         system_prompt: str,
         ended: list[EpisodeCounts],
+        *,
+        held_out: bool,
     ) -> events.EvaluationFinished | None:
         """The figures of the episodes; None: it was stopped, or out of time, with episodes under way."""
         limit_s = command.limit_s
@@ -188,6 +195,7 @@ class Evaluations:
             limit_s=limit_s,
             seed=command.seed,
             ended=ended,
+            held_out=held_out,
         )
 
 

@@ -350,7 +350,8 @@ def test_a_match_is_no_evaluation_and_has_the_return_of_each_episode(tmp_path: P
     (other,) = stage.of(EvaluationFinished)
     assert (seeded.seed, seeded.returns) == (5, [0.0, 1.0, 0.0])
     assert (seeded.played.episodes, other.episodes) == (3, 2)
-    assert [each["seed"] for each in stage.builders.made["evaluations"]] == [5, None]
+    asked = [(each["seed"], each["held_out"]) for each in stage.builders.made["evaluations"]]
+    assert asked == [(5, False), (None, True)], "a match is played where the person plays"
 
 
 COMPARE = ComparePrompts(

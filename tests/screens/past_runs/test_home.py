@@ -138,10 +138,11 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         await until(pilot, lambda: len(runs.rows) == 2)
         every = agents.option_count
         await pilot.press("slash", *"LAKE")
-        await until(pilot, lambda: agents.option_count == 3 and not runs.rows)
+        await until(pilot, lambda: agents.option_count == 4 and not runs.rows)
         assert {option.id for option in agents.options} == {
             "frozen_lake",
             "frozen_lake_8x8",
+            "frozen_lake_maps",
             "frozen_lake_slippery",
         }
         await pilot.press(*["backspace"] * 4, *"tiny")

@@ -1,0 +1,108 @@
+"""Lakes that are new each episode: which maps training meets, what is told of them, and what an evaluation plays on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+
+from llamagym_tui.agents._lake_maps_env import LakeMaps, is_held_out
+from llamagym_tui.agents.frozen_lake_maps import SHOWN, FrozenLakeMapsAgent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.game.environment import agent_env, evaluated_agent
+from llamagym_tui.game.policy_map import Landmark
+from llamagym_tui.trainer import builders
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.env_process import EnvProcess
+from llamagym_tui.trainer.rollout.environments import was_reset
+
+AGENT = FrozenLakeMapsAgent()
+LAKE = "".join(("SFHF", "FFFH", "HFHF", "FFFG"))
+
+
+def maps_of(agent: Any, episodes: int) -> set[str]:
+    env = agent_env(agent)
+    return {env.reset(seed=seed)[0][0] for seed in range(episodes)}
+
+
+def test_no_map_of_an_evaluation_is_ever_met_in_training() -> None:
+    met, kept = maps_of(AGENT, 300), maps_of(evaluated_agent(AGENT), 300)
+    assert len(met) > 100
+    assert len(kept) > 50
+    assert not any(map(is_held_out, met))
+    assert all(map(is_held_out, kept))
+    assert AGENT.env_kwargs == {"maps": "training"}, "the agent itself stays in training"
+
+
+@pytest.mark.parametrize(("parallel", "held_out"), [("off", True), ("off", False), ("on", True)])
+def test_an_evaluation_plays_on_maps_that_are_held_out_and_a_match_where_the_person_plays(
+    monkeypatch: pytest.MonkeyPatch, *, parallel: Any, held_out: bool
+) -> None:
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(builders, "evaluate", lambda *given, **named: made.update(named))
+    config = RunConfig(agent="frozen_lake_maps", run_dir="", parallel_envs=parallel)
+    Builders(config).evaluate(AGENT, Any, episodes=1, greedy=True, held_out=held_out)  # type: ignore[arg-type]
+    env = made["make_env"]()
+    play = env.call if isinstance(env, EnvProcess) else lambda called, *given: called(env, *given)
+    met = [play(was_reset, AGENT.env_id, seed)[0][0] for seed in range(20)]
+    env.close()
+    assert {is_held_out(letters) for letters in met} == {held_out}
+
+
+def test_a_seed_stands_for_a_map_and_the_next_episode_has_another() -> None:
+    env = LakeMaps()
+    first = env.reset(seed=5)[0]
+    assert env.reset()[0] != first
+    assert env.reset(seed=5)[0] == first
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_leads_where_gymnasiums_own_lake_leads(seed: int) -> None:
+    env = LakeMaps()
+    letters = env.reset(seed=seed)[0][0]
+    rows = [letters[start : start + 4] for start in range(0, 16, 4)]
+    gymnasiums = FrozenLakeEnv(desc=rows, is_slippery=False)
+    for field, kind in enumerate(letters):
+        for action in range(4) if kind in "SF" else ():
+            env._field = field
+            ((_, to, reward, ended),) = gymnasiums.P[field][action]
+            assert env.step(action)[:3] == ((letters, to), reward, ended)
+
+
+def test_an_episode_of_walking_to_and_fro_is_cut_off_after_a_hundred_steps() -> None:
+    env = gymnasium.make(AGENT.env_id)
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(100)] == [False] * 99 + [True]
+
+
+def test_the_map_is_told_with_the_walker_and_what_is_around() -> None:
+    assert AGENT.format_observation((LAKE, 6)).split("\n") == [
+        ". . O .",
+        ". . X O",
+        "O . O .",
+        ". . . G",
+        "You are at row 1, column 2: left ice, down hole, right hole, up hole.",
+    ]
+    assert AGENT.draw((LAKE, 6)).split("\n")[1] == " ·  · [·] O "
+
+
+def test_the_expert_goes_by_the_map_that_it_is_on() -> None:
+    other = "".join(("SFFF", "FFFF", "FFFF", "FFFG"))
+    assert AGENT.first_actions((LAKE, 5)) == [1]
+    assert AGENT.first_actions((other, 5)) == [1, 2]
+
+
+def test_the_policy_map_shows_lakes_of_evaluations_alone() -> None:
+    panels = AGENT.policy_map().panels
+    assert len(panels) == len(SHOWN) == 3
+    letters = {
+        state[0]
+        for panel in panels
+        for row in panel.states
+        for state in row
+        if not isinstance(state, Landmark)
+    }
+    assert letters == {"".join(rows) for rows in SHOWN}
+    assert all(map(is_held_out, letters))
