@@ -173,7 +173,7 @@ async def test_models_are_filtered_too_and_enter_chooses_the_one_that_is_left():
         await until(pilot, lambda: models.option_count == every)
         assert models.chosen == "Qwen/Qwen3-0.6B"
         await pilot.press("slash", *"lake")  # no model is called so: all of them stay
-        await until(pilot, lambda: app.screen.query_one(AgentList).option_count == 3)
+        await until(pilot, lambda: app.screen.query_one(AgentList).option_count == 4)
         assert models.option_count == every
 
 
