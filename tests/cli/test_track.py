@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from llamagym_tui import errors
 from llamagym_tui.cli import track
 from llamagym_tui.cli.main import app
+from llamagym_tui.config import flat
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EvaluationFinished,
@@ -28,7 +29,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     UpdateFinished,
 )
-from llamagym_tui.run_store import EVENTS_FILE, TRACKER_LOG_FILE
+from llamagym_tui.run_store import EVENTS_FILE, TRACKER_LOG_FILE, read_config
 from tests import fakes
 from tests.recorded_run import record
 
@@ -46,7 +47,9 @@ def evaluated(mean: float, **more: Any) -> EvaluationFinished:
 
 def updated(update: int, episodes: int, kl: float) -> UpdateFinished:
     stats = next(event.stats for event in fakes.demo_run() if isinstance(event, UpdateFinished))
-    return UpdateFinished(update=update, episodes=episodes, stats=replace(stats, approx_kl=kl))
+    return UpdateFinished(
+        update=update, episodes=episodes, stats=replace(stats, approx_kl=kl, value_loss=math.nan)
+    )
 
 
 def a_run() -> Iterator[AnyEvent]:
@@ -104,6 +107,7 @@ def test_a_tracker_gets_the_figures_by_turns_and_update_the_prompts_the_changes_
     assert kept.figures("update/approx_kl") == [(1, 6, 0.25), (2, 11, 0.5)]
     assert kept.figures("play/mean_return") == [(0, 6, -0.5), (1, 11, 0.25)]  # -2 of 4, and 2 of 8
     assert kept.figures("evaluation/greedy_mean_return") == [(2, 11, -0.25)]
+    assert kept.figures("evaluation/greedy_stderr") == [(2, 11, 0.07)]
     assert [text.split("\n")[0] for text in kept.texts("prompt")] == ["v1", "v2"]
     assert kept.texts("prompt")[1] == "v2\n\n    Hit <b>below</b> 13."
     assert kept.texts("marks") == ["update 2: prompt v2 “Hit <b>below</b> 13.”"]
@@ -156,36 +160,129 @@ def test_what_is_not_installed_is_one_sentence_with_the_command(
         assert (result.exit_code, result.stderr) == (2, sentence)
 
 
-def test_wandb_is_offline_unless_the_user_has_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[dict[str, Any]] = []
-    run = SimpleNamespace(
-        log=rows.append, finish=lambda: rows.append({}), define_metric=lambda *names, **more: None
-    )
-    fake = SimpleNamespace(init=lambda **settings: run, Html=str)
+class Library:
+    """A tracker's library, which keeps how it is called and what it is given."""
+
+    Html = Markdown = staticmethod(str)
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def init(self, *names: str, **settings: Any) -> Library:
+        self.calls.append((*names, settings))
+        return self
+
+    def define_metric(self, name: str, **more: Any) -> None:
+        self.calls.append((name, more))
+
+    def log(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def finish(self) -> None:
+        self.calls.append(("ended", len(self.rows)))
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    fake = Library()
     monkeypatch.setattr(track, "import_module", lambda name: fake)
     monkeypatch.setattr(errors, "find_spec", lambda name: name)
+    return fake
+
+
+def test_wandb_is_offline_unless_the_user_has_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library
+) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
     environment: dict[str, str] = {}
     monkeypatch.setattr(track.os, "environ", environment)
     run_dir = record(tmp_path / "one", a_run())
-    track.track(run_dir, "wandb")
+    sentence = track.track(run_dir, "wandb")
     assert environment == {"WANDB_MODE": "offline"}
-    assert rows[-1] == {}  # ended
+    rows = library.rows
+    assert sentence == (
+        f"{len(rows)} points of one are in {run_dir / 'wandb'}; `wandb sync` uploads them"
+    )
+    config = {"config": flat(read_config(run_dir))}
+    assert library.calls == [
+        ({"project": "llamagym-tui", "name": "one", "dir": str(run_dir), **config},),
+        ("*", {"step_metric": "turns"}),
+        ("ended", len(rows)),
+    ]
     assert rows[0]["prompt"].startswith("<pre>v1\n")
-    assert {
-        name: rows[2][name] for name in ("update", "turns", "episodes", "update/approx_kl")
-    } == {
-        "update": 1,
-        "turns": 6,
-        "episodes": 4,
-        "update/approx_kl": 0.25,
-    }
     assert any("&lt;b&gt;below" in row.get("prompt", "") for row in rows)
     environment["WANDB_MODE"] = "online"
     track.track(run_dir, "wandb")
     assert environment == {"WANDB_MODE": "online"}
+
+
+def test_trackio_gets_a_row_of_figures_and_counts_for_each_point_and_nothing_of_its_own(
+    tmp_path: Path, library: Library
+) -> None:
+    run_dir = record(tmp_path / "one", a_run())
+    sentence = track.track(run_dir, "trackio")
+    rows = library.rows
+    shown = "Trackio; open it with `trackio show --project llamagym-tui`"
+    assert sentence == f"{len(rows)} points of one are in {shown}"
+    config = {"name": "one", "config": flat(read_config(run_dir)), "embed": False}
+    off = {"auto_log_gpu": False, "auto_log_cpu": False}
+    assert library.calls == [("llamagym-tui", config | off), ("ended", len(rows))]
+    assert rows[2] == {
+        "update": 1,
+        "turns": 6,
+        "episodes": 4,
+        "seconds": 0.0,
+        **{name: value for name, value in rows[2].items() if name.startswith("update/")},
+    }
+    assert rows[2]["update/approx_kl"] == 0.25
+    assert "update/value_loss" not in rows[2]  # not a number, here
+    assert rows[0]["prompt"].startswith("v1\n\n    ")
+
+
+def test_play_and_conversations_are_points_only_so_often(tmp_path: Path, kept: Kept) -> None:
+    played = [replace(fakes.counted([1.0], 1), at_s=at_s) for at_s in (1.0, 5.9, 6.0, 12.0)]
+    turns = [("Your total: 20.", "Hm.", "failed")]
+    hands = [
+        replace(event, at_s=at_s)
+        for at_s in (10.0, 39.9, 40.0)
+        for event in fakes.hand(int(at_s), turns, 1.0)
+    ]
+    track.track(record(tmp_path / "one", [fakes.run_started(), *played, *hands]), "tensorboard")
+    at_s = {name: [each.at_s for each in kept.points if name in (*each.figures, *each.texts)]
+            for name in ("play/mean_return", "conversation")}  # fmt: skip
+    assert at_s == {"play/mean_return": [1.0, 6.0, 12.0], "conversation": [10.0, 40.0]}
+    assert kept.texts("conversation")[0].endswith(
+        "agent: Hm.\n    action: none, so stick, reward 1"
+    )
+
+
+def test_a_follower_is_a_process_beside_that_is_waited_for_at_most_20_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    class Process:
+        __class_getitem__ = classmethod(lambda cls, of: cls)
+
+        def __init__(self, words: list[str], **more: Any) -> None:
+            calls.append((words, {name: value for name, value in more.items() if name != "stderr"}))
+            more["stderr"].write(b"said")
+
+        def wait(self) -> int:
+            return 0
+
+        def communicate(self, timeout: float) -> None:
+            calls.append(timeout)
+            raise subprocess.TimeoutExpired("track", timeout)
+
+    monkeypatch.setattr(track.subprocess, "Popen", Process)
+    with track.following(tmp_path / "one", "wandb", pytest.fail):
+        pass
+    assert (tmp_path / "one" / "tracker.log").read_text() == "said"
+    words = ["-m", "llamagym_tui", "track", str(tmp_path / "one"), "--to", "wandb", "--follow"]
+    ways = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    assert calls == [([sys.executable, *words], ways), 20.0]
 
 
 def test_a_tracker_that_breaks_is_one_notice_and_nothing_else(tmp_path: Path) -> None:
