@@ -19,6 +19,7 @@ from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunStoreError
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
+    EvaluationCancelled,
     Event,
     ObservationsDistinguished,
     PhaseChanged,
@@ -35,6 +36,7 @@ from llamagym_tui.returns import MeanReturn
 from llamagym_tui.trainer import builders, event_builders, session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
+from tests.state.test_warm_start import FINISHED
 
 
 class Stagehand:
@@ -431,6 +433,21 @@ NOTICES: list[Event] = [
     SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"}),
     ObservationsDistinguished(observations=212, distinguished=37),
     ObservationsDistinguished(observations=212, distinguished=180),
+    EvaluationCancelled(played=1, episodes=9),
+    EvaluationCancelled(played=1, episodes=9, why="It took too long."),
+    FINISHED,
+]
+
+
+NOTICES_IN_WORDS = [
+    "warning: The disk is nearly full.",
+    "rolled back to update 7: requested",
+    "changed: ppo.lr = 0.0003, n_envs = 8",
+    "measured: discount 0.99: long",
+    "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn",
+    "The model distinguishes 180 of 212 observations of the first batch.",
+    "warning: It took too long.",
+    "warm start: ",
 ]
 
 
@@ -440,17 +457,13 @@ def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     with Progress(stream, clock=Clock()) as progress:
         for event in NOTICES:
             progress.take(event)
-    seen = stream.getvalue()
-    assert "warning: The disk is nearly full." in seen
-    assert "rolled back to update 7: requested" in seen
-    assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
-    assert "measured: discount 0.99: long" in seen
-    seen = " ".join(seen.split())  # a terminal wraps
-    assert (
-        "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn"
-        in seen
-    )
-    assert "The model distinguishes 180 of 212 observations of the first batch." in seen
+    lines = stream.getvalue().splitlines()
+    if kind == "lines":
+        assert len(lines) == len(NOTICES_IN_WORDS)
+        assert all(map(str.startswith, lines, NOTICES_IN_WORDS))
+        return
+    seen = " ".join(stream.getvalue().split())  # a terminal wraps
+    assert all(words in seen for words in NOTICES_IN_WORDS)
     assert "warning: The model distinguishes 180" not in seen
 
 
@@ -471,9 +484,24 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     with Progress(stream, episodes=1000) as progress:
         for event in seen:
             progress.take(event)
+        (task,) = progress._bar.tasks
+        assert (task.completed, task.total) == (1000, 1000)
+        assert task.description == "1,000 episodes, mean return 0.500, 3 updates, 50/s"
         progress.show("stopping [not a style]")
     assert "━" in stream.getvalue()
     assert "stopping [not a style]" in stream.getvalue()
+
+
+def test_a_bar_goes_by_the_minutes_played_where_there_are_no_episodes_to_count_to() -> None:
+    clock = Clock()
+    with Progress(Terminal(), minutes=2, clock=clock) as progress:
+        clock.now += 50  # of loading
+        progress.take(counted(10))
+        clock.now += 30
+        progress.take(msgspec.structs.replace(counted(20), dropped=2))
+    (task,) = progress._bar.tasks
+    assert (task.completed, task.total) == (30, 120)
+    assert task.description.endswith(", 50/s, 2 dropped")
 
 
 def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(

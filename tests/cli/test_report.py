@@ -111,10 +111,21 @@ def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
     lines = {line.get("class"): line.get("points") for line in svg.iter() if line.get("points")}
     assert lines.keys() == {"band", "axis", "level", "mark", "curve"}
     curve = [tuple(map(float, place.split(","))) for place in lines["curve"].split()]
-    assert (curve[0][0], curve[-1][0]) == (report.LEFT, report.LEFT + report.WIDTH)
-    assert all(report.TOP <= y <= report.TOP + report.HEIGHT for _, y in curve)
-    assert curve[-1][1] < curve[0][1], "it rises"
-    assert {"random −0.396", "optimal −0.047", "1"} <= {label.text for label in svg.iter("text")}
+    assert len(curve) == 274  # each fourth episode from the 60th on, half a window of 115
+    assert (curve[0], curve[-1]) == ((64.0, 248.8), (924.0, 41.1))
+    assert all(24 <= y <= 324 for _, y in curve)
+    band = lines["band"].split()
+    assert (len(band), band[0], band[-1]) == (548, "64.0,206.3", "64.0,291.3")
+    assert lines["mark"].split() == ["823.2,324.0", "823.2,24.0"]
+    labels = [
+        (each.text, float(each.get("x", 0)), float(each.get("y", 0))) for each in svg.iter("text")
+    ]
+    assert labels == [
+        *(("−0.5", 64.0, 302.5), ("0.0", 64.0, 215.4), ("0.5", 64.0, 128.2), ("1.0", 64.0, 41.1)),
+        *(("optimal −0.047", 924.0, 223.5), ("random −0.396", 924.0, 284.4)),
+        *(("200", 174.3, 324.0), ("400", 331.8, 324.0), ("600", 489.3, 324.0)),
+        *(("800", 646.8, 324.0), ("1,000", 804.3, 324.0), ("1", 823.2, 24.0)),
+    ]
 
 
 def test_nothing_of_a_prompt_an_observation_or_a_reply_is_part_of_the_page(here: Path) -> None:

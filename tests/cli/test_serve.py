@@ -24,7 +24,9 @@ from typer.testing import CliRunner
 
 from llamagym_tui.cli import serve
 from llamagym_tui.cli.main import app
+from llamagym_tui.errors import UsageError
 from tests.cli.chromium import BROWSER, Page, page
+from tests.recorded_run import record
 
 APP = """
 import json, os, sys, time
@@ -90,10 +92,74 @@ def test_its_own_options_may_stand_before_the_agent_or_after_it(
     )
     assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
     ((command, options),) = served
-    assert options["port"] == 8123
-    assert options["allowed"] == "play blackjack"
+    assert options == {
+        "host": "127.0.0.1",
+        "port": 8123,
+        "sessions": 2,
+        "allowed": "play blackjack",
+    }
     own = [word for word in words if word not in ("--port", "8123")]
     assert command[command.index("play") + 1 :] == own
+
+
+def test_home_or_a_run_is_served_and_a_run_to_more_and_without_an_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    run_dir = record(tmp_path / "runs" / "one", [])
+    served: list[Any] = []
+    monkeypatch.setattr(
+        serve, "serve", lambda command, **options: served.append((command[-2:], options))
+    )
+    for words in ([], ["--watch", "one"], ["--watch", "one", "--sessions", "3", "--host", "::1"]):
+        assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
+    here = {"host": "127.0.0.1", "port": 8000, "sessions": 2, "allowed": "play"}
+    watched = ["replay", str(run_dir)]
+    assert served == [
+        (["-m", "llamagym_tui"], here),
+        (watched, {**here, "sessions": 30, "allowed": "watch"}),
+        (watched, {**here, "sessions": 3, "allowed": "watch", "host": "::1"}),
+    ]
+    refused = CliRunner().invoke(app, ["serve", "--watch", "one", "blackjack"])
+    assert "--watch shows a run that is there; leave the agent out." in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "fault", "other"),
+    [
+        ("localhost", PermissionError(13, "Permission denied"), "port"),
+        ("far.example", socket.gaierror(-2, "Name not known"), "host"),
+    ],
+)
+def test_the_address_is_printed_once_and_one_that_cannot_be_served_on_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    host: str,
+    fault: OSError,
+    other: str,
+):
+    given: dict[str, Any] = {}
+
+    def run_app(application: web.Application, **options: Any) -> None:
+        given.update(options)
+        options["print"]("")
+        raise fault
+
+    monkeypatch.setattr(serve.web, "run_app", run_app)
+    monkeypatch.setattr(serve.secrets, "token_urlsafe", lambda size: f"token-of-{size}")
+    monkeypatch.setenv("LLAMAGYM_TUI_BROWSER", "")
+    with pytest.raises(UsageError) as error:
+        serve.serve(["app"], host=host, port=81, sessions=1, allowed="watch")
+    assert str(error.value) == (
+        f"{host}:81 cannot be served on ({fault.strerror}); try another --{other}."
+    )
+    assert os.environ[serve.BROWSER] == "watch"
+    del given["print"]
+    assert given == {"host": host, "port": 81, "access_log": None, "shutdown_timeout": 75}
+    printed = capsys.readouterr()
+    assert printed.out == f"http://{host}:81/token-of-24/\n"
+    open_to_all = "The page crosses the network in clear text: `ssh -L` without --host is safer."
+    assert printed.err.splitlines()[1:] == ([open_to_all] if other == "host" else [])
 
 
 def test_an_option_that_the_playground_does_not_have_is_refused():
