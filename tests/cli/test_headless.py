@@ -26,6 +26,7 @@ from llamagym_tui.protocol.events import (
     Progressed,
     PromptChanged,
     RolledBack,
+    RunFinished,
     SettingsChanged,
     SettingsMeasured,
     UpdateFinished,
@@ -152,6 +153,48 @@ def test_a_run_too_short_for_an_episode_claims_no_mean_return(
     headless.train(config(tmp_path, minutes=1e-9))
     out = capfd.readouterr().out
     assert out == f"No episode ended in 0 s; give it longer. The run is in {tmp_path}\n"
+
+
+def test_another_process_of_torchruns_follows_the_first_and_leaves_no_folder(
+    tmp_path: Path, stagehand: Stagehand, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    follows: list[tuple[int, int]] = []
+    for name, value in (("TORCHELASTIC_RUN_ID", "x"), ("RANK", "2"), ("WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(
+        "llamagym_tui.trainer.ranks.follow", lambda *numbers: follows.append(numbers)
+    )
+    (tmp_path / "run").mkdir()
+    assert headless.train(config(tmp_path / "run")) == 0
+    assert follows == [(1, 4)]
+    assert not (tmp_path / "run").exists()
+    assert (capfd.readouterr().out, stagehand.built) == ("", [])
+
+
+def test_dropped_episodes_are_told_and_a_single_one_has_no_interval(tmp_path: Path) -> None:
+    summary = headless._Summary()
+    summary.take(fakes.run_started())
+    summary.take(msgspec.structs.replace(counted(3), dropped=1_200))
+    summary.take(RunFinished(episodes=3, env_steps=4, updates=0, elapsed_s=2.0))
+    evaluation = fakes.evaluation(0.5, episodes=1)
+    summary.take(msgspec.structs.replace(evaluation, truncated=1, dropped=2, refusal_rate=0.25))
+    assert summary.sentence() == (
+        "3 episodes and 0 updates in 2 s. The policy now: mean return 0.500 over 1 greedy episode on other seeds. "
+        "Episodes that failed and were dropped: 1,200. The run is in /runs/demo"
+    )
+    figures = summary.figures()
+    assert (figures["dropped"], figures["episodes_per_s"]) == (1_200, 1.5)
+    assert figures["evaluation"] == {
+        "episodes": 1,
+        "mean_return": 0.5,
+        "return_stderr": None,
+        "half_width_95": None,
+        "policy": "greedy",
+        "parse_failure_rate": 0.0,
+        "refusal_rate": 0.25,
+        "truncated": 1,
+        "dropped": 2,
+    }
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -307,12 +350,24 @@ def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for
 
 
 def test_an_evaluation_gives_a_person_its_confidence_interval(
-    stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+    stagehand: Stagehand, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluated("coin", "some-model")
     play = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy, prompt “Call the coin.”"
     assert capfd.readouterr().out == f"{play}; 0.0% of replies named no action; 1 s.\n"
     assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1"
+    whole = FakeBuilders.evaluate
+    monkeypatch.setattr(
+        FakeBuilders,
+        "evaluate",
+        lambda *parts, **options: msgspec.structs.replace(
+            whole(*parts, **options), refusal_rate=0.125, greedy=False
+        ),
+    )
+    evaluated("coin", "some-model", greedy=False)
+    play = play.replace("greedy", "sampled")
+    refused = "0.0% of replies named no action; 12.5% named an action that was refused"
+    assert capfd.readouterr().out == f"{play}; {refused}; 1 s.\n"
 
 
 @pytest.mark.parametrize("named", ["", "model", "good", "update-12"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +20,17 @@ from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
+from llamagym_tui.cli.track import following, until_closed
 from llamagym_tui.config import MEASURED, RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
+from llamagym_tui.setup import catalog, run_config
+from llamagym_tui.setup.lessons import lessons
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
 from tests.recorded_run import record
 
 HEADLESS = "llamagym_tui.cli.headless"
+SHIPPED = Path(__file__).resolve().parents[2] / "sft_data" / "blackjack.jsonl"
 
 
 @pytest.fixture(autouse=True)
@@ -504,22 +509,89 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
     ]
 
 
-def test_agents_are_listed() -> None:
+def test_agents_are_listed_with_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        catalog, "missing", lambda agent: "pip install it" if agent.extra == "minigrid" else ""
+    )
     result = run("agents")
     assert result.exit_code == 0
-    assert "blackjack" in result.stdout
-    assert "Blackjack-v1" in result.stdout
+    lines = result.stdout.splitlines()
+    assert len(lines) == len(catalog.built_in())
+    known = catalog.built_in()["blackjack"].description
+    assert lines[0] == f"blackjack            Blackjack-v1                   {known}"
+    assert [
+        line.split()[0] for line in lines if line.endswith(" Not installed: pip install it.")
+    ] == ["babyai"]
+
+
+def test_a_command_hands_on_what_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path
+) -> None:
+    calls: list[Any] = []
+
+    def kept(name: str, code: Any = 3) -> Any:
+        return lambda *words, **options: calls.append((name, *words, options)) or code
+
+    fake = SimpleNamespace(
+        open_playground=kept("playground"), open_replay=kept("replay"), open_home=kept("home")
+    )
+    monkeypatch.setitem(sys.modules, "llamagym_tui.app.app", fake)
+    monkeypatch.setattr(main, "_is_shown", lambda: True)
+    monkeypatch.setattr(main, "require_library", kept("library"))
+    monkeypatch.setattr("llamagym_tui.cli.doctor.report", kept("doctor"))
+    monkeypatch.setattr("llamagym_tui.cli.lessons.check", kept("check"))
+    monkeypatch.setattr("llamagym_tui.cli.track.track", kept("track", "done"))
+    monkeypatch.setattr("llamagym_tui.cli.headless_sft.warm_start", kept("taught"))
+    monkeypatch.setattr(run_config, "sft_file", kept("file", "/mine.jsonl"))
+    monkeypatch.setattr("os.nice", kept("nice"))
+    a_run_folder(data / "runs" / "one")
+    one, new = data / "runs" / "one", tmp_path / "new"
+    lesson = lessons()["learning-rate"]
+    assert run("blackjack", "--track", "wandb", "--run-dir", str(new)).exit_code == 3
+    (library, playground), calls = calls, []
+    assert library == ("library", "wandb", "wandb", {})
+    beside = playground[-1]["beside"]
+    assert (beside.func, beside.args) == (following, (new, "wandb"))
+    assert run("replay", "one").exit_code == 3
+    assert run("doctor").exit_code == 3
+    assert run("lessons", "1", "--check", "--debug").exit_code == 3
+    assert run("track", "one", "--to", "trackio").stdout == "done\n"
+    assert run("track", str(one), "--follow").stdout == "done\n"
+    assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
+    config = calls[-1][1]
+    assert (config.sft_data, config.env, config.form) == ("/mine.jsonl", {"sab": True}, "auto")
+    given = {"method": "dpo", "episodes": 2000, "json_output": False, "debug": False}
+    assert calls == [
+        ("replay", one, {}),
+        ("doctor", {}),
+        ("check", "learning-rate", lesson, {"debug": True}),
+        ("track", one, "trackio", {}),
+        ("nice", 10, {}),
+        ("track", one, "tensorboard", until_closed, {}),
+        ("file", "blackjack", Path("a"), ["sab=true"], "dpo", {}),
+        ("taught", config, given),
+    ]
+
+
+def test_ctrl_c_before_anything_has_begun_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Headless(error=typer.Abort()))
+    interrupted = run("train", "blackjack")
+    assert (interrupted.exit_code, interrupted.stderr) == (1, "llamagym-tui: Interrupted.\n")
 
 
 def test_runs_and_their_models_are_listed(data: Path) -> None:
     assert run("runs").stdout == ""
     a_run_folder(data / "runs" / "one")
-    assert "can be resumed " in run("runs").stdout
+    assert re.fullmatch(
+        rf"[-\d]{{10}} \d\d:\d\d  blackjack        can be resumed  {data / 'runs' / 'one'}\n",
+        run("runs").stdout,
+    )
     with FileLock(data / "runs" / "one" / ".lock"):
         listed = run("runs").stdout
     assert ("running " in listed, str(data / "runs" / "one") in listed) == (True, True)
-    assert "bundled" in run("models").stdout
-    assert str(data / "runs" / "one") in run("models").stdout
+    models = run("models").stdout.splitlines()
+    assert re.fullmatch(r"bundled {30}[\d.]+ M  here      mit", models[0])
+    assert models[-1] == f"{data / 'runs' / 'one'}  bundled trained on blackjack"
 
 
 def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
@@ -541,7 +613,28 @@ def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
     checked = run("demos", "check", str(bad))
     assert checked.exit_code == 1
     assert checked.stdout.startswith(f"{bad}:1: These fields are missing")
-    assert "1 unreadable line: 1" in run("demos", "list", str(tmp_path)).stdout
+    unread = "0 episodes, mean return 0.000, 1 unreadable line: 1"
+    assert run("demos", "list", str(tmp_path)).stdout == f"{bad}: {unread}\n"
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(b"{}\n" * 6)
+    assert run("demos", "list", str(torn)).stdout.endswith(
+        ", 6 unreadable lines: 1, 2, 3, 4, 5, …\n"
+    )
+    torn.unlink()
+    good = tmp_path / "good.jsonl"
+    good.write_bytes(SHIPPED.read_bytes()[: SHIPPED.read_bytes().index(b"\n") + 1])
+    merged = run("demos", "merge", str(good), str(good), "-o", str(tmp_path / "both"))
+    assert merged.stdout == f"{tmp_path / 'both'}: 1 episode (1 duplicate left out)\n"
+    assert run("demos", "check", str(good)).stdout == f"{good}: 1 episode, nothing wrong\n"
+    for words, path, what in (
+        (["parquet"], good.with_suffix(".parquet"), "1 episode"),
+        (["pairs"], good.with_suffix(".pairs.jsonl"), "1 line"),
+        (["prompts", "-o", str(tmp_path / "p")], tmp_path / "p", "1 line"),
+    ):
+        assert run("demos", "export", str(good), "--to", *words).stdout == f"{path}: {what}\n"
+        path.unlink()
+    good.unlink()
+    (tmp_path / "both").unlink()
     missing = run("demos", "list", str(tmp_path / "none"))
     assert (missing.exit_code, f"There is no {tmp_path / 'none'};" in missing.stderr) == (2, True)
     assert run("demos", "list", str(bad)).stdout == run("demos", "list", str(tmp_path)).stdout

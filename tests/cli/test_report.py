@@ -146,7 +146,8 @@ def test_a_report_needs_no_network_and_forbids_it(here: Path) -> None:
 
 
 def test_the_figures_of_every_update_are_written_as_csv(here: Path) -> None:
-    reported(here, "--csv")
+    reported(here, "--csv", "--film", "f.svg")
+    assert (here / "f.svg").read_text().startswith("<svg")
     rows = list(csv.DictReader((here / "one.csv").open()))
     assert [row["update"] for row in rows] == ["1", "2"]
     assert [row["episodes_so_far"] for row in rows] == ["512", "1024"]
@@ -224,6 +225,19 @@ def command_of(folder: Path) -> list[str]:
             2,
             "dpo blackjack --model bundled --sft-data /mine.jsonl --episodes 400 --run-dir one && "
             "llamagym-tui train --resume --run-dir one --minutes 5",
+        ),
+        (
+            {"sft_data": "/mine.jsonl", "episodes": 9_000},
+            "sft",
+            2,
+            "sft blackjack --model bundled --sft-data /mine.jsonl --episodes 400 --run-dir one && "
+            "llamagym-tui train --resume --run-dir one --episodes 9000",
+        ),
+        (
+            {"minutes": 2.5, "seed": 4, "env": {"sab": True}, "system_prompt": "Play."},
+            "",
+            2,
+            "train blackjack --model bundled --env sab=True --set seed=4 --prompt-file prompt.txt --set minutes=2.5",
         ),
         (
             {"parent": "/runs/other@7"},

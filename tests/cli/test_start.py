@@ -14,6 +14,7 @@ import pytest
 
 from llamagym_tui.cli import main, start
 from llamagym_tui.config import MEASURED, RunConfig
+from llamagym_tui.errors import UsageError
 
 
 @pytest.fixture
@@ -60,6 +61,29 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
             measured=dict.fromkeys(MEASURED, ""),
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (UsageError("It is not here."), 2, "llamagym-tui: It is not here.\n"),
+    ],
+)
+def test_a_playground_that_does_not_open_ends_as_a_command_does(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def fails(agent: str) -> int:
+        raise error
+
+    terminal(monkeypatch, is_there=True)
+    monkeypatch.setattr(start, "_playground", fails)
+    assert ended_with(["blackjack"]) == code
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

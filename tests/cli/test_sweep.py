@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from filelock import FileLock
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from llamagym_tui import errors
@@ -49,9 +50,9 @@ class Train:
         stderr.write(self.fails_with)
         store = RunStore.create(fakes.config(Path(options["--run-dir"])))
         played = int(options["ppo.epochs"]) / 10 - (0.05 if options["--seed"] == "1" else 0.0)
-        store.append(fakes.run_started())
+        store.append(replace(fakes.run_started(), at_s=3.0))  # of loading
         for look in range(1, 11):
-            store.append(fakes.counted([played] * 10, 10 * look))
+            store.append(replace(fakes.counted([played] * 10, 10 * look), at_s=3.0 + 12 * look))
         figures = {
             "episodes": 200,
             "greedy": False,
@@ -165,14 +166,18 @@ def test_a_trial_that_was_under_way_when_its_process_died_is_made_again(
     assert Train.started[0]["--run-dir"].endswith("two-001-seed1")
 
 
+@pytest.mark.parametrize("limit", ["episodes = 100", "minutes = 2"])
 def test_a_run_below_the_median_of_earlier_ones_is_ended_early(
-    spec: Path, optuna: Any, monkeypatch: pytest.MonkeyPatch
+    spec: Path, optuna: Any, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(sweep, "WITHOUT_PRUNING", 1)
-    spec.write_text(SPEC.format(trials=1))
+    text = SPEC.replace("episodes = 100", limit)
+    spec.write_text(text.format(trials=1))
     swept(str(spec))  # the defaults: 0.15 at every look
     sweep.Sweep(spec).study.enqueue_trial({"ppo.epochs": 1, "ppo.batch_size": 256})  # 0.05
-    spec.write_text(SPEC.format(trials=2))
+    looks = [sweep.Sweep(spec).study.trials[0].intermediate_values[look] for look in (1, 9, 11, 19)]
+    assert looks == pytest.approx([0.15, 0.15, 0.2, 0.2])  # ten of each run, the last at its end
+    spec.write_text(text.format(trials=2))
     monkeypatch.setattr(Train, "goes_on", True)  # until it is ended
     lines = swept(str(spec))
     assert "ended early" in lines[2]
@@ -198,6 +203,14 @@ def test_settings_that_do_not_run_are_reported_with_their_sentence_and_the_sweep
 def test_a_run_that_was_interrupted_is_made_again_by_the_same_command(
     spec: Path, optuna: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def interrupt(self: Train, seconds: float) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(Train, "wait", interrupt)
+        result = CliRunner().invoke(app, ["sweep", str(spec)])
+        assert "Interrupted; the same command goes on with what is missing.\n" in result.stderr
+    Train.started.clear()
     with monkeypatch.context() as interrupted:
         interrupted.setattr(Train, "goes_on", True)
         interrupted.setattr(

@@ -15,6 +15,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.errors import AgentFileError, UsageError
 from llamagym_tui.game.observations import as_text
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_agent import RunAgent
 
 CLIFF = """
 from llamagym_tui import Agent
@@ -223,6 +224,23 @@ def test_a_file_without_an_agent_is_refused(write: Write) -> None:
         catalog.find_agent(str(write("x = 1\n")))
 
 
+def test_what_is_wrong_with_an_agent_is_told_when_it_is_asked(write: Write) -> None:
+    path = write("x = 1\n")
+    with pytest.raises(
+        AgentFileError, match=r"cliff.py has no agent class Nope; it defines no agent at all\.$"
+    ):
+        catalog.find_agent(f"{path}:Nope")
+    write(CLIFF.replace('return "Walk."', "return 1 / 0"))
+    agent = RunAgent(str(path))
+    with pytest.raises(
+        AgentFileError,
+        match=r"^CliffAgent.get_system_prompt failed: ZeroDivisionError: .*line 8\)\.$",
+    ):
+        agent.own_prompt()
+    assert (agent.name, agent.title) == ("cliff", "CliffAgent")
+    assert agent.demos_path().name == "cliff.jsonl"
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no agent file"):
         catalog.find_agent(str(tmp_path / "nope.py"))
@@ -276,6 +294,27 @@ def _broken() -> gymnasium.Env:
             "Stub/Broken-v0",
             _broken,
             r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$",
+        ),
+        (
+            "Stub/Parts-v0",
+            lambda: _Stub(
+                gymnasium.spaces.Dict(
+                    {
+                        "a": gymnasium.spaces.Box(0, 255, (64, 64), np.uint8),
+                        "b": gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3)] * 2),
+                        "c": gymnasium.spaces.Text(5),
+                    }
+                ),
+                gymnasium.spaces.Discrete(2),
+            ),
+            r"^Stub/Parts-v0 shows 4,099 numbers at a time, too many for a text; write an agent file",
+        ),
+        (
+            "Stub/Silent-v0",
+            lambda: _Stub(
+                gymnasium.spaces.Box(-np.inf, np.inf, (2,)), gymnasium.spaces.Discrete(2)
+            ),
+            r"^Stub/Silent-v0 failed to reset: ",
         ),
         (
             "Stub/Leaving-v0",

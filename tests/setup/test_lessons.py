@@ -57,6 +57,14 @@ def test_there_are_twelve_in_the_order_of_their_files() -> None:
     ]
 
 
+def test_a_lesson_is_a_text_with_numbered_steps(tmp_path: Path) -> None:
+    path = tmp_path / "01-t.toml"
+    path.write_text(TOML.replace('figures."]', 'figures.", "Stop."]'))
+    assert read_lesson(path).text() == (
+        "S.\n\n1. {metrics} shows figures.\n2. Stop.\n\nLook at: L.\n\nQuestion: Q?"
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_begins_runs_of_its_settings_named_for_it(name: str) -> None:
     lesson = lessons.lessons()[name]

@@ -11,7 +11,7 @@ import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.errors import UsageError
-from llamagym_tui.setup.run_config import run_config
+from llamagym_tui.setup.run_config import ranks_of, run_config
 
 OWN = """
 from llamagym_tui import Agent
@@ -68,6 +68,84 @@ def test_every_argument_is_the_setting_of_its_name():
     assert {name: getattr(config, name) for name in given} == given
     others = {"agent", "run_dir", "resume", "branch_of", "trust_agent", "assignments"}
     assert set(inspect.signature(run_config).parameters) == set(given) | others
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "Weights in shards (shard=true) need more than one rank; give --ranks."),
+        ({"ranks": 2, "n_envs": 1}, "2 ranks need an environment each; set --envs to 2 or more."),
+        ({"ranks": 2, "precision": "bf16"}, "need fp32 products; give --set precision=fp32."),
+        (
+            {"ranks": 2, "generation": {"server": "http://localhost:1/v1"}},
+            "need a policy that samples itself; leave out generation.server.",
+        ),
+        (
+            {"ranks": 2, "sft_warm_start": True},
+            "need a start without a warm start; make it first, with `llamagym-tui sft`.",
+        ),
+        ({"ranks": 2, "n_envs": 2}, None),
+    ],
+)
+def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], sentence: str | None):
+    known = {"agent": "blackjack", "run_dir": "", "shard": True}
+    config = msgspec.convert(known | settings, RunConfig)
+    if sentence is None:
+        assert ranks_of(config) == 2
+        return
+    with pytest.raises(UsageError) as refused:
+        ranks_of(config)
+    assert str(refused.value).endswith(sentence)
+
+
+def test_a_form_is_taught_to_a_run_of_one_process_whose_agent_names_actions(tmp_path: Path):
+    agent = str(tmp_path / "mine.py")
+    (tmp_path / "mine.py").write_text(
+        OWN.replace("{run_settings}", "{}").replace("Taxi-v4", "MountainCarContinuous-v0")
+    )
+    alone = (
+        "--form learn is for a run of one process that samples itself; leave out --ranks and "
+        "generation.server, or --form learn."
+    )
+    nameless = "--form learn teaches to name actions, and Mine has no named ones; leave it out."
+    for spec, given, sentence in (
+        ("blackjack", {"ranks": 2}, alone),
+        ("blackjack", {"assignments": ["generation.server=http://localhost:1/v1"]}, alone),
+        (agent, {}, nameless),
+    ):
+        with pytest.raises(UsageError) as refused:
+            run_config(agent=spec, run_dir=None, resume=False, form="learn", **given)
+        assert str(refused.value) == sentence
+    assert of("blackjack").form == "auto"
+    assert run_config(agent="blackjack", run_dir=None, resume=False, form="learn").form == "learn"
+
+
+def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
+    def of_head(*assignments: str, **more: Any) -> tuple[object, ...]:
+        config = run_config(
+            agent="blackjack",
+            run_dir=None,
+            resume=False,
+            model="smollm2",
+            assignments=assignments,
+            **more,
+        )
+        ppo = config.ppo
+        novelty = (ppo.entropy_coef, ppo.entropy_coef_final, ppo.novelty_coef)
+        return config.lora.layers, config.lora.rank, novelty
+
+    usual = PPOConfig()
+    others = (usual.entropy_coef, usual.entropy_coef_final, usual.novelty_coef)
+    assert of_head() == ("head", 64, (0.03, 0.01, 0.1))
+    assert of_head("ppo.novelty_coef=0.5", "lora.r=8") == ("head", 8, (0.03, 0.01, 0.5))
+    for given in (
+        {"sft_data": "mine.jsonl"},
+        {"ranks": 2},
+        {"assignments": ["lora.layers=all"]},
+        {"assignments": ["lora.target_modules=q_proj"]},
+        {"assignments": ["generation.server=http://localhost:1/v1"]},
+    ):
+        assert of_head(*given.pop("assignments", ()), **given) == ("all", 16, others), given
 
 
 def test_what_is_not_given_is_measured():

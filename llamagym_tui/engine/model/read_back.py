@@ -66,6 +66,9 @@ class Sample(NamedTuple):
 
     def difference(self, lm: Any) -> float:
         """Nats by which another model's log-probabilities differ at most; infinite: its vocabulary is another one."""
+        rows = lm.get_input_embeddings().weight.shape[0]
+        if rows <= max(map(max, self.prompts)):
+            return float("inf")
         differences = []
         for ours, theirs in zip(self.logprobs, _logprobs(lm, self.prompts), strict=True):
             if ours.shape != theirs.shape:

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertLMHea
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model import sharing
+from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -207,6 +208,48 @@ def test_a_window_that_is_too_far_to_be_tried_out_is_not_trusted(monkeypatch):
     assert "off by up to" in str(checked_backbone(lm, "fp32")[1])
     monkeypatch.setitem(sharing.WORK, "cpu", 60 * sum(weight.numel() for weight in lm.parameters()))
     assert "takes too long beyond its window of 100 tokens" in str(checked_backbone(lm, "fp32")[1])
+
+
+@pytest.mark.parametrize(
+    ("precision", "off", "shares"),
+    [("fp32", 0.0019, True), ("fp32", 0.0021, False), ("bf16", 0.49, True), ("bf16", 0.51, False)],
+)
+def test_what_is_shared_may_be_off_by_as_much_as_is_rounding(monkeypatch, precision, off, shares):
+    monkeypatch.setattr(sharing, "_difference", lambda *_: off)
+    backbone, plain_because = checked_backbone(tiny_llama(64), precision)
+    assert backbone.shares is shares
+    assert plain_because == (
+        None
+        if shares
+        else f"with shared keys and values its log-probabilities would be off by up to {off} nats"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "affordable", "count", "is_enough"),
+    [
+        ({}, 10**6, 48, True),
+        ({"max_position_embeddings": 20}, 10**6, 20, True),
+        ({"max_position_embeddings": -1}, 10**6, 48, True),
+        ({"sliding_window": 40}, 10**6, 56, True),
+        ({"chunk_size": 100}, 10**6, 116, True),
+        ({"chunk_size": 100}, 60, 60, False),
+        ({"chunk_size": 100}, 1, 48, False),
+        ({"sliding_window": 100}, 60, 60, True),  # the masks here know it
+        ({"chunk_size": 100, "max_position_embeddings": 100}, 10**6, 48, True),  # it never slides
+    ],
+)
+def test_a_comparison_reaches_beyond_every_window_that_can_be_afforded(
+    monkeypatch, limits, affordable, count, is_enough
+):
+    lm = tiny_llama(64)
+    for name, value in limits.items():
+        setattr(lm.config, name, value)
+    weights = sum(weight.numel() for weight in lm.parameters())
+    monkeypatch.setitem(sharing.WORK, "cpu", affordable * weights)
+    ids, found = sharing._trial(Backbone(lm, "fp32", shares=False))
+    assert (len(ids), found) == (count, is_enough)
+    assert ids[:5] == [1, 11, 35, 9, 61]  # 7 x² + 3 x + 1, of 64
 
 
 def test_what_reads_from_both_sides_is_refused_in_one_sentence(tmp_path, tokenizer):

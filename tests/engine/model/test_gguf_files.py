@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from llamagym_tui.engine.model import packaged, sources
+from llamagym_tui.engine.model import gguf_files, packaged, sources
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import PackagedModel
+from tests.engine.conftest import tiny_llama
 
 
 def a_gguf(path: Path, more: bytes = b"") -> Path:
@@ -51,6 +56,99 @@ def test_a_manifest_of_ollamas_names_the_file_among_its_blobs(tmp_path):
         gguf_file(manifest)
     blob = a_gguf(tmp_path / "models/blobs/sha256-bb")
     assert gguf_file(manifest) == blob
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_file_is_converted_once_to_whole_weights_without_quantization(
+    tmp_path, monkeypatch, tokenizer, is_large
+):
+    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
+    file, asked, told = a_gguf(tmp_path / "small.gguf"), [], []
+    lm = tiny_llama(len(tokenizer))
+    lm.hf_quantizer, lm.is_quantized = object(), True
+    lm.config.quantization_config = {"quant_method": "gguf"}
+    if is_large:
+        monkeypatch.setattr(gguf_files, "LARGEST_IN_FP32", 1)
+
+    def loaded(result):
+        return lambda **source: asked.append(source) or result
+
+    kinds = [("F32", 10), ("Q4_1", 90), ("Q6_K", 50)]
+    tensors = [
+        SimpleNamespace(tensor_type=SimpleNamespace(name=name), n_elements=count)
+        for name, count in kinds
+    ]
+    monkeypatch.setattr("gguf.GGUFReader", lambda file: SimpleNamespace(tensors=tensors))
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loaded(lm))
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", loaded(tokenizer))
+    folder = converted(file, told.append)
+    source = {"pretrained_model_name_or_path": str(tmp_path), "gguf_file": "small.gguf"}
+    assert asked == [{**source, "dtype": torch.float32}, source]
+    assert told == ["converting small.gguf from Q4_1"]
+    assert folder.parent == tmp_path / "cache" / "models"
+    assert [each.name for each in folder.parent.iterdir()] == [folder.name]
+    monkeypatch.undo()
+    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
+    config = json.loads((folder / "config.json").read_text())
+    assert config["dtype"] == ("bfloat16" if is_large else "float32")
+    assert "quantization_config" not in config
+    assert load_model_and_tokenizer(str(folder), "cpu").parameters == lm.num_parameters()
+    assert converted(file) == folder  # and nothing is asked for again
+
+
+def test_a_file_of_another_length_beginning_or_end_is_another_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(gguf_files, "SAMPLED_BYTES", 4)
+    names = {
+        gguf_files._fingerprint(a_gguf(tmp_path / "a.gguf", more))
+        for more in (b"1234", b"12341234", b"12351234", b"12341235", b"")
+    }
+    assert len(names) == 4  # what lies between is not read
+    assert {len(name) for name in names} == {12}
+
+
+@pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])
+def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_path, there):
+    known = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
+    entry = SimpleNamespace(name="someone/a-model", package=known)
+    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
+    monkeypatch.setattr(sources.model_registry, "find", lambda name: entry)
+    monkeypatch.setattr(sources.model_registry, "is_in_hub_cache", lambda name: there == "cache")
+    monkeypatch.setattr(sources.hub, "is_reachable", lambda name: there == "hub")
+    fetched: list[object] = []
+    monkeypatch.setattr(packaged, "fetched", lambda *parts: fetched.append(parts) or tmp_path)
+    if there == "package":
+        known.folder.mkdir(parents=True)
+        (known.folder / "config.json").touch()
+    folders = {"package": known.folder, "nowhere": tmp_path}
+    assert sources.model_folder(entry.name, print) == folders.get(there)
+    assert fetched == ([(known, print)] if there == "nowhere" else [])
+
+
+def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp_path):
+    config = tmp_path / "model" / "config.json"
+    config.parent.mkdir()
+    config.write_text("{}")
+    for name in (str(tmp_path), "./nowhere", "a/b/c"):
+        with pytest.raises(ModelLoadError) as refused:
+            sources.model_folder(name)
+        assert str(refused.value) == (
+            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+        )
+    (tmp_path / "model" / "pytorch_model.bin").touch()
+    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin"):
+        sources.model_folder(str(tmp_path))
+    (tmp_path / "model" / "value_head.safetensors").touch()  # ours, beside no model
+    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin"):
+        sources.model_folder(str(tmp_path))
+    (tmp_path / "model" / "model.safetensors").touch()
+    assert sources.model_folder(str(tmp_path)) == tmp_path / "model"
+    assert sources.base_place(str(tmp_path)) == str(tmp_path / "model")
+    assert sources.base_place(None) is None
+    assert sources.model_folder("someone/tiny") is None
+    assert sources.base_place("someone/tiny") == "someone/tiny"
+    os.mkfifo(tmp_path / "model" / "pipe")
+    with pytest.raises(ModelLoadError, match=f"^The model in '{tmp_path}' is not loaded: .*pipe"):
+        sources.model_folder(str(tmp_path))
 
 
 def test_what_transformers_cannot_read_is_refused_and_leaves_nothing(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -205,6 +206,21 @@ def test_a_hub_that_is_there_again_is_asked_again(no_hub, monkeypatch):
     monkeypatch.setattr(hub, "HOLDS_S", 0.0)
     assert hub.is_reachable(CACHED)
     assert not constants.HF_HUB_OFFLINE
+
+
+@pytest.mark.parametrize(("code", "answers"), [(200, True), (404, True), (499, True), (500, False)])
+def test_any_answer_but_that_of_a_broken_hub_is_one(monkeypatch, code, answers):
+    asked = []
+
+    def head(url, **options):
+        asked.append((url, options))
+        return SimpleNamespace(status_code=code)
+
+    monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: SimpleNamespace(head=head))
+    assert hub._answers("someone/tiny") is answers
+    ((url, options),) = asked
+    assert url.endswith("/someone/tiny/resolve/main/config.json")
+    assert options == {"timeout": 3.0, "follow_redirects": False}
 
 
 def test_who_has_set_the_libraries_offline_is_not_asked(monkeypatch):

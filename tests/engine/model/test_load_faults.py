@@ -97,6 +97,67 @@ def test_the_token_in_the_environment_is_sent_to_the_hub_and_its_refusals_get_se
     assert "There is no model 'someone/absent' on the hub" in absent
 
 
+INSTEAD = "or use --model bundled"
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        (None, OSError("a Gated repo"), "Model 'a/b' is gated and the token here gives no access: "
+         f"ask for it on its hub page, {INSTEAD}."),
+        ("x", OSError("gated"), "The model in 'x' does not load: gated"),
+        (None, ValueError("Unrecognized configuration class T5"),
+         f"Model 'a/b' is no causal language model: choose one that writes text on from text, {INSTEAD}."),
+        ("x", ValueError("pass trust_remote_code=True"),
+         "The model in 'x' needs code of its own, which is never run here: "
+         f"choose one that transformers has, {INSTEAD}."),
+        (None, ValueError("contains custom code"),
+         f"Model 'a/b' needs code of its own, which is never run here: choose one that transformers has, {INSTEAD}."),
+        ("x", OSError("no file named model.safetensors"),
+         "The model in 'x' does not load: no file named model.safetensors"),
+        (None, OSError("no file named model.safetensors"),
+         f"Model 'a/b' has no safetensors, and nothing else is read: choose another, {INSTEAD}."),
+        (None, OSError("is not a valid model identifier"),
+         f"There is no model 'a/b' on the hub, or it is private: check its name, {INSTEAD}."),
+        (None, OSError("Repository Not Found"),
+         f"There is no model 'a/b' on the hub, or it is private: check its name, {INSTEAD}."),
+        (None, KeyError(), f"Model 'a/b' does not load (KeyError): check its name, {INSTEAD}."),
+        ("x", OSError("a\n b" + "c" * 197), f"The model in 'x' does not load: a b{'c' * 197}"),
+        ("x", OSError("a\n b" + "c" * 198), f"The model in 'x' does not load: a b{'c' * 197}…"),
+    ],
+)  # fmt: skip
+def test_each_cause_has_its_sentence(monkeypatch, path, error, said):
+    monkeypatch.setattr(load_faults.huggingface_hub, "get_token", lambda: "hf_secret")
+    assert load_faults.sentence("a/b", None if path is None else Path(path), error) == said
+    monkeypatch.setattr(load_faults.huggingface_hub, "get_token", lambda: None)
+    assert load_faults.sentence("a/b", None, OSError("gated")) == (
+        f"Model 'a/b' is gated: ask for access on its hub page and set HF_TOKEN, {INSTEAD}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "is_pickled", "is_tokenizer"),
+    [
+        ("tokenizer_config.json", False, True),
+        ("vocab.txt", False, True),
+        ("sp.model", False, True),
+        ("o200k.tiktoken", False, True),
+        ("a.pt", True, False),
+        ("a.pth", True, False),
+        ("config.json", False, False),
+    ],
+)
+def test_what_files_of_a_folder_are(tmp_path, name, is_pickled, is_tokenizer):
+    (tmp_path / name).touch()
+    assert load_faults.has_tokenizer(tmp_path) is is_tokenizer
+    fault = load_faults.only_pickled(tmp_path)
+    assert (fault is not None) is is_pickled
+    assert fault is None or str(fault) == (
+        f"The model in {str(tmp_path)!r} has no safetensors but {name}, which may run code when it is read: "
+        "load it where you trust it, write it again with save_pretrained, and use that folder."
+    )
+
+
 @pytest.mark.slow
 def test_without_a_token_the_message_for_a_gated_model_wants_one(tmp_path):
     Hub.shown.clear()

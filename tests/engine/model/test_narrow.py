@@ -81,6 +81,17 @@ def test_the_gradient_of_the_rows_is_that_of_the_whole_matrix(narrow, kept) -> N
     assert torch.allclose(own, plain[TRAINED], rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
 
 
+def test_replies_of_another_form_are_scored_by_whole_logits(narrow, kept) -> None:
+    whole = narrow.plain(kept)
+    assert not narrow.is_whole(whole)
+    expected = narrow._base(kept.hidden[ROWS, COLUMNS]) + (
+        kept.hidden[ROWS, COLUMNS] @ narrow.down.T @ narrow.up.T
+    )
+    found = whole.logits_at(ROWS, COLUMNS)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
 def test_a_token_is_drawn_as_often_as_the_whole_vocabulary_has_it(narrow, kept) -> None:
     count = 40_000
     uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / count

@@ -145,6 +145,38 @@ def test_what_is_loaded_as_another_model_leaves_nothing_and_says_why(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
 
 
+def test_what_cannot_be_read_again_or_is_divided_otherwise_is_refused(
+    base: Callable[..., Any], tmp_path: Path
+) -> None:
+    lm, out = base(), tmp_path / "out"
+    other = sample_of(lm)._replace(texts=["abd", "a longer text"])
+    wider, narrower = base(), base()
+    wider.resize_token_embeddings(65)
+    narrower.resize_token_embeddings(63)
+    of_wider = sample_of(wider)
+    of_narrower = of_wider._replace(prompts=[[1]], logprobs=sample_of(narrower).logprobs[:1])
+    assert of_narrower.difference(lm) == of_wider.difference(lm) == float("inf")
+    for sample, write, said in (
+        (
+            other,
+            lm.save_pretrained,
+            "what is loaded from there has a tokenizer that divides a text",
+        ),
+        (
+            of_wider,
+            lm.save_pretrained,
+            "what is loaded from there has another vocabulary, or no finite numbers; some of its weights have no",
+        ),
+        (sample_of(lm), str, r"it cannot be loaded again \(ValueError: "),  # nothing is written
+    ):
+        with (
+            pytest.raises(RunStoreError, match=f"^Nothing was written to {out}: {said}"),
+            read_back(out, sample) as draft,
+        ):
+            write(draft)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
 def test_a_folder_keeps_its_other_files_and_no_file_of_another_model(
     base: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from transformers import LlamaForCausalLM, LlamaModel, T5Config, T5ForConditiona
 from llamagym_tui import AutoModelForCausalLMWithValueHead
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import value_head
+from llamagym_tui.engine.model.trl_arguments import model_options
 from llamagym_tui.errors import ConfigError
 from tests.engine.conftest import tiny_llama
 
@@ -65,6 +66,31 @@ def test_values_that_change_nothing_are_taken_and_torch_dtype_is_dtype(folder: P
     assert inner.causal_lm.dtype == torch.float32
 
 
+NOTHING_CHANGES: dict[str, list[Any]] = {
+    "reward_adapter": [None],
+    "reward_adapter_name": [None, "reward_adapter"],
+    "summary_dropout_prob": [None, 0.0],
+    "v_head_initializer_range": [None, 0.0],
+    "v_head_init_strategy": [None],
+    "is_trainable": [True],
+    "output_loading_info": [False],
+    "use_safetensors": [None, True],
+}
+
+
+def test_each_value_that_changes_nothing_is_kept_from_transformers() -> None:
+    usual = {"dtype": torch.float32, "use_safetensors": True}
+    for name, values in NOTHING_CHANGES.items():
+        assert [model_options({name: value}) for value in values] == [usual] * len(values), name
+    assert model_options({"torch_dtype": "auto", "dtype": "auto", "revision": "main"}) == {
+        **usual,
+        "dtype": "auto",
+        "revision": "main",
+    }
+    eight = model_options({}, in_8_bit=True)["quantization_config"]
+    assert (eight.load_in_8bit, eight.load_in_4bit) == (True, False)
+
+
 def test_bits_are_requested_of_transformers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     monkeypatch.setattr(
@@ -73,7 +99,8 @@ def test_bits_are_requested_of_transformers(folder: Path, monkeypatch: pytest.Mo
         lambda name, **options: asked.update(options) or tiny_llama(64),
     )
     from_pretrained(folder, load_in_4bit=True)
-    assert asked["quantization_config"].load_in_4bit
+    bits = asked["quantization_config"]
+    assert (bits.load_in_8bit, bits.load_in_4bit) == (False, True)
 
 
 def test_a_loaded_model_is_taken_with_its_weights_and_its_adapter(folder: Path) -> None:
