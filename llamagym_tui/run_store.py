@@ -18,7 +18,6 @@ import msgspec
 
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.model_registry import fingerprint
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
 from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
@@ -158,8 +157,7 @@ def unwritable(what: str, error: OSError) -> RunStoreError:
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
     """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none.
 
-    A model at another place is the same one if its weights are; at the same place it is another one where an adapter is
-    all that the run has, and the weights below it were changed.
+    A model at another place is the same one if its weights are.
     """
     earlier = read_config(run_dir)
     if config.agent != earlier.agent:
@@ -168,13 +166,6 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
             "go on with the same agent, or begin a new run in another folder."
         )
     if config.model == earlier.model:
-        has_adapter = (run_dir / MODEL_DIR / "adapter_config.json").is_file()
-        now = fingerprint(earlier.model) if has_adapter and earlier.weights else None
-        if now is not None and now != earlier.weights:
-            raise RunStoreError(
-                f"The weights of {earlier.model} were changed since the run in {run_dir} began, and its adapter is on "
-                "them as they were; put them back, or begin a new run in another folder."
-            )
         return
     if config.weights is None or config.weights != earlier.weights:
         raise RunStoreError(

@@ -469,12 +469,26 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
 
     settings = merged(msgspec.to_builtins(earlier), given)
     _require_here(folder, settings)
-    if settings["model"] != earlier.model:
+    if settings["model"] == earlier.model:
+        _require_unchanged(folder, earlier)
+    else:
         settings["weights"] = model_registry.fingerprint(settings["model"])
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not _has(given, name)
     }
     return from_dict(RunConfig, settings)
+
+
+def _require_unchanged(folder: Path, earlier: RunConfig) -> None:
+    """Raises UsageError: all that a run has trained is an adapter, and the weights below it are no longer the same."""
+    if earlier.weights is None or not holds_adapter(str(folder)):
+        return
+    now = model_registry.fingerprint(earlier.model)
+    if now is not None and now != earlier.weights:
+        raise UsageError(
+            f"The weights of {earlier.model} were changed since the run in {folder} began, and its adapter is on them "
+            "as they were; put them back, or begin a new run in another folder."
+        )
 
 
 def _require_here(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import process_time
 
+from msgspec.structs import replace
+
 from llamagym_tui.config import (
     Mode,
     RunConfig,
@@ -210,6 +212,12 @@ class Run:
                     differing_share=found.differing_share,
                 )
             )
+        if (
+            self.given.history == "own"
+        ):  # whole conversations, as the first batch could be played with them
+            self.given = replace(self.given, history="all")
+            if self.config.history == "own":
+                self.config = replace(self.config, history="all")
         self._is_first_batch = False  # not after a roll back to the beginning either
         known_prompts = self.rollout.take_known_prompts()
         turns_per_s = turns / max(rollout_s, 1e-9)

@@ -138,7 +138,7 @@ class Session:
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
         self._exits.callback(parts.rollout.close)
-        is_history_given = self._config.history != "own" or self._config.resume
+        is_history_given = self._config.history != "own"
         self._keep_found(parts)
         unread = self._tried_form(parts)
         run = Run(
@@ -188,7 +188,13 @@ class Session:
     def _keep_found(self, parts: Parts) -> None:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
         config = self._config
-        history = parts.policy.history
+        history = config.history
+        if parts.policy.history is not None:
+            history = parts.policy.history
+        elif (
+            parts.learner.updates
+        ):  # until then the first batch may show that they become too long, after `sft` too
+            history = "all"
         prompt = parts.rollout.system_prompt
         threads = config.measured_threads
         if config.threads is None and config.ranks == 1 and parts.loaded.device == "cpu":
@@ -196,7 +202,7 @@ class Session:
         self._keep(
             replace(
                 config,
-                history="all" if history is None else history,
+                history=history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
                 measured_threads=threads,
                 weights=config.weights or model_registry.fingerprint(config.model),

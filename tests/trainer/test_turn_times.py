@@ -10,7 +10,7 @@ import pytest
 
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.events import RunFinished, SettingsChanged, WarningRaised
-from llamagym_tui.run_store import last_settings
+from llamagym_tui.run_store import last_settings, read_config
 from llamagym_tui.trainer import run
 from llamagym_tui.trainer.turn_times import LOOK, TurnTimes
 from tests.fake_parts import EPISODES_A_BATCH, Stage
@@ -122,3 +122,17 @@ def test_after_the_first_batch_nothing_is_proposed(outgrowing: Outgrowing) -> No
     stage.session.run()
     assert stage.learner.updates > 0
     assert proposals(stage) == []
+    assert read_config(stage.config.run_dir).history == "all"  # which a resumed run has, too
+
+
+def test_a_run_that_goes_on_before_its_first_batch_as_after_sft_takes_a_window_too(
+    tmp_path: Path, outgrowing: Outgrowing
+) -> None:
+    before = Stage(tmp_path, episodes=2)
+    before.session.run()
+    assert (before.learner.updates, read_config(tmp_path).history) == (0, "own")
+    stage = outgrowing(is_attended=False, resume=True)
+    stage.builders.saved.extend(before.builders.saved)
+    stage.session.run()
+    assert len(proposals(stage)) == 1
+    assert stage.policy.history == 3

@@ -127,19 +127,17 @@ def test_an_adapter_does_not_go_on_where_the_weights_below_it_were_changed_in_pl
     base: Path, tmp_path: Path, tokenizer
 ):
     a_run(tmp_path / "run", base, weights=fingerprint(str(base)))
-    resumed = run_config(agent=None, run_dir=tmp_path / "run", resume=True)
+    resumed = partial(run_config, agent=None, run_dir=tmp_path / "run", resume=True)
     adapter = tmp_path / "run" / "model" / "adapter_config.json"
     adapter.touch()
-    RunStore.create(resumed).close()
+    assert resumed().model == str(base)
     changed = tiny_llama(len(tokenizer))
     changed.lm_head.weight.data += 1e-3
     changed.save_pretrained(base)
-    with pytest.raises(
-        RunStoreError, match=f"^The weights of {base} were changed since the run in"
-    ):
-        RunStore.create(resumed)
+    with pytest.raises(UsageError, match=f"^The weights of {base} were changed since the run in"):
+        resumed()
     adapter.unlink()  # whole weights are the run's own
-    RunStore.create(resumed).close()
+    assert resumed().model == str(base)
 
 
 def test_where_the_base_model_is_may_be_set_as_a_report_repeats_it(base: Path):
