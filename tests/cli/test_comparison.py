@@ -100,6 +100,64 @@ def test_in_json_a_side_that_names_no_action_is_warned_of_beside_it(
     )
 
 
+def test_the_command_gives_b_what_it_has_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        comparison, "compare", lambda *parts, **given: calls.append((*parts, given)) or 4
+    )
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"Prompt of {name}.\n")
+    shared = (
+        "--prompt-file",
+        str(tmp_path / "a"),
+        "--envs",
+        "3",
+        "--seed",
+        "9",
+        "--env",
+        "sab=true",
+    )
+    of_b = (
+        "--b-model",
+        "some/one",
+        "--b-prompt-file",
+        str(tmp_path / "b"),
+        "--b-temperature",
+        "0.5",
+    )
+    assert run("compare", "blackjack", *shared, *of_b, "--half-width", "0.25").exit_code == 4
+    assert run("compare", "blackjack", *shared, "--episodes", "8", "--json").exit_code == 4
+    (first, given), (second, given_second) = calls
+    played = [
+        (
+            each.model,
+            each.system_prompt,
+            each.n_envs,
+            each.seed,
+            each.env,
+            each.generation.temperature,
+        )
+        for each in first
+    ]
+    same = (3, 9, {"sab": True})
+    assert played == [
+        ("bundled", "Prompt of a.", *same, 1.0),
+        ("some/one", "Prompt of b.", *same, 0.5),
+    ]
+    usual = {"debug": False, "json_output": False, "most": 20_000}
+    assert given == {**usual, "greedy": False, "half_width": 0.25}
+    assert given_second == {
+        **usual,
+        "greedy": True,
+        "half_width": None,
+        "json_output": True,
+        "most": 8,
+    }
+    assert second[0] == second[1] == first[0]
+
+
 def test_different_games_are_not_compared(sides: tuple[RunConfig, RunConfig]):
     other = msgspec.structs.replace(sides[1], env={"sab": True})
     with pytest.raises(UsageError, match=r"play different games, {} and {'sab': True}: --env NAME"):

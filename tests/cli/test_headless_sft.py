@@ -48,9 +48,31 @@ def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
 ) -> None:
     assert headless_sft.warm_start(config, episodes=10, json_output=True) == 0
     figures = json.loads(capfd.readouterr().out)
-    assert (figures["demonstrations"], figures["steps"], figures["cancelled"]) == (3, 4, False)
-    assert figures["before"] == figures["after"]
-    assert figures["before"]["episodes"] == 10
+    assert figures.pop("facts")["episodes"] == 3
+    evaluation = {
+        "episodes": 10,
+        "mean_return": -0.25,
+        "return_stderr": 0.01,
+        "parse_failure_rate": 0.0,
+        "refusal_rate": 0.0,
+    }
+    assert figures == {
+        "agent": "coin",
+        "model": "bundled",
+        "seed": 0,
+        "sft_data": config.sft_data,
+        "method": "sft",
+        "demonstrations": 3,
+        "tokens": 8,
+        "steps": 4,
+        "first_loss": 1.0,
+        "last_loss": 0.25,
+        "elapsed_s": 2.0,
+        "cancelled": False,
+        "before": evaluation,
+        "after": evaluation,
+        "run_dir": config.run_dir,
+    }
     kinds = (EvaluationFinished, WarmStartFinished, RunFinished)
     assert seen(config, *kinds) == [
         EvaluationFinished,

@@ -12,7 +12,7 @@ from torch import Tensor
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model import forward, lean
+from llamagym_tui.engine.model import forward, lean, sharing
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
@@ -250,6 +250,17 @@ def test_a_lean_path_whose_gradient_alone_is_off_is_not_taken(monkeypatch, caplo
     assert backbone.shares
     assert not backbone.is_lean
     assert "off by 0.001 of its gradient" in caplog.text
+
+
+def test_a_lean_path_is_compared_without_the_rounding_that_would_hide_a_difference(monkeypatch):
+    seen, whole = [], sharing._flat_difference
+    monkeypatch.setattr(
+        sharing,
+        "_flat_difference",
+        lambda backbone, ids: seen.append(backbone.precision) or whole(backbone, ids),
+    )
+    backbone, _ = checked_backbone(tiny_llama(VOCABULARY), "bf16")
+    assert (seen, backbone.precision, backbone.flat_is_exact) == (["fp32"], "bf16", True)
 
 
 def test_a_lean_path_that_fails_is_not_taken(monkeypatch, caplog):

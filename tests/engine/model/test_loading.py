@@ -12,10 +12,17 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 import llamagym_tui
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import (
+    LARGEST_FULLY_TRAINED,
+    is_fully_trained,
+    load_model_and_tokenizer,
+    resolve_device,
+    weights_type,
+)
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, ValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.model_registry import ModelEntry
 from tests.engine.conftest import tiny_llama
 from tests.engine.learning.test_ppo import collect
 from tests.engine.model.test_forward import ARCHITECTURES
@@ -194,6 +201,52 @@ def test_a_device_that_is_not_there_gets_a_sentence():
         pytest.skip("this machine has one")
     with pytest.raises(ModelLoadError, match="this machine has: cpu"):
         load_model_and_tokenizer("bundled", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "device", "found"),
+    [
+        (False, False, "auto", "cpu"),
+        (True, True, "auto", "cuda"),
+        (False, True, "auto", "mps"),
+        (True, False, "cuda:1", "cuda:1"),
+        (True, False, "mps", "Device 'mps' is not there; this machine has: cpu, cuda."),
+        (False, True, "cuda:0", "Device 'cuda:0' is not there; this machine has: cpu, mps."),
+    ],
+)
+def test_a_device_is_the_one_that_is_named_or_the_fastest_that_is_there(
+    monkeypatch, cuda, mps, device, found
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    if "not there" not in found:
+        assert resolve_device(device) == found
+        return
+    with pytest.raises(ModelLoadError) as refused:
+        resolve_device(device)
+    assert str(refused.value) == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "dtype", "full", "parameters", "held", "is_full"),
+    [
+        ({}, None, None, LARGEST_FULLY_TRAINED, torch.float32, True),
+        ({}, None, None, LARGEST_FULLY_TRAINED + 1, torch.float32, False),
+        ({}, "bfloat16", None, 1, torch.bfloat16, False),
+        ({}, None, True, 10**12, torch.float32, True),
+        ({}, "float32", False, 1, torch.float32, False),
+        ({"full_finetuning": True}, None, None, 10**12, torch.float32, True),
+        ({"dtype": "bfloat16"}, None, None, 1, torch.bfloat16, False),
+        ({"dtype": "bfloat16"}, None, True, 1, torch.float32, True),
+        ({"dtype": "bfloat16"}, "float32", None, 1, torch.float32, True),
+    ],
+)
+def test_the_type_of_weights_and_whether_all_are_trained_follow_from_what_is_given(
+    entry, dtype, full, parameters, held, is_full
+):
+    known = ModelEntry("x", short="x", **entry)
+    assert weights_type(known, dtype, full) == held
+    assert is_fully_trained(known, full, held, parameters) is is_full
 
 
 def test_the_tokenizer_reads_back_what_the_agents_say(bundled):
