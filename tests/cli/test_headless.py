@@ -374,7 +374,8 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
-    trained = config(tmp_path, max_turns=9, generation=GenerationConfig(temperature=0.5))
+    played = {"max_turns": 9, "history": 2, "parallel_envs": "off"}
+    trained = config(tmp_path, **played, generation=GenerationConfig(temperature=0.5))
     store = run_store.RunStore.create(trained)
     store.append(PromptChanged(prompt_version=1, system_prompt="Call tails."))
     store.append(SettingsChanged(changes={"generation.policy": "score"}))
@@ -385,10 +386,8 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     prompts = [built.made["evaluated"]["system_prompt"] for built in stagehand.built]
     assert prompts == ["Call tails.", "", "Call the coin."]
     settings = stagehand.built[0].config
-    assert (settings.max_turns, settings.generation) == (
-        9,
-        GenerationConfig(temperature=0.5, policy="score"),
-    )
+    assert {name: getattr(settings, name) for name in played} == played
+    assert settings.generation == GenerationConfig(temperature=0.5, policy="score")
 
 
 def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
@@ -405,6 +404,32 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
         ({"size": 4, "is_wet": True}, [(0, 2)]),
         ({"size": 4}, None),
     ]
+
+
+def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
+    usual = {"agent": "coin", "model": "some-model", "run_dir": "", "mode": "inference"}
+    assert headless.evaluated_config("coin", "some-model") == RunConfig(
+        **usual, dtype="float32", full_finetuning=True
+    )
+    given: dict[str, Any] = {
+        "base": "/base",
+        "system_prompt": "Call.",
+        "history": 2,
+        "n_envs": 3,
+        "seed": 4,
+        "device": "cpu",
+        "threads": 2,
+        "dtype": "bfloat16",
+        "env": {"size": 5},
+    }
+    assigned = {"max_turns": 6, "generation": {"max_new_tokens": 5, "temperature": 0.7}}
+    found = headless.evaluated_config(
+        "coin", "some-model", **given, assigned=assigned, temperature=0.5
+    )
+    sampling = GenerationConfig(max_new_tokens=5, temperature=0.5)
+    assert found == RunConfig(
+        **usual, **given, max_turns=6, generation=sampling, full_finetuning=None
+    )
 
 
 @pytest.mark.parametrize(
@@ -459,6 +484,10 @@ def test_what_takes_seconds_is_a_line_with_the_time_left_every_ten_seconds() -> 
             clock.now += 11.0
         progress.take(PhaseChanged(phase="evaluating", detail="3 of 9 episodes, 60 s left"))
         clock.now += 11.0
+        progress.take(PhaseChanged(phase="rolling_out", detail="the first batch is long"))
+        clock.now += 11.0
+        progress.take(PhaseChanged(phase="rolling_out", detail="the first batch is long"))
+        clock.now += 11.0
         progress.take(WarmStartProgressed(step=2, steps=8, loss=0.5, left_s=200.0))
     assert stream.getvalue().splitlines() == [
         "downloading it, 0 of 93 MB",
@@ -468,6 +497,7 @@ def test_what_takes_seconds_is_a_line_with_the_time_left_every_ten_seconds() -> 
         "reading prompts: 2 of 4, 22 s left",
         "reading prompts: 3 of 4, 11 s left",
         "evaluating: 3 of 9 episodes, 60 s left",
+        *["the first batch is long"] * 2,
         "warm start: step 2 of 8, loss 0.500, 3 min left",
     ]
 

@@ -233,13 +233,18 @@ async def test_keys_reach_the_app_and_neither_addresses_nor_files_come_back():
         received = await session.receive(timeout=10)
         assert received.type == WSMsgType.BINARY
         assert received.data == b"got D\x00\x00\x00\x01h"
+        await session.send_json(["resize", {"width": 90000, "height": 0}])
+        resized = (await session.receive_bytes()).partition(b"{")[2]
+        assert json.loads(b"{" + resized) == {"type": "resize", "width": 400, "height": 1}
 
 
 async def test_an_app_ends_with_its_socket_and_makes_room():
     async with serving(sessions=1) as (client, base, token):
         url, headers = f"{base}/{token}/ws", {"Origin": base}
         session = await client.ws_connect(url, headers=headers)
-        pid = int((await session.receive_bytes()).split()[1])
+        first = await session.receive_bytes()
+        assert first.endswith(b"columns 80")
+        pid = int(first.split()[1])
         assert await status(client, f"{base}/{token}/") == 503
         with pytest.raises(WSServerHandshakeError) as refused:
             await client.ws_connect(url, headers=headers)
