@@ -76,6 +76,10 @@ class GridAgent(Agent):
             around.append(f"{name} {self.words.get(grid.kind(field), 'edge')}")
         return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
 
+    def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
+        _, here = self._seen(observation)
+        return f"row {here.row}, column {here.column}"
+
     def draw(self, observation: Any) -> str:
         """The map, the walker's field in brackets."""
         grid, (row, column) = self._seen(observation)

@@ -45,6 +45,12 @@ class BlackjackAgent(Agent):
         best_loss = -100 * self.baselines["optimal"]
         return f"{words} (random {random_loss:.0f}, best {best_loss:.0f})"
 
+    def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
+        """The player's total and the dealer's card."""
+        total, dealer, ace = [int(part) for part in observation]
+        hand = f"{total} soft" if ace else str(total)
+        return f"{hand} against {'ace' if dealer == 1 else dealer}"
+
     def draw(self, observation: Any) -> str:
         """The dealer's two cards, one of them face down, and the player's total, as single cards are not observed."""
         total, dealer, ace = [int(part) for part in observation]

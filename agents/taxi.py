@@ -66,6 +66,10 @@ class TaxiAgent(Agent):
             who = f"Passenger at {_stand(passenger)}"
         return f"Taxi at row {row}, column {column}: {', '.join(ways)}. {who}. Destination {_stand(destination)}."
 
+    def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
+        row, column, passenger, _ = fields(int(observation), SIZES)
+        return f"row {row}, column {column}{', taken in' if passenger == IN_TAXI else ''}"
+
     def draw(self, observation: Any) -> str:
         """The map with the taxi as ``T``, or as ``@`` once the passenger is in it."""
         row, column, passenger, destination = fields(int(observation), SIZES)

@@ -26,8 +26,8 @@ from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
+from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
-from llamagym_tui.screens.widgets.plot import nice_ticks
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state

@@ -125,6 +125,14 @@ class AgentBase(ABC):
         baselines = ", ".join(f"{name} {_short(value)}" for name, value in self.baselines.items())
         return f"{words} ({baselines})" if baselines else words
 
+    def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
+        """What was seen in a turn, in a few words for people: ``12 against 3``.
+
+        In the list of turns the action's name and what it earned follow them. Empty (the default): the observation's
+        first words stand there.
+        """
+        return ""
+
     def policy_map(self) -> PolicyMap | None:
         """States in which the policy is evaluated, laid out for people; None (the default): there is no map.
 

@@ -17,7 +17,7 @@ Info = Mapping[str, Any]
 """What an environment says next to an observation."""
 NO_INFO: Info = MappingProxyType({})
 MOST_DESCRIBED = 200
-"""Most characters of an agent's words for a return."""
+"""Most characters of an agent's words for a return or a turn."""
 MOST_STEPS = 1_000_000
 """Most environment steps that one action can count as."""
 
@@ -56,6 +56,17 @@ def described_return(agent: AgentBase, mean: float) -> str:
     """A mean return in the agent's words, on one line; empty if its code fails."""
     try:
         words = " ".join(agent.describe_return(mean).split())
+    except Exception:  # a user's own code
+        return ""
+    return _without_surrogates(words[:MOST_DESCRIBED])
+
+
+def described_turn(agent: AgentBase, observation: Any, action: Any, reward: float) -> str:
+    """A turn in the agent's words, on one line; empty if it has none, or its code fails."""
+    if type(agent).describe_turn is AgentBase.describe_turn:
+        return ""
+    try:
+        words = " ".join(agent.describe_turn(observation, action, reward).split())
     except Exception:  # a user's own code
         return ""
     return _without_surrogates(words[:MOST_DESCRIBED])

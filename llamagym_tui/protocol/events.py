@@ -182,6 +182,10 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     """Name of the action in that reply; empty: it names none, or the agent acted."""
     is_refused: bool = False
     """Whether the environment refused the action (``invalid_action`` in its info)."""
+    words: str = ""
+    """The turn in the agent's words; empty: it has none."""
+    probability: float | None = None
+    """Of the action, as it was sampled. None: a person acted, or the reply is another than the action's plainest."""
 
     @property
     def names_none(self) -> bool:

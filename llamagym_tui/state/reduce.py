@@ -50,9 +50,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     A record of the state that takes the event in does so by its method `after`.
     """
     match event:
-        case events.TokensStreamed() | events.ActionsProbed() | events.EpisodeDropped():
+        case events.TokensStreamed() | events.EpisodeDropped():
             return replace(state, transcript=state.transcript.after(event))
-        case events.ObservationShown() | events.EpisodeFinished():
+        case events.ObservationShown() | events.EpisodeFinished() | events.ActionsProbed():
             return replace(
                 state,
                 view=state.view.after(event),
@@ -61,6 +61,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.TurnFinished():
             return replace(
                 state,
+                view=state.view.after(event),
                 wheel=state.wheel.after(event),
                 transcript=state.transcript.after(event),
             )

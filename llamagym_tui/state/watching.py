@@ -103,6 +103,10 @@ class StateView:
     """The drawing of what is shown. None: there is none."""
     finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
+    probed: events.ActionsProbed | None = None
+    """The last probabilities of actions; they are of the drawn state if they are of its turn."""
+    acted: events.TurnFinished | None = None
+    """The watched turn that ended last, without its texts."""
 
     @property
     def result(self) -> events.EpisodeFinished | None:
@@ -129,6 +133,10 @@ class StateView:
                 return replace(self, drawn=bounded)
             case events.EpisodeFinished():
                 return replace(self, finished=event)
+            case events.ActionsProbed():
+                return replace(self, probed=event)
+            case events.TurnFinished():
+                return replace(self, acted=with_fields(event, reply="", words="", replaced=None))
             case events.ObservationShown() if drawn is not None:
                 is_same_step = drawn.episode == event.episode and drawn.turn == event.turn
                 return self if is_same_step else replace(self, drawn=None)

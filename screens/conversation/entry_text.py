@@ -136,13 +136,15 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
 
 def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
-    if value > 0:
-        style, glyph = "won", "▲"
-    elif value < 0:
-        style, glyph = "lost", "▼"
-    else:
-        style, glyph = "even", "■"
+    style, glyph = result_style(value)
     length = f" · {counted(episode.length, 'turn')}, {episode.end}"
     return Paragraph(
         "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside"))
     )
+
+
+def result_style(value: float) -> tuple[str, str]:
+    """The style of a return and the character that stands before it."""
+    if value > 0:
+        return "won", "▲"
+    return ("lost", "▼") if value < 0 else ("even", "■")

@@ -115,5 +115,14 @@ class ConversationPane(Vertical):
             return
         inspect = key_of(self.app, "inspect", "i")
         keep = key_of(self.app, "keep", "K")
-        marked = f"marked: {inspect} inspects, {keep} keeps its episode, ctrl+c copies, end unmarks"
+        copy = key_of(self.app, "turn.copy", "y")
+        unfold = key_of(self.app, "unfold", "enter") if self._view.folds else ""
+        parts = [
+            f"{unfold} unfolds" if unfold else "",
+            f"{inspect} inspects",
+            f"{keep} keeps its episode",
+            f"{copy} copies",
+            "end unmarks",
+        ]
+        marked = f"marked: {', '.join(filter(None, parts))}"
         self._below.update(one_line(marked))

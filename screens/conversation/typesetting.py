@@ -5,7 +5,8 @@ How many lines an entry takes is counted without setting them: 24,000 entries in
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -13,14 +14,19 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.style import Style
 
-from llamagym_tui.protocol.events import EpisodeStarted
-from llamagym_tui.screens.conversation.entry_text import Paragraph, paragraphs
-from llamagym_tui.state.transcript import Entry, is_message
+from llamagym_tui.protocol.events import EpisodeStarted, ObservationShown
+from llamagym_tui.screens.conversation.entry_text import Paragraph, Piece, paragraphs
+from llamagym_tui.screens.conversation.turn_line import Turn, TurnLine, turn_line
+from llamagym_tui.state.transcript import Entry, Fact, is_message
 
 GUTTER = 8
 """Cells of the labels' column."""
 NARROWEST = 8
 """Cells of text at least, below which nothing is set."""
+WORDS_WIDE = 20
+"""Cells of a turn's words on its line, so that the actions after few words stand below each other."""
+MIN_WORDS = 12
+"""Cells of them that are left at least where the action is long."""
 WORDS = re.compile(r"\s*\S+\s*")
 
 
@@ -38,9 +44,18 @@ class Block(Struct, frozen=True, gc=False):
     """Texts on a rule, a line each; they are searched, and never wrapped."""
     texts: tuple[str, ...]
     """Texts of the paragraphs that are wrapped."""
+    line: TurnLine | None = None
+    """Stands above them for the whole turn, of which this is the first entry. None: it is not, or has none."""
+    folded: bool = False
+    """Whether nothing else is shown of the entry."""
+    seen: str = ""
+    """The last observation, up to and including this entry."""
 
     def lines(self, room: int) -> int:
-        return len(self.headings) + sum(line_count(text, room) for text in self.texts)
+        above = int(self.line is not None)
+        if self.folded:
+            return above
+        return above + len(self.headings) + sum(line_count(text, room) for text in self.texts)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -56,8 +71,19 @@ class Highlight(NamedTuple):
     """Which match, counted from 0 within the entry; None: no one."""
 
 
-def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
-    """An entry after the block before it."""
+class Fold(NamedTuple):
+    """How an entry is shown where turns are lines that unfold."""
+
+    turn: Turn
+    facts: Sequence[Fact]
+    """Of the turn from this entry on, if it is the first; else empty."""
+    is_open: bool
+
+
+def block(
+    entry: Entry, before: Block | None, *, by_person: bool, fold: Fold | None = None
+) -> Block:
+    """An entry after the block before it; `fold` None: all of it is shown, and no line for its turn."""
     prompt = before.prompt if before else None
     prompt_is_new = isinstance(entry.fact, EpisodeStarted) and entry.fact.system_prompt != prompt
     if isinstance(entry.fact, EpisodeStarted):
@@ -65,11 +91,21 @@ def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
     headings: list[str] = []
     texts: list[str] = []
     for paragraph in paragraphs(entry.fact, prompt_is_new=prompt_is_new, by_person=by_person):
+        if paragraph.rule and fold is not None:
+            continue  # the turn's line stands there
         (headings if paragraph.rule else texts).append(
             "".join(piece.text for piece in paragraph.pieces)
         )
     messages = (before.messages if before else 0) + is_message(entry.fact)
-    return Block(entry, prompt, prompt_is_new, messages, tuple(headings), tuple(texts))
+    seen = before.seen if before else ""
+    line = None
+    if fold is not None and fold.facts:
+        line = turn_line(fold.turn, fold.facts, seen)
+    if isinstance(entry.fact, ObservationShown):
+        seen = entry.fact.text
+    folded = fold is not None and not fold.is_open
+    told = tuple(headings), tuple(texts)
+    return Block(entry, prompt, prompt_is_new, messages, *told, line, folded, seen)
 
 
 def line_count(text: str, room: int) -> int:
@@ -132,6 +168,10 @@ class LineIndex:
     def add(self, lines: int) -> None:
         self._ends.append(self.end + lines)
 
+    def rebuild(self, lines: Iterable[int]) -> None:
+        """Count the lines of every entry again; the first one keeps its number."""
+        self._ends = list(accumulate(lines, initial=self.first))[1:]
+
     def drop_last(self) -> None:
         self._ends.pop()
 
@@ -156,16 +196,39 @@ class Typesetter:
         """The lines of a block; as many as it counts."""
         lines: list[Content] = []
         before = 0
+        if block.line is not None:
+            lines.append(self._line(block.line))
+        if block.folded:
+            return lines
         for paragraph in paragraphs(
             block.entry.fact, prompt_is_new=block.prompt_is_new, by_person=self._by_person
         ):
-            text = Content("").join(
-                [Content.styled(piece.text, self._style(piece.style)) for piece in paragraph.pieces]
-            )
+            if paragraph.rule and not block.headings:
+                continue
+            text = self._styled(paragraph.pieces)
             if highlight is not None:
                 text, before = self._highlighted(text, highlight, before)
             lines += self._set(paragraph, text)
         return lines
+
+    def _styled(self, pieces: Iterable[Piece]) -> Content:
+        return Content("").join(
+            [Content.styled(piece.text, self._style(piece.style)) for piece in pieces]
+        )
+
+    def _line(self, line: TurnLine) -> Content:
+        """What was seen, cut where there is no room; what was done, and at the right end what it earned."""
+        label = Content.styled(f"{line.label:<{GUTTER - 1}} ", self._style(line.label_style))
+        rest, right = self._styled(line.rest), self._styled(line.right)
+        gap = 2 if line.right else 0
+        room = self.room - right.cell_length - gap
+        rest = rest.truncate(max(1, room - MIN_WORDS), ellipsis=True)
+        words = self._styled([line.words])
+        words = words.truncate(max(1, room - rest.cell_length - 2), ellipsis=True)
+        words = words.pad_right(max(0, min(WORDS_WIDE, room // 2) - words.cell_length))
+        left = Content.assemble(words, "  ", rest).truncate(room)
+        between = " " * max(0, self.room - left.cell_length - right.cell_length)
+        return Content.assemble(label, left, between, right)
 
     def is_current(self, line: Content) -> bool:
         """Whether the match above the others stands in a line."""

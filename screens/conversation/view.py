@@ -5,7 +5,8 @@ The lines of every entry are counted; only those that are seen are set, and the 
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -21,12 +22,14 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 
-from llamagym_tui.protocol.events import ActionsProbed, ObservationShown, TurnFinished
+from llamagym_tui.protocol.events import EpisodeStarted
 from llamagym_tui.screens.conversation.text_search import Match, TextSearch
+from llamagym_tui.screens.conversation.turn_line import Turn, turn_of
 from llamagym_tui.screens.conversation.typesetting import (
     GUTTER,
     NARROWEST,
     Block,
+    Fold,
     Highlight,
     LineIndex,
     Typesetter,
@@ -51,7 +54,8 @@ class ConversationView(ScrollView, can_focus=True):
         "The conversation of environment and agent: env is the observation, agent the reply as it was sampled, action "
         "what the environment got of it, how it was read and what it earned. At a slower pace policy shows how "
         "probable each action is before the reply. The end is followed until you scroll away; / searches; text is "
-        "selected with the mouse and copied with ctrl+c. A click, j and k mark a reply."
+        "selected with the mouse and copied with ctrl+c. A click, j and k mark a reply; at full speed each turn is one "
+        "line, which enter or a second click unfolds."
     )
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS = [
@@ -62,6 +66,14 @@ class ConversationView(ScrollView, can_focus=True):
             show=False,
             tooltip="To the newest line, and follow it.",
             id="follow",
+        ),
+        Binding(
+            "enter",
+            "unfold",
+            "Unfold",
+            show=False,
+            tooltip="All of the marked turn, or its line alone.",
+            id="unfold",
         ),
     ]
     DEFAULT_CSS = own_styles(__file__)
@@ -109,6 +121,12 @@ class ConversationView(ScrollView, can_focus=True):
         self._can_mark = can_mark
         self._marked: Entry | None = None
         """The entry of the marked reply."""
+        self.folds = False
+        """Whether each turn is one line until a person unfolds it."""
+        self._open: set[Turn] = set()
+        """Turns that a person has unfolded."""
+        self._found: Turn | None = None
+        """The turn that a search has unfolded."""
         self._held: int | None = None
         """Serial of the entry that stays at the upper edge while what follows it comes."""
         self._held_y = 0.0
@@ -177,11 +195,13 @@ class ConversationView(ScrollView, can_focus=True):
         while self._blocks and not self._is_last_shown_unchanged():
             self._blocks.pop()
             self._index.drop_last()
+        while self.folds and self._goes_on():
+            self._blocks.pop()
+            self._index.drop_last()
         if not self._blocks:
             self._seen = 0
         for at in range(len(self._blocks), len(self.entries)):
-            before = self._blocks[-1] if self._blocks else None
-            self._blocks.append(block(self.entries[at], before, by_person=self._by_person))
+            self._blocks.append(self._block(at))
             self._index.add(self._blocks[-1].lines(self._typesetter.room))
         self._follow_marked()
         if self._held is not None and self._blocks:
@@ -197,6 +217,63 @@ class ConversationView(ScrollView, can_focus=True):
     def _is_last_shown_unchanged(self) -> bool:
         at = len(self._blocks) - 1
         return at < len(self.entries) and self._blocks[at].entry is self.entries[at]
+
+    def _goes_on(self) -> bool:
+        """Whether the next entry is of the turn of the last block, so that the line of that turn is another one now."""
+        count = len(self._blocks)
+        if not count or count == len(self.entries):
+            return False
+        turn = turn_of(self._blocks[-1].entry)
+        return turn is not None and turn == turn_of(self.entries[count])
+
+    # Folding
+
+    def fold(self, folds: bool) -> None:
+        """Show each turn as one line that unfolds, or all of it; what is in view stays there."""
+        if folds == self.folds:
+            return
+        self.folds = folds
+        if self._typesetter is not None:
+            self._make_blocks(range(len(self._blocks)))
+            self._wrap_all()
+
+    def action_unfold(self) -> None:
+        """Unfold the marked turn, or fold it; without a marked one, the lowest in view."""
+        if self._marked is None:
+            self.mark_next(-1)
+        marked = self._marked
+        if self.folds and marked is not None and (turn := turn_of(marked)) is not None:
+            self._open ^= {turn}
+            at = marked.serial - self._blocks[0].entry.serial
+            self._unfolded(at)
+            self._bring_into_view(at)
+
+    def _unfolded(self, at: int) -> None:
+        """Show the turn of an entry as it is folded now; lines above stay where they are."""
+        self._make_blocks(self._of_turn(at))
+        assert self._typesetter is not None
+        room = self._typesetter.room
+        self._index.rebuild(shown.lines(room) for shown in self._blocks)
+        self._measure()
+        self.refresh()
+
+    def _make_blocks(self, which: Iterable[int]) -> None:
+        for at in which:
+            self._blocks[at] = self._block(at)
+
+    def _block(self, at: int) -> Block:
+        before = self._blocks[at - 1] if at else None
+        entry = self.entries[at]
+        turn = turn_of(entry) if self.folds else None
+        fold = None
+        if turn is not None:
+            of_turn = list[Entry]()
+            if not at or turn_of(self.entries[at - 1]) != turn:
+                after = (self.entries[other] for other in range(at, len(self.entries)))
+                of_turn = list(takewhile(lambda each: turn_of(each) == turn, after))
+            is_open = turn in self._open or turn == self._found
+            fold = Fold(turn, [each.fact for each in of_turn], is_open)
+        return block(entry, before, by_person=self._by_person, fold=fold)
 
     # Scrolling
 
@@ -314,7 +391,9 @@ class ConversationView(ScrollView, can_focus=True):
             return
         if self._marked is None:
             lowest = self._lowest.entry.serial - self._blocks[0].entry.serial
-            found = self._reply_from(lowest, -1)
+            found = self._reply_of(lowest)
+            if found is None:
+                found = self._reply_from(lowest, -1)
         else:
             found = self._reply_from(self._marked.serial - self._blocks[0].entry.serial + by, by)
         if found is not None:
@@ -331,21 +410,22 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _reply_of(self, at: int) -> int | None:
         """The reply of the turn that an entry is of; of one that is of no turn, the last one before it."""
-        turn = _turn_of(self._blocks[at].entry)
-        near = range(max(0, at - APART), min(len(self._blocks), at + APART + 1))
-        for other in sorted(near, key=lambda other: abs(other - at)):
-            entry = self._blocks[other].entry
-            if isinstance(entry.fact, ReplySoFar) and _turn_of(entry) == turn:
+        if turn_of(self._blocks[at].entry) is None:
+            return self._reply_from(at, -1)
+        for other in sorted(self._of_turn(at), key=lambda other: abs(other - at)):
+            if isinstance(self._blocks[other].entry.fact, ReplySoFar):
                 return other
-        return self._reply_from(at, -1) if turn is None else None
+        return None
+
+    def _of_turn(self, at: int) -> list[int]:
+        """The entries near one that are of the same turn, itself among them."""
+        turn = turn_of(self._blocks[at].entry)
+        near = range(max(0, at - APART), min(len(self._blocks), at + APART + 1))
+        return [other for other in near if turn_of(self._blocks[other].entry) == turn]
 
     def _bring_into_view(self, at: int) -> None:
         """Scroll as little as shows all that is of a reply's turn."""
-        of_turn = [
-            other
-            for other in range(max(0, at - APART), min(len(self._blocks), at + APART + 1))
-            if self._is_marked(self._blocks[other].entry)
-        ]
+        of_turn = self._of_turn(at)
         first, last = self._index.start(of_turn[0]), self._index.start(of_turn[-1] + 1)
         if last > self._top + self.size.height:
             self._scroll_to_line(last - self.size.height)
@@ -357,7 +437,9 @@ class ConversationView(ScrollView, can_focus=True):
         marked = self._marked
         if marked is None or abs(entry.serial - marked.serial) > APART:
             return False
-        return _turn_of(entry) == _turn_of(marked)
+        if isinstance(entry.fact, EpisodeStarted) and not self.folds:
+            return False  # a rule has no place for the bar
+        return turn_of(entry) == turn_of(marked)
 
     def _follow_marked(self) -> None:
         """Bring the marked entry up to date; where the oldest entries have gone with it, no reply is marked."""
@@ -377,7 +459,11 @@ class ConversationView(ScrollView, can_focus=True):
         if not self._can_mark or self.text_selection is not None or number not in self.line_numbers:
             return
         found = self._reply_of(self._index.find(number))
-        if found is not None:
+        if found is None:
+            return
+        if self._blocks[found].entry is self._marked:
+            self.action_unfold()
+        else:
             self.mark(self._blocks[found].entry)
 
     # Searching
@@ -386,6 +472,7 @@ class ConversationView(ScrollView, can_focus=True):
         """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
         self.search = None
         self._stays = False
+        self._unfold_found(None)
         if text:
             self.search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
             self._look()
@@ -433,6 +520,7 @@ class ConversationView(ScrollView, can_focus=True):
             self._stays = True
             self.following = False
             at = self._at_match(match)
+            self._unfold_found(at)
             within = next(
                 (
                     n
@@ -447,6 +535,20 @@ class ConversationView(ScrollView, can_focus=True):
         self._report_search()
         self._report_tail()
         self.refresh()
+
+    def _unfold_found(self, at: int | None) -> None:
+        """Have the turn of a match unfolded, and no other one that was so for a match alone."""
+        turn = turn_of(self._blocks[at].entry) if at is not None and self.folds else None
+        if turn == self._found:
+            return
+        before = self._found
+        self._found = turn
+        places = [] if at is None or turn is None else [at]
+        if before is not None:
+            turns = (turn_of(shown.entry) == before for shown in self._blocks)
+            places += [place for place, is_of in enumerate(turns) if is_of][:1]
+        for place in places:
+            self._unfolded(place)
 
     def _report_search(self) -> None:
         self.search_status = self.search.status if self.search is not None else ""
@@ -558,11 +660,3 @@ class ConversationView(ScrollView, can_focus=True):
             for place in (start, end)
         )
         return Selection(*moved).extract(text), "\n"
-
-
-def _turn_of(entry: Entry) -> tuple[int, int] | None:
-    """Episode and turn of an entry that is of a turn."""
-    fact = entry.fact
-    if isinstance(fact, ActionsProbed | ObservationShown | ReplySoFar | TurnFinished):
-        return fact.episode, fact.turn
-    return None

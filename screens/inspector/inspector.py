@@ -14,11 +14,9 @@ from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import (
-    ActionsProbed,
-    ObservationShown,
-    TurnFinished,
     TurnInspected,
 )
+from llamagym_tui.screens.conversation.turn_line import turn_of
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -233,9 +231,8 @@ def open_inspector(view: ConversationView, state: RunState) -> None:
 
 def place_of(entries: Sequence[Entry], pointed_at: Entry | None) -> TurnPlace | None:
     """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
-    fact = pointed_at.fact if pointed_at is not None else None
-    if isinstance(fact, ActionsProbed | ObservationShown | ReplySoFar | TurnFinished):
-        return TurnPlace(fact.episode, fact.turn)
+    if pointed_at is not None and (turn := turn_of(pointed_at)) is not None:
+        return TurnPlace(*turn)
     last = len(entries) - 1 if pointed_at is None else pointed_at.serial - entries[0].serial
     for at in range(last, -1, -1):
         reply = entries[at].fact

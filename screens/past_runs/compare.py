@@ -26,9 +26,10 @@ from llamagym_tui.returns import (
     with_unit,
 )
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
+from llamagym_tui.screens.widgets.chart_cells import Curve, Drawing, baseline_levels
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import plain
-from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
+from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run_summary import differences
 
@@ -134,7 +135,7 @@ class CompareScreen(Screen[None]):
         """Both curves, the first with two dots a cell, from the first episode on; of several seeds in their band."""
         found = []
         for index, side in enumerate(self._sides):
-            points = thinned(curve_of(side), (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
+            points = thinned(curve_of(side), (2, 1)[index] * max(20, self.size.width))
             color = STYLES[index].removeprefix("$")
             for edge in (-1, 1) if len(side) > 1 else ():
                 found.append(

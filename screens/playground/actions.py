@@ -20,6 +20,7 @@ from llamagym_tui.protocol.commands import (
     WatchNext,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.state.run import RunState
@@ -28,9 +29,6 @@ from llamagym_tui.state.watching import watched_text
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
-
-HIGH = 30
-"""Rows of a terminal from which there is room for a drawing under chart and figures."""
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
@@ -71,6 +69,8 @@ class PlaygroundActions(Screen[None]):
     _panels: Panels | None = None
     _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
+    _zoomed: str | None = None
+    """The pane that is shown alone."""
     _awaits_shown = False
     """Whether something was asked for that is to be brought into view when it comes."""
     _typed_settings: dict[str, str]
@@ -179,6 +179,11 @@ class PlaygroundActions(Screen[None]):
         """The reply that a person has marked."""
         return next((view.marked for view in self.query(ConversationView)), None)
 
+    def action_copy_reply(self) -> None:
+        if self.marked is not None:
+            self.app.copy_to_clipboard(self.marked.text)
+            self.notify("The reply is copied.", timeout=2)
+
     def action_copy_text(self) -> None:
         """Copy the selected text, or the marked reply."""
         if self.get_selected_text() is None and self.marked is not None:
@@ -201,6 +206,15 @@ class PlaygroundActions(Screen[None]):
         self._keep(drawing=self._drawing_wanted)
         self.show_drawing()
 
+    def action_zoom(self) -> None:
+        """Show the next pane alone; after the last one, all of them."""
+        layout = self._state.map_layout
+        panes = [None, *ZOOMS] if layout is not None and layout.panels else [None, *ZOOMS[:-1]]
+        self._zoomed = panes[(panes.index(self._zoomed) + 1) % len(panes)]
+        self.show(self._state)
+        if self._zoomed is None:
+            self.query_one(ConversationView).focus()
+
     def action_card(self) -> None:
         from llamagym_tui.screens.playground.run_card import RunCard
 
@@ -208,11 +222,10 @@ class PlaygroundActions(Screen[None]):
 
     def action_figures(self) -> None:
         """Show all figures, or three; remembered for next time."""
-        from llamagym_tui.screens.playground.figures import ALL
-
         self.toggle_class(ALL)
         self._keep(all_figures=self.has_class(ALL))
         self.query("FiguresColumn, FiguresStrip").refresh(layout=True)
+        self.show(self._state)
 
     def _keep(self, *, drawing: bool | None = None, all_figures: bool | None = None) -> None:
         try:
@@ -226,20 +239,15 @@ class PlaygroundActions(Screen[None]):
     def _draws(self) -> bool:
         return self.size.width >= WIDE if self._drawing_wanted is None else self._drawing_wanted
 
+    def show(self, state: RunState) -> None:
+        raise NotImplementedError
+
     def show_drawing(self) -> None:
-        """Show the drawing where there is one, under the figures or above the conversation; request it if wanted."""
+        """Show the drawing where there is one, above the conversation; request it if wanted."""
         state, wanted = self._state, self._draws
         # Of a recorded run only what it holds is known; in a live one a drawing may come.
         can_come = state.live and state.run is not None and state.run.draws
-        place = (
-            "side-drawing"
-            if self.size.width >= WIDE and self.size.height >= HIGH
-            else "pane-drawing"
-        )
-        for drawing in self.query("StateDrawing"):
-            drawing.set_class(
-                wanted and (can_come or state.view.drawn is not None) and drawing.id == place,
-                "-shown",
-            )
+        is_there = can_come or state.view.drawn is not None
+        self.query("StateDrawing").set_class(wanted and is_there, "-shown")
         if can_come and wanted != state.view.requested:
             self.post_message(CommandAsked(DrawStates(on=wanted)))

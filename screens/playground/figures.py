@@ -1,6 +1,6 @@
 """The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` explains each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -10,8 +10,10 @@ from textual.content import Content
 from textual.renderables.digits import Digits
 
 from llamagym_tui.config import FIGURES, UpdateStats
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, signed, smoothing_window
+from llamagym_tui.screens.playground.panes import ALL
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -19,8 +21,6 @@ from llamagym_tui.state.run import RunState
 
 RETURN = "return ±95%"
 """The name of a mean return, with what its ± is."""
-ALL = "-all-figures"
-"""Class of a screen that shows all of them; without it, three."""
 PPO = (
     "approx_kl",
     "kl_ref",
@@ -98,7 +98,7 @@ class FirstSight(StateText):
     """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
 
     DEFAULT_CSS = (
-        "FirstSight { display: none; height: auto; max-height: 5; &.-known { display: block; } }"
+        "FirstSight { display: none; height: auto; max-height: 2; &.-known { display: block; } }"
     )
 
     def show(self, state: RunState) -> None:
@@ -117,8 +117,10 @@ class FirstSight(StateText):
         played = (
             MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
         )
+        if layout is not None and played and len(state.film) > 1:
+            played += _gained(layout, state.film)
         if played and mapped is not None and not state.map_is_present:
-            played += f" ({_age(state.updates - mapped.update)})"
+            played += f" ({age(state.updates - mapped.update)})"
         return Content("; ".join(filter(None, (one_line(state.described), played, self._form()))))
 
     def _form(self) -> str:
@@ -133,11 +135,20 @@ class FirstSight(StateText):
         return f"picks one of the replies that name an action: {run.unread_share:.0%} of its own named none"
 
 
-def _age(updates: int) -> str:
+def age(updates: int) -> str:
     """How long ago a map was computed, in updates; fewer than none: of what was taken back since."""
     if updates < 0:
         return "before the roll back"
-    return f"{counted(updates, 'update')} ago"
+    return f"{counted(updates, 'update')} ago" if updates else "now"
+
+
+def _gained(layout: PolicyMapLaidOut, film: Sequence[PolicyMapped]) -> str:
+    """In how many states more, or fewer, it acts as is best than by the run's first map."""
+    first = MappedPolicy(layout, film[0]).count.agreeing
+    last = MappedPolicy(layout, film[-1]).count.agreeing
+    if last == first:
+        return ""
+    return f" {'▲' if last > first else '▼'} {abs(last - first):,}"
 
 
 class FiguresColumn(StateText):
@@ -178,6 +189,33 @@ class FiguresColumn(StateText):
         return Content.assemble((f"{figure.name:<12}", NAME), (figure.value, VALUE)).pad_right(
             max(0, width - 12 - len(figure.value))
         )
+
+
+class FigureCurves(StateText):
+    """All figures below each other with the curve of each over the run's updates, for a column of their own."""
+
+    DEFAULT_CSS = "FigureCurves { height: auto; }"
+
+    def show(self, state: RunState) -> None:
+        before = self.state
+        super().show(state)
+        if state.stats is not before.stats:
+            self.refresh(layout=True)  # the first update has more lines than none
+
+    def content_at(self, width: int) -> Content:
+        state = self.state
+        mean = Content.assemble((f"{return_name(state):<12}", NAME), (recent_text(state), VALUE))
+        if state.dropped:
+            mean += Content.styled(f"   {state.dropped:,} dropped", NAME)
+        if state.stats is None:
+            return Content("\n").join([mean, Content.styled(why_no_figures(state), NAME)])
+        rows = [mean]
+        for field in PPO:
+            value = SHOWN.get(field, plain)(getattr(state.stats, field))
+            bars = spark([y for _, y in state.history.values(field)], max(0, width - 22))
+            cells = (f"{FIGURES[field].short:<12}", NAME), (f"{value:<10}", VALUE)
+            rows.append(Content.assemble(*cells, (bars, "$primary")))
+        return Content("\n").join(rows)
 
 
 class FiguresStrip(StateText):

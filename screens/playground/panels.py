@@ -1,15 +1,19 @@
-"""What stands around the conversation: sentences and the drawing above it, curve and figures next to it or below."""
+"""What stands around the conversation: sentence and progress above, the drawing on it, curve, map, figures beside."""
 
 from textual.containers import Vertical
 
 from llamagym_tui.screens.playground.banner import Banner
 from llamagym_tui.screens.playground.figures import (
+    FigureCurves,
     FiguresColumn,
     FiguresStrip,
     FirstSight,
     LargeFigures,
 )
+from llamagym_tui.screens.playground.last_update import LastUpdate
+from llamagym_tui.screens.playground.map_pane import MapPane
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
+from llamagym_tui.screens.playground.progress_line import ProgressLine
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import StateDrawing
 from llamagym_tui.screens.playground.watch_line import WatchLine
@@ -20,24 +24,27 @@ class Panels:
     def __init__(self, state: RunState) -> None:
         """The panels of a run, not mounted yet."""
         self.banner = Banner(id="banner", markup=False)
-        self.chart = ReturnChart()
-        self.above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="pane-drawing"))
-        self.side = Vertical(
+        self.head = (
+            self.banner,
+            ProgressLine(state, id="progress-line"),
             FirstSight(state, id="first-sight"),
+        )
+        self.chart = ReturnChart()
+        self.map = MapPane(id="map-pane")
+        self.above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="drawing"))
+        self.side = Vertical(
             self.chart,
-            LargeFigures(state, id="large-column"),
+            self.map,
+            LargeFigures(state, id="large-figures"),
+            FiguresStrip(state, id="figures-strip"),
             FiguresColumn(state, id="figures-column"),
+            ComparisonStrip(state, id="comparison-strip"),
             ComparisonColumn(state, id="comparison-column"),
-            StateDrawing(state, id="side-drawing"),
             id="side",
         )
-        strip, comparison = (
-            FiguresStrip(state, id="figures-strip"),
-            ComparisonStrip(state, id="comparison-strip"),
-        )
-        self.below = (
-            FirstSight(state, id="strip-sight"),
-            strip,
-            LargeFigures(state, id="large-strip"),
-            comparison,
+        self.third = Vertical(
+            FigureCurves(state, id="figure-curves"),
+            ComparisonColumn(state, id="comparison-third"),
+            LastUpdate(state, id="last-update"),
+            id="third",
         )

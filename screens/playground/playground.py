@@ -17,14 +17,23 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
+from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
-from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
+from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
+THREE_COLUMNS = 160
+"""Columns of a terminal from which the figures stand beside curve and map."""
+LOW = 30
+"""Rows below which there is no room for what explains the curve."""
+LOWEST = 22
+"""Rows below which there is none for the curve."""
+LEAST_CHART = 9
+"""Rows that the curve keeps beside a map."""
 HIGH_ENOUGH_FOR_BOTH = 44
 """Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
@@ -165,6 +174,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
+            "z",
+            "zoom",
+            "Zoom",
+            tooltip="The lines alone, then the curve, then the map, then all again.",
+            id="zoom",
+            show=False,
+        ),
+        Binding(
             "v",
             "view",
             "Drawing",
@@ -240,7 +257,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "k",
             "turn(-1)",
             "Reply before",
-            tooltip="Mark the reply above: i inspects it, K keeps its episode, ctrl+c copies it.",
+            tooltip="Mark the reply above: i inspects it, K keeps its episode, y copies it.",
             id="turn.before",
             show=False,
         ),
@@ -250,6 +267,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Reply after",
             tooltip="Mark the reply below; a click marks any.",
             id="turn.after",
+            show=False,
+        ),
+        Binding(
+            "y",
+            "copy_reply",
+            "Copy",
+            tooltip="Copy the marked reply.",
+            id="turn.copy",
             show=False,
         ),
         Binding(
@@ -324,6 +349,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "card",
             "evaluate",
             "view",
+            "zoom",
             "inspect",
             "runs",
             "lesson",
@@ -337,6 +363,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "watch.worst",
             "turn.before",
             "turn.after",
+            "turn.copy",
             "turn.unmark",
         ),
         "Play": ("table", "wheel", "demonstrations", "keep"),
@@ -358,7 +385,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     def compose(self) -> ComposeResult:
         """What the first frame has: the header and the place of the conversation; the rest follows it."""
         yield TooSmall()
-        yield RunHeader(self._state, id="run-header")
+        yield RunHeader(self._state, id="run-header", has_progress=False)
         with Container(id="body"):
             view = ConversationView(
                 id="conversation", placeholder=waiting_text(self._state), can_mark=True
@@ -372,7 +399,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
     async def _furnish(self) -> None:
         """Mount what the first frame does without, so that it is there sooner."""
-        from llamagym_tui.screens.playground.figures import ALL
         from llamagym_tui.screens.playground.panels import Panels
 
         if not self.is_attached:
@@ -384,9 +410,9 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         with self.app.batch_update():
             # All at once: at each wait the app may be left, and then nothing can be mounted.
             mounted = (
-                self.mount(panels.banner, after="#run-header"),
+                self.mount(*panels.head, after="#run-header"),
                 self.query_one("#conversation-pane").mount(*panels.above, before=0),
-                self.query_one("#body").mount(panels.side, *panels.below),
+                self.query_one("#body").mount(panels.side, panels.third),
             )
             for each in mounted:
                 await each
@@ -409,15 +435,15 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
+        conversation.fold(not state.watching.turn_s)
         conversation.show(state.transcript.entries)
         self._go_to_shown(before)
         panels.banner.show(state, self._demos_path)
+        self._fit(state)
         for text in self.query(StateText):
             text.show(state)
         panels.chart.show(state)
-        self.set_class(state.mode == "inference", "-inference")
-        played = state.play.inference.manner is not None
-        self.set_class(played and self.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
+        panels.map.show(state)
         self.show_drawing()
         stage = (
             state.live,
@@ -431,6 +457,33 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             self._keys = keys
             self.refresh_bindings()
 
+    def _fit(self, state: RunState) -> None:
+        """Say by style classes what there is room for, so that the style sheet lays it out."""
+        assert self._panels is not None
+        size = self.size
+        is_wide, has_third = size.width >= WIDE, size.width >= THREE_COLUMNS
+        self.set_class(size.height < LOW, "-low")
+        self.set_class(size.height < LOWEST, "-lowest")
+        self.set_class(has_third, "-three-columns")
+        self.set_class(state.mode == "inference", "-inference")
+        played = state.play.inference.manner is not None
+        self.set_class(played and size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
+        for pane in ZOOMS:
+            self.set_class(pane == self._zoomed, f"-zoom-{pane}")
+        room = self.query_one("#side").content_size or self.query_one("#body").size
+        panes = self._panels
+        if self._zoomed == "map":
+            fits = panes.map.fit(state.map_layout, size.width - 2, size.height - 3, is_alone=True)
+        else:
+            is_wanted = is_wide and (has_third or not self.has_any_class(ALL, "-inference"))
+            fits = is_wanted and panes.map.fit(
+                state.map_layout, room.width, room.height - LEAST_CHART
+            )
+        self.set_class(fits, "-map")
+
+    def has_any_class(self, *names: str) -> bool:
+        return any(map(self.has_class, names))
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
         state = self._state
@@ -441,7 +494,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "unmark":
+            case "unmark" | "copy_reply":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
                 return (

@@ -11,9 +11,10 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin, smoothing_window, thinned
+from llamagym_tui.screens.widgets.chart_cells import Curve, Drawing, Level, line_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot, baseline_levels, line_of
+from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import Mark, RunState
 
 
@@ -35,7 +36,7 @@ class ReturnChart(Vertical):
             return None
         known = baselines(state)
         for legend in self.query("#chart-legend").results(Static):  # none in an app that is closing
-            text, size = _legend(window, known, state.marks), legend.content_size
+            text, size = _legend(window, state.marks), legend.content_size
             fits = (
                 bool(size) and text.get_height(legend.styles.get_rules(), size.width) == size.height
             )
@@ -43,7 +44,7 @@ class ReturnChart(Vertical):
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
             [margin(point.stderr) for point in points],
-            baseline_levels(known),
+            [Level(y, line_of(name), f"{name} {plain(y)}") for name, y in known.items()],
             [mark.episode for mark in state.marks],
             # The band of the first few episodes is as wide as the returns are: it may leave the chart.
             [
@@ -57,18 +58,14 @@ class ReturnChart(Vertical):
         )
 
 
-def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Content:
-    """What the lines are; a reader without colour tells the baselines apart by their values."""
+def _legend(window: int, marks: Sequence[Mark]) -> Content:
+    """What the lines are that have no name."""
     text = Content.assemble(
         ("━ ", "$primary"),
         f"mean return, last {window:,} episodes ",
         ("░", "$secondary"),
-        " 95 %\n",
+        " 95 %",
     )
-    for name, value in known.items():
-        line = line_of(name)
-        dashes = Content.styled(f"{line.dash} {line.dash} ", f"${line.color}")
-        text += Content.assemble(dashes, f"{name} {plain(value)}   ")
     if marks:
         episode, label, update = marks[-1]
         change = f"last change at {episode:,}, update {update:,}: {one_line(label)}"

@@ -54,6 +54,8 @@ SIZES = (
     CellSize(3, 1),
 )
 """From the most to the least preferred."""
+SMALLEST = CellSize(2, 1)
+"""Where the map stands beside other things: a digit or an arrow, and whether it differs."""
 
 
 class Place(NamedTuple):
@@ -98,6 +100,20 @@ def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     fitting = [places for places in preferred if places.width <= width and places.height <= height]
     scrolled = [places for places in preferred if places.width <= width and places.cell.height == 1]
     return next(iter(fitting or scrolled), preferred[-1])
+
+
+def largest_places(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
+    """The policy alone, in the largest cells that fit; if none do, in the smallest."""
+    sizes = (*SIZES, SMALLEST)
+    found = [
+        _places(layout, size, with_optimal=False, across=across)
+        for size in sizes
+        for across in range(len(layout.panels) or 1, 0, -1)
+    ]
+    fitting = [places for places in found if places.width <= width and places.height <= height]
+    return max(
+        fitting, key=lambda places: places.cell.width * places.cell.height, default=found[-1]
+    )
 
 
 def _places(

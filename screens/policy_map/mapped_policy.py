@@ -159,8 +159,12 @@ def policy_text(layout: PolicyMapLaidOut, cell: MappedCell, width: int) -> str:
     mark = DIFFERS if cell.agrees is False else " "
     if layout.action is not None:
         share = cell.share(layout.action)
+        if width <= 2:
+            return f"{min(_tenths(share), 9)}{mark}"
         return f"{100 * share:3.0f}{mark}" if width > 3 else f"{_tenths(share):2d}{mark}"
     sign, share = one_line(layout.signs[cell.choice]), cell.share(cell.choice)
+    if width <= 2:
+        return f"{sign}{mark}"
     if width > 5:
         return f"{sign}{100 * share:3.0f}%{mark}"
     if width > 3:

@@ -10,6 +10,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.reduce import progress_text
+from llamagym_tui.state.run import RunState
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
@@ -20,6 +21,11 @@ LONGEST = 72
 
 class RunHeader(StateText):
     DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
+
+    def __init__(self, state: RunState, *, id: str, has_progress: bool = True) -> None:
+        """`has_progress`: whether it says how far something is; else that stands below it."""
+        super().__init__(state, id=id)
+        self._has_progress = has_progress
 
     def content_at(self, width: int) -> Content:
         """Names on the left, the less important left out first when room is short; progress on the right."""
@@ -80,20 +86,26 @@ class RunHeader(StateText):
 
     def _doing(self) -> str:
         """The phase, or what takes seconds in it and how far that is."""
-        state = self.state
-        if state.progress is not None and state.live:
-            return one_line(progress_text(state.progress), LONGEST)
-        phase = PHASES[state.phase]
-        detail = one_line(state.detail, LONGEST) if state.live else ""
-        if state.phase == "loading" and detail:
-            return detail
-        if state.phase in ("evaluating", "warm_starting") and detail:
-            return f"{phase}: {detail}"
-        return phase
+        if not self._has_progress and self.state.live:
+            return PHASES[self.state.phase]
+        return doing_text(self.state)
 
     def _rate(self) -> str:
         """The speed, unless its room is that of how far something is."""
         speed = self.state.episodes_per_s
-        if not speed or self.state.progress is not None:
+        if not speed or (self._has_progress and self.state.progress is not None):
             return ""
         return f" · {speed:,.1f}/s" if speed < 10 else f" · {speed:,.0f} ep/s"
+
+
+def doing_text(state: RunState) -> str:
+    """What a run is doing: its phase, or what takes seconds in it and how far that is."""
+    if state.progress is not None and state.live:
+        return one_line(progress_text(state.progress), LONGEST)
+    phase = PHASES[state.phase]
+    detail = one_line(state.detail, LONGEST) if state.live else ""
+    if state.phase == "loading" and detail:
+        return detail
+    if state.phase in ("evaluating", "warm_starting") and detail:
+        return f"{phase}: {detail}"
+    return phase

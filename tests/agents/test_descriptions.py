@@ -9,7 +9,8 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.agents.cliff_walking import CliffWalkingAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
-from llamagym_tui.game.observed import MOST_DESCRIBED, described_return
+from llamagym_tui.agents.taxi import TaxiAgent
+from llamagym_tui.game.observed import MOST_DESCRIBED, described_return, described_turn
 from llamagym_tui.setup.catalog import find_agent
 
 
@@ -42,3 +43,19 @@ def test_whatever_an_agent_returns_is_one_short_line(given: str, words: str):
             return given
 
     assert described_return(Odd(), 0.0) == words
+
+
+@pytest.mark.parametrize(
+    ("agent", "observation", "words"),
+    [
+        (BlackjackAgent, (12, 3, 0), "12 against 3"),
+        (BlackjackAgent, (18, 1, 1), "18 soft against ace"),
+        (FrozenLakeAgent, 6, "row 1, column 2"),
+        (TaxiAgent, 328, "row 3, column 1"),
+        (TaxiAgent, 337, "row 3, column 1, taken in"),
+        (CartPoleAgent, (0.0, 0.0, 0.0, 0.0), ""),
+        (BlackjackAgent, "no state", ""),
+    ],
+)
+def test_a_turn_in_the_words_of_its_agent(agent: type[Agent], observation: object, words: str):
+    assert described_turn(agent(), observation, 0, 1.0) == words

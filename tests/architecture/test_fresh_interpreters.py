@@ -20,7 +20,6 @@ AFTER_THE_FIRST_FRAME = {
         "hashlib",
         "numpy",
         "textual.widgets._text_area",
-        "textual_plot",
         "typer",
     ),
     *(

@@ -31,7 +31,7 @@ from llamagym_tui.screens.policy_map.changes import changes_text
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, policy_text
 from llamagym_tui.screens.policy_map.screen import describe
 from llamagym_tui.screens.steering.settings import SettingsDialog
-from llamagym_tui.screens.widgets.plot import nice_ticks
+from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state, requested
 from tests import fakes

@@ -22,9 +22,9 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
 
-REST_S = {True: 1.0, False: 30.0}
+REST_S = {True: 1.0, False: 10.0}
 """Seconds between two maps at least: while somebody looks, and while nobody does."""
-SHARES = {True: 0.25, False: 0.015}
+SHARES = {True: 0.25, False: 0.03}
 """Share of the time that maps may take."""
 CHEAP_S = 2.0
 """Seconds that a map may take whoever looks: the first one, and one under another prompt."""

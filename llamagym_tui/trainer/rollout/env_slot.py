@@ -1,5 +1,6 @@
 """One environment and the episode that is played in it; faults of other people's code leave as `EpisodeFault`."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.game.observed import Info
+from llamagym_tui.game.observed import Info, described_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.env_process import EnvProcess
 from llamagym_tui.trainer.rollout.environments import (
@@ -94,6 +95,8 @@ class EnvSlot:
     counts: EpisodeCounts = field(default_factory=EpisodeCounts)
     """What is counted of that episode, or of the one before."""
     observation: str = ""
+    seen: Any = None
+    """What the agent has worded in that text."""
     admissible: tuple[str, ...] | None = None
     """Names of the actions that are admissible now. None: those of every turn."""
     actions: list[int] = field(default_factory=list)
@@ -146,6 +149,7 @@ class EnvSlot:
         observation, info = self._call(was_reset, agent.env_id, seed)
         words = in_words(agent, policy, observation, info)
         self.observation = words.text
+        self.seen = observation
         self.admissible = words.actions
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
@@ -249,6 +253,8 @@ class EnvSlot:
                 replaced=move.replaced,
                 replaced_action="" if move.replaced is None else named_action(agent, move.replaced),
                 is_refused=outcome.is_refused,
+                words=described_turn(agent, self.seen, move.action, reward),
+                probability=probability_of(agent, move),
             )
         )
         self.counts = replace(
@@ -259,6 +265,7 @@ class EnvSlot:
             refusals=before.refusals + int(is_refused),
         )
         self.observation = words.text
+        self.seen = outcome.observation
         self.admissible = words.actions
         self._show_state(outcome.observation, outcome.info)
         if outcome.terminated:
@@ -373,6 +380,21 @@ def named_action(agent: AgentBase, reply: str) -> str:
     """The name of the action that an agent reads in a reply; empty if it names none."""
     reading = agent.read(reply)
     return "" if reading.failed else agent.action_name(reading.action)
+
+
+def probability_of(agent: AgentBase, move: Move) -> float | None:
+    """The probability with which an action was sampled, in four decimals.
+
+    None: a person acted, or the reply is not the plainest one of its action, so that its own probability says little.
+    """
+    sampled = move.sampled
+    if move.replaced is not None or move.reading.failed:
+        return None
+    if sampled.choice is not None:
+        return round(math.exp(sampled.choice.logprob), 4)
+    if not sampled.logprobs or move.reply != agent.format_action(move.action):
+        return None
+    return round(math.exp(sum(sampled.logprobs)), 4)
 
 
 def shown_action(action: Any) -> int | float | str:

@@ -29,6 +29,7 @@ from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack
 from tests.screens.steps import (
     PATIENCE_S,
+    is_drawn,
     notices,
     reaches,
     rolling_out,
@@ -294,7 +295,7 @@ async def test_f1_in_the_palette_shows_its_keys(make_app: MakeApp, config_dir: P
 async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await pilot.press("m", "f1")
         await reaches(pilot, FocusHelp)
         await sees(pilot, "whether it is healthy.")
@@ -382,7 +383,7 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(
     user_files.keep_preferences(config_dir, theme=theme)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
-        await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
+        await until(pilot, lambda: is_drawn(app.screen), "the chart")
         await pilot.press("m")
         await sees(pilot, "grad norm  0.871")
         if theme.startswith("ansi"):
@@ -396,7 +397,7 @@ async def test_no_color_and_a_dumb_terminal_leave_no_colour(
     monkeypatch.setenv(name, value)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
-        await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
+        await until(pilot, lambda: is_drawn(app.screen), "the chart")
         await pilot.pause(0.3)
         assert colour_types(app) == {"DEFAULT"}
         await pilot.press("m")
@@ -414,7 +415,7 @@ async def test_without_colour_a_scroll_bar_is_seen(
     monkeypatch.setenv("NO_COLOR", "1")
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after the current step.")
         reverse = [
@@ -521,7 +522,7 @@ async def test_what_is_copied_is_told(
     monkeypatch.setattr(personal, "COPIED_S", PATIENCE_S)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL, notifications=True) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         view = app.screen.query_one(ConversationView)
         last = view.line_numbers.stop - 1
         app.screen.selections = {view: Selection(Offset(0, last - 2), Offset(20, last))}

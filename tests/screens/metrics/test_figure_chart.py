@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
 from llamagym_tui.screens.metrics.figure_wall import figure_drawing, figure_texts, stretched
+from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.screens.widgets.numbers import tick_labels
-from llamagym_tui.screens.widgets.plot import nice_ticks
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes

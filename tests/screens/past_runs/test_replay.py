@@ -81,7 +81,7 @@ async def test_a_jump_back_shows_what_was(app: LlamaGymApp):
     async with app.run_test(size=SIZE) as pilot:
         await paused(pilot)
         await pilot.press("end")
-        await sees(pilot, "episode 2,574 ·")
+        await sees(pilot, "2,574 ")
         await pilot.press("home", "right")
         await sees(pilot, "episode 768 ·")
         assert "Your total" not in shown(pilot)
@@ -116,7 +116,7 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
     async with app.run_test(size=(240, 40)) as pilot:
         await paused(pilot)
         await pilot.press("end")
-        await sees(pilot, "episode 2,574")
+        await sees(pilot, "2,574 ")
         bar = app.screen.query_one(KeyBar)
         able = {
             "Jump",
@@ -148,7 +148,7 @@ async def test_what_played_on_behind_the_metrics_is_seen_when_they_are_left(app:
         screen.player.jump(screen.player.recording.duration_s)
         await until(pilot, lambda: app.run_state is screen.player.state)
         await pilot.press("escape")
-        await sees(pilot, "episode 2,574 ·")
+        await sees(pilot, "2,574 ")
 
 
 async def test_a_person_may_play_beside_a_replay(app: LlamaGymApp):

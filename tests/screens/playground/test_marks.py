@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from llamagym_tui.protocol.commands import InspectTurn
-from llamagym_tui.protocol.events import AnyEvent, WatchChanged
+from llamagym_tui.protocol.events import AnyEvent, PaceChanged, WatchChanged
 from llamagym_tui.screens.conversation.view import MARK, ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from tests import fakes
@@ -35,17 +35,27 @@ def marked_rows(text: str) -> list[str]:
 
 
 async def test_a_click_marks_the_reply_of_the_turn_under_the_mouse(make_app: MakeApp):
-    app = make_app(run())
+    client = run()
+    app = make_app(client)
     async with rolling_out(app, SIZE) as pilot:
         view = app.screen.query_one(ConversationView)
+        row = next(y for y, line in enumerate(shown(pilot).splitlines()) if " 11  " in line)
+        await pilot.click(offset=(20, row))
+        assert view.marked is not None
+        assert (view.marked.episode, view.marked.turn) == (11, 0)
+        assert len(marked_rows(shown(pilot))) == 1
+        await sees(pilot, "marked: enter unfolds, i inspects, K keeps its episode, y copies")
+        await pilot.press("end")
+        client.emit(PaceChanged(turn_s=1.5))
+        await sees(pilot, "11.0 so hit")
         row = next(y for y, line in enumerate(shown(pilot).splitlines()) if "11.0" in line)
         for above, what in ((1, "observation"), (0, "reply"), (-1, "action")):
             app.screen.query_one(ConversationView).mark(None)
             await pilot.click(offset=(20, row - above))
             assert view.marked is not None, what
             assert (view.marked.episode, view.marked.turn) == (11, 0), what
-        assert len(marked_rows(shown(pilot))) == 3, "observation, reply and action have the bar"
-        await sees(pilot, "marked: i inspects, K keeps its episode, ctrl+c copies")
+        assert len(marked_rows(shown(pilot))) == 4, "all of its turn has the bar"
+        await sees(pilot, "marked: i inspects")
 
 
 async def test_keys_mark_replies_and_scroll_no_further_than_shows_them(make_app: MakeApp):
@@ -57,7 +67,7 @@ async def test_keys_mark_replies_and_scroll_no_further_than_shows_them(make_app:
             await pilot.press(key)
             assert view.marked is not None
             seen.append(view.marked.episode)
-            assert len(marked_rows(shown(pilot))) == 3
+            assert len(marked_rows(shown(pilot))) == 1
         assert seen == [12, 11, 10, 9, 8, 7, 8, 9]
         await pilot.press(*"jjjj")
         assert view.marked is not None
@@ -76,7 +86,7 @@ async def test_the_mark_stays_on_its_reply_while_others_come_and_goes_with_it(ma
         await pilot.press("k", "k")
         before = marked_rows(shown(pilot))
         client.emit(*hands(*range(20, 60)))
-        await sees(pilot, "marked: i inspects")
+        await sees(pilot, "marked: enter unfolds")
         await until(pilot, lambda: len(view.entries) > 200, "more hands")
         assert marked_rows(shown(pilot)) == before
         client.emit(*hands(*range(100, 2000)))
@@ -89,6 +99,9 @@ async def test_what_is_marked_is_inspected_kept_and_copied(make_app: MakeApp):
     async with rolling_out(app, SIZE) as pilot:
         await pilot.press("k", "k", "k", "ctrl+c")
         assert app.clipboard == "10.0 so hit"
+        await pilot.press("k", "y")
+        assert app.clipboard == "9.0 so hit"
+        await pilot.press("j")
         await pilot.press("K")
         await until(
             pilot, lambda: any("Episode 10 " in each for each in notices(app)), "it is kept"
@@ -106,7 +119,7 @@ async def test_what_is_marked_is_inspected_kept_and_copied(make_app: MakeApp):
 async def test_an_episode_that_is_asked_for_is_shown_from_its_beginning(
     make_app: MakeApp, key: str
 ):
-    client = run()
+    client = run(*hands(*range(20, 60)))
     client.confirms = False
     app = make_app(client)
     kind = "best" if key == "b" else "worst"
@@ -115,14 +128,15 @@ async def test_an_episode_that_is_asked_for_is_shown_from_its_beginning(
         await pilot.press("home", key)
         assert not view.following
         client.emit(WatchChanged(kind=kind, env=0), *hands(900, turns=30))  # type: ignore[arg-type]
-        await sees(pilot, "900.0 so hit")
+        await sees(pilot, " 900  ")
         rows = shown(pilot).splitlines()
         assert any(f"the {kind} episode of the last batch" in row for row in rows[2:4])
         await pilot.press("end")
-        await sees(pilot, "900.29 so hit")
+        await sees(pilot, "·30 ")
         assert view.following
         client.emit(WatchChanged(kind=kind, env=0), *hands(901, turns=30))  # type: ignore[arg-type]
-        await sees(pilot, "901.29 so hit")
+        await until(pilot, lambda: "episode=901" in repr(view.entries[-1]), "the other one")
+        await until(pilot, lambda: view.following, "its end is followed")
 
 
 async def test_a_mark_is_seen_without_colour(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
@@ -130,4 +144,4 @@ async def test_a_mark_is_seen_without_colour(make_app: MakeApp, monkeypatch: pyt
     app = make_app(run())
     async with rolling_out(app, SIZE) as pilot:
         await pilot.press("k")
-        assert len(marked_rows(shown(pilot))) == 3
+        assert len(marked_rows(shown(pilot))) == 1

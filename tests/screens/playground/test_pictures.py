@@ -2,32 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+from msgspec import structs
 from textual.pilot import Pilot
 
+from llamagym_tui import user_files
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.protocol.events import (
+    ActionsProbed,
+    AnyEvent,
+    EpisodesCounted,
+    ObservationShown,
+    Progressed,
+    RunStarted,
+    StateDrawn,
+)
+from llamagym_tui.screens.playground.panes import ZOOMS
 from tests import fakes
+from tests.screens import map_events
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import at_sizes
 from tests.screens.steps import is_drawn, sees, until
 
 
-@at_sizes((60, 20), (80, 24), (160, 45))
+def run_with_all() -> Iterator[AnyEvent]:
+    """The run of the other pictures with its map, its words, a drawing and how far the next update is."""
+    agent = BlackjackAgent()
+    for event in fakes.demo_run():
+        is_last = isinstance(event, ObservationShown) and event.episode == 20_494
+        if is_last:
+            yield StateDrawn(episode=20_494, turn=0, text=agent.draw((12, 10, 0)))
+        if isinstance(event, EpisodesCounted):
+            words = "loses 13 chips in 100 hands (random 40, best 5)"
+            yield structs.replace(event, words=words)
+        else:
+            yield structs.replace(event, draws=True) if isinstance(event, RunStarted) else event
+        if isinstance(event, RunStarted):
+            yield map_events.layout_of(agent)
+            yield map_events.hitting(19.5, update=0)
+        if is_last:
+            names, shares = ["stick", "hit"], [0.2875, 0.7125]
+            yield ActionsProbed(episode=20_494, turn=0, names=names, shares=shares)
+    yield map_events.hitting(14.5, update=40)
+    yield Progressed(doing="collecting turns", done=812, total=1024, left_s=2.0)
+
+
+@at_sizes((60, 20), (80, 24), (100, 30), (120, 34), (160, 45), (200, 60))
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "episode 20,494")
-        await sees(pilot, "update")
-        if size[0] >= 120:
+        await sees(pilot, "20,494 ")
+        await sees(pilot, "812 of 1,024")
+        if size[1] >= 24:
             # The chart is drawn now and then: a slow machine would be pictured with the curve of a while ago.
             await until(pilot, lambda: is_drawn(app.screen, app.run_state))
 
-    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    user_files.keep_preferences(Path("config"), all_figures=False)
+    app = make_app(fakes.FakeClient(run_with_all()))
     assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@pytest.mark.parametrize("pane", ["lines", "curve", "map"])
+def test_one_pane_alone(snap_compare: Any, make_app: MakeApp, pane: str):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "20,494 ")
+        await pilot.press(*"z" * (1 + ZOOMS.index(pane)))
+        assert pilot.app.screen.has_class(f"-zoom-{pane}")
+        if pane == "curve":
+            await until(pilot, lambda: is_drawn(app.screen, app.run_state))
+
+    app = make_app(fakes.FakeClient(run_with_all()))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=settled)
 
 
 def test_the_death_of_the_trainer(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         client.die("The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log.")
         await sees(pilot, "NO TRAINER")
         await sees(pilot, "r Restart")

@@ -107,7 +107,7 @@ async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         clients[0].die(DEATH)
         await sees(pilot, "r Restart")
         await pilot.press("r")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.plot import Plot
 from tests import fakes
@@ -41,7 +40,6 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
 
 
 async def test_another_size_is_drawn_anew(make_app: MakeApp):
-    drawing = StateDrawn(episode=20_494, turn=1, text="one\ntwo\nthree")
     client = fakes.FakeClient(fakes.demo_run())
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
@@ -49,5 +47,5 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
         chart = app.screen.query_one(ReturnChart)
         await until(pilot, lambda: is_drawn(app.screen, app.run_state))
         rows = chart.size.height
-        client.emit(drawing)  # It takes rows from the chart, and no return is new.
-        await until(pilot, lambda: chart.size.height < rows and is_drawn(app.screen, app.run_state))
+        await pilot.press("a")  # fewer figures leave it more rows, and no return is new
+        await until(pilot, lambda: chart.size.height > rows and is_drawn(app.screen, app.run_state))

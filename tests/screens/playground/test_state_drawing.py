@@ -65,7 +65,7 @@ async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: Mak
         client.emit(*first[:3])
         await sees(pilot, "state · episode 7, turn 1")
         await sees(pilot, "│ 10 │ │ ░░ │     │ 12 │")
-        assert places(pilot) == ["side-drawing"]
+        assert places(pilot) == ["drawing"]
         client.emit(*first[3:])
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         assert "│ 22 │" in shown(pilot)
@@ -84,8 +84,8 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await until(pilot, lambda: client.sent == [DrawStates(on=True)])
         client.emit(*told_with_drawings())
         await sees(pilot, "state · episode 7, terminated ▲ +1")
-        await sees(pilot, "action  hit · read as JSON")
-        assert places(pilot) == ["pane-drawing"]
+        await sees(pilot, "Your total: 12.       hit")
+        assert places(pilot) == ["drawing"]
         assert user_files.load_preferences(tmp_path / "config") == Preferences(
             drawing=True, all_figures=True
         )
@@ -105,7 +105,7 @@ async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(
     app = make_app(client)
     async with rolling_out(app, WIDE) as pilot:
         client.emit(*told_with_drawings())
-        await sees(pilot, "return  ▲ +1")
+        await sees(pilot, "▲ +1")
         assert (places(pilot), client.sent) == ([], [])
         app.theme = "nord"
         await until(
@@ -123,12 +123,12 @@ async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp
         client.emit(*told_with_drawings())
         await sees(pilot, "│ 22 │")
         await pilot.resize_terminal(120, 24)
-        await until(pilot, lambda: places(pilot) == ["pane-drawing"])
+        await until(pilot, lambda: places(pilot) == ["drawing"])
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: places(pilot) == [])
         await until(pilot, lambda: client.sent[1:] == [DrawStates(on=False)])
         await pilot.resize_terminal(160, 45)
-        await until(pilot, lambda: places(pilot) == ["side-drawing"])
+        await until(pilot, lambda: places(pilot) == ["drawing"])
         await until(pilot, lambda: [command.on for command in client.sent] == [True, False, True])
 
 
@@ -167,7 +167,7 @@ async def test_a_replay_of_a_run_in_which_nothing_was_drawn_keeps_no_place_for_i
     async with LlamaGymApp(replay=record(tmp_path / "run", [*opening(), *hand])).run_test(
         size=WIDE
     ) as pilot:
-        await sees(pilot, "return  ▲ +1")
+        await sees(pilot, "▲ +1")
         assert places(pilot) == []
 
 
@@ -176,7 +176,7 @@ async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
     async with make_app(client).run_test(size=WIDE) as pilot:
         client.emit(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
         await sees(pilot, "FHFH")
-        place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
+        place = pilot.app.screen.query_one("#drawing", StateDrawing)
         marked = [
             segment.text
             for segment in place.render_line(2)
@@ -216,7 +216,7 @@ async def test_the_place_of_the_drawing_does_not_jump(make_app: MakeApp):
     async with make_app(client).run_test(size=WIDE) as pilot:
         client.emit(drawn(0, 0, "a\nb\nc\nd\ne"))
         await sees(pilot, "turn 1")
-        place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
+        place = pilot.app.screen.query_one("#drawing", StateDrawing)
         await until(pilot, lambda: place.region.height == 6)
         client.emit(drawn(0, 1, "a"))
         await sees(pilot, "turn 2")

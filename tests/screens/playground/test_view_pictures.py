@@ -59,7 +59,7 @@ def test_the_watched_state(
     snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str
 ):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await until(pilot, lambda: app.run_state.view.drawn is not None)
         if size[0] < WIDE:
             await pilot.press("v")
@@ -75,7 +75,7 @@ def test_the_watched_state(
 @AT_BOTH_SIZES
 def test_the_modes_side_by_side(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "episode 2,170")
+        await sees(pilot, "2,170 ")
         await sees(pilot, "71.8%")
         await drawn_whole(pilot, app)
 

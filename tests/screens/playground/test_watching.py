@@ -71,7 +71,7 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
     ("width", "words"),
     [
         (
-            200,
+            300,
             "waiting for a reply without an action; until then environment 1 of 128 · 0.5 s a turn, + faster",
         ),
         (80, "waiting for a reply without an action; until then environment 1 of 128"),

@@ -52,7 +52,7 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
 ):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await pilot.press("m")
         await reaches(pilot, MetricsScreen)
         await sees(pilot, "mean return")
@@ -93,7 +93,7 @@ async def test_a_figure_that_is_no_number_stays_apart_from_its_judgement(make_ap
 async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await pilot.press("m", "end")
         await sees(pilot, FIGURES["update_s"].title)
 
@@ -101,7 +101,7 @@ async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app:
 async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "episode 20,494")
+        await sees(pilot, "20,494 ")
         await pilot.press("m")
         for field in ("mean_return", "entropy", "clip_fraction", "explained_variance", "grad_norm"):
             value = figure_value(app.run_state.stats, field)

@@ -22,6 +22,7 @@ from llamagym_tui.protocol.events import ModeChanged, PhaseChanged
 from llamagym_tui.screens.past_runs.agent_list import AgentList
 from llamagym_tui.screens.playground.banner import Banner
 from llamagym_tui.screens.policy_map.mapped_policy import LEVELS, colours
+from llamagym_tui.screens.widgets.chart_cells import BASELINES
 from llamagym_tui.screens.widgets.contrast import (
     COLOURED,
     GROUNDS,
@@ -32,7 +33,6 @@ from llamagym_tui.screens.widgets.contrast import (
 )
 from llamagym_tui.screens.widgets.few_colours import PALETTE, lab, nearest, nearest_on
 from llamagym_tui.screens.widgets.look import THEMES
-from llamagym_tui.screens.widgets.plot import BASELINES
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack

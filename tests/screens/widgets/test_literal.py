@@ -158,7 +158,7 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
         client.emit(PhaseChanged(phase="rolling_out", detail=text), WarningRaised(message=text))
         client.emit(PromptChanged(prompt_version=2, system_prompt=text))
         client.emit(*fakes.hand(1, [(text, text, "keyword")], 1.0, system_prompt=text))
-        await sees(pilot, "episode 1 ")
+        await sees(pilot, " 1       ")
         assert harmful(shown(pilot)) == []
         await pilot.press("slash")
         app.screen.query_one(Input).post_message(Paste(text))
@@ -294,7 +294,7 @@ async def test_tokens_and_replies_that_are_inspected_are_literal(
     app = make_app(client)
     async with app.run_test(size=size) as pilot:
         client.emit(*fakes.hand(1, [("12", text[:200], "failed")], 1.0))
-        await sees(pilot, "episode 1 ")
+        await sees(pilot, " 1       ")
         await pilot.press("i")
         await sees(pilot, "sampled by policy 39")
         for key in ("down", "up", "up", "r", "down"):

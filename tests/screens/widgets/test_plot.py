@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from textual._compositor import Compositor
 from textual.app import ComposeResult
-from textual_plot import PlotWidget
 
 from llamagym_tui.screens.widgets import plot
-from llamagym_tui.screens.widgets.plot import (
+from llamagym_tui.screens.widgets.chart_cells import (
     BOUND,
     Curve,
     Drawing,
     Level,
-    Plot,
     baseline_levels,
+    chart_rows,
 )
+from llamagym_tui.screens.widgets.plot import Plot
 from tests.screens.steps import BareApp, sees, shown, until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
@@ -32,58 +32,82 @@ class ChartApp(BareApp):
         yield Plot("nothing yet")
 
 
+def text_of(drawing: Drawing, width: int, height: int) -> list[str]:
+    """A chart as text."""
+    rows = ["".join(run.text for run in row) for row in chart_rows(drawing, width, height)]
+    assert len(rows) == height
+    assert {len(row) for row in rows} == {width}
+    return rows
+
+
 async def test_a_chart_that_had_nothing_to_draw_comes_back_with_the_same_drawing():
     async with ChartApp().run_test(size=(80, 24)) as pilot:
         chart = pilot.app.query_one(Plot)
-        wait = chart.query_one(".plot-wait")
         for _ in range(2):
             chart.show("rising", lambda: RISING, at_once=True)
-            await until(pilot, lambda: chart.is_drawn("rising") and not wait.display, "the chart")
-            assert chart.query_one("PlotWidget").display
+            await until(pilot, lambda: chart.is_drawn("rising"), "the chart")
+            assert "nothing yet" not in shown(pilot)
             chart.show("nothing", lambda: None, at_once=True)
-            await until(pilot, lambda: wait.display, "the text in its place")
+            await sees(pilot, "nothing yet")
             assert not chart.is_drawn("nothing")
 
 
-@pytest.mark.parametrize(
-    ("width", "labels"), [(26, [0.0, 5000.0]), (80, [0.0, 2000.0, 4000.0, 6000.0])]
-)
-async def test_labels_of_the_x_axis_stand_apart(width: int, labels: list[float]):
+def test_a_line_is_drawn_dot_by_dot_between_its_axes():
+    assert text_of(RISING, 10, 5) == [
+        " 1 ┤    ⢀⠎",
+        "   │   ⡰⠁ ",
+        " 0 ┤ ⢀⠎   ",
+        "−1 ┤⡰⠁    ",
+        "   └──────",
+    ]
+
+
+@pytest.mark.parametrize(("width", "labels"), [(40, ["2,000", "4,000", "6,000"]), (26, ["5,000"])])
+def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels: list[str]):
     long = Drawing(curves=[Curve([(0.0, -1.0), (6500.0, 1.0)])])
-    async with ChartApp().run_test(size=(width, 12)) as pilot:
-        chart = pilot.app.query_one(Plot)
-        chart.show("long", lambda: long, at_once=True)
-        await until(pilot, lambda: chart.is_drawn("long"), "the chart")
-        assert chart.query_one(PlotWidget)._x_ticks == labels
+    *_, axis = text_of(long, width, 12)
+    inside = axis[axis.index("└") + 1 :]
+    found = [each for each in inside.split("─") if each]
+    assert found == labels
+    for label in found:
+        episode = int(label.replace(",", ""))
+        middle = inside.index(label) + len(label) / 2
+        assert abs(middle - episode / 6500 * len(inside)) <= 1
 
 
-async def test_levels_are_named_where_no_curve_passes_and_of_two_in_one_row_the_first_is():
+def test_levels_are_named_where_no_curve_passes_and_of_two_in_one_row_the_first_is():
     known = {"optimal": 0.98, "expert": 0.96, "random": -0.98}
     levels = [*baseline_levels(known), Level(0.2, BOUND)]
-    rising = RISING._replace(levels=levels, fitted=[*known.values()])
-    async with ChartApp().run_test(size=(80, 24)) as pilot:
-        chart = pilot.app.query_one(Plot)
-        chart.show("rising", lambda: rising, at_once=True)
-        await until(pilot, lambda: chart.is_drawn("rising"), "the chart")
-        await sees(pilot, " optimal ")
-        rows = shown(pilot).splitlines()
-        assert any(re.search("┫ optimal +═ ═", row) for row in rows), (
-            "at the right the curve arrives"
-        )
-        assert any("· random ┣" in row for row in rows)
-        assert "expert" not in shown(pilot)
+    rows = text_of(RISING._replace(levels=levels, fitted=[*known.values()]), 80, 24)
+    assert any(re.search("[│┤] optimal +═ ═", row) for row in rows), (
+        "at the right the curve arrives"
+    )
+    assert any("·  random " in row for row in rows)
+    assert "expert" not in "".join(rows)
 
 
-async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(PlotWidget, "compose", lambda plot: iter(()))
-    async with ChartApp().run_test(size=(80, 24)) as pilot:
-        chart = pilot.app.query_one(Plot)
-        chart.show("rising", lambda: RISING, at_once=True)
-        await until(pilot, lambda: bool(chart.query(PlotWidget)), "it is mounted")
-        await pilot.pause()
-        assert not chart.is_drawn("rising")
+def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
+    points = [(float(x), 0.0) for x in range(11)]
+    drawing = Drawing([Curve(points)], [0.5] * 11, marks=[5.0], fitted=[-1.0, 1.0])
+    rows = text_of(drawing, 24, 12)
+    assert [number for number, row in enumerate(rows) if "░" in row] == [3, 4, 6, 7]
+    assert "⠤⠤" in rows[5]
+    columns = {row.index("┊") for row in rows if "┊" in row}
+    assert len(columns) == 1
+    inside = rows[-1].index("└") + 1
+    assert abs(columns.pop() - inside - 0.5 * (24 - inside)) <= 1
+
+
+@pytest.mark.parametrize("height", [1, 2, 6])
+@pytest.mark.parametrize("width", [4, 10, 30])
+def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, height: int):
+    for value in (0.0, 1e9, -1e-9, 1e300):
+        for last in (1.0, 1e12):
+            points = [(0.0, value), (last, -value)]
+            levels = [Level(value, BOUND, "optimal")]
+            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [last], [value])
+            rows = chart_rows(drawing, width, height)
+            assert len(rows) == height
 
 
 async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(

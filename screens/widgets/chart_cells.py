@@ -1,0 +1,302 @@
+"""A chart as cells of a terminal: curves in Braille dots, a band, dashed levels with their names, marks, two axes.
+
+One row under it and one column for each character of the largest label left of it are axes; all else is its inside.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from llamagym_tui.screens.widgets.numbers import tick_labels
+
+Point = tuple[float, float]
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""The dots of a Braille character by row and column, as bits."""
+BRAILLE = 0x2800
+"""The character without dots."""
+CELLS_PER_DASH = 2
+"""Cells of a level for each of its dashes."""
+AXIS = "aside"
+"""The colour of axes and their labels."""
+
+
+class Curve(NamedTuple):
+    """A line, or dots."""
+
+    points: Sequence[Point]
+    """x and y, by rising x."""
+    color: str = "primary"
+    """Name of a colour of the theme."""
+    marker: str = ""
+    """What each point is drawn as; empty: a line in Braille dots."""
+
+
+class Line(NamedTuple):
+    """How a level is drawn, in a chart and in what explains it: two that differ in colour differ in their dashes."""
+
+    color: str
+    """Name of a colour of the theme."""
+    dash: str
+
+
+BASELINES = {
+    "optimal": Line("success", "═"),
+    "expert": Line("accent", "╌"),
+    "random": Line("warning", "·"),
+}
+"""The lines of published mean returns, by whose play it is."""
+OTHER = Line("foreground", "─")
+"""The line of another one."""
+BOUND = Line("success", "╌")
+"""The line of a bound of what is healthy."""
+
+
+def line_of(name: str) -> Line:
+    """The line of a baseline by its name."""
+    return BASELINES.get(name, OTHER)
+
+
+class Level(NamedTuple):
+    """A dashed horizontal line."""
+
+    y: float
+    line: Line
+    name: str = ""
+    """Stands at its right end; where there is no room for all of it, its first word."""
+
+
+def baseline_levels(known: Mapping[str, float]) -> list[Level]:
+    return [Level(value, line_of(name), name) for name, value in known.items()]
+
+
+class Drawing(NamedTuple):
+    curves: Sequence[Curve]
+    """At least one point among them."""
+    band: Sequence[float] = ()
+    """Half the height of what is shaded around the first curve, at each of its points."""
+    levels: Sequence[Level] = ()
+    marks: Sequence[float] = ()
+    """x of vertical lines."""
+    fitted: Sequence[float] = ()
+    """Other values of y that have to be within the chart."""
+    left: float | None = None
+    """Where the x axis begins; None: with the first point."""
+
+
+class Run(NamedTuple):
+    """Neighbouring characters of one colour."""
+
+    text: str
+    color: str
+    """Name of a colour of the theme; empty: none."""
+
+
+class Scale(NamedTuple):
+    left: float
+    right: float
+    low: float
+    high: float
+    columns: int
+    rows: int
+
+    def column(self, x: float, per_cell: int = 1) -> int:
+        """The column of x, or the one of its dots; outside the chart if x is."""
+        share = (x - self.left) / (self.right - self.left)
+        return math.floor(min(share * self.columns * per_cell, self.columns * per_cell - 0.5))
+
+    def row(self, y: float, per_cell: int = 1) -> int:
+        """The row of y from the top."""
+        share = (self.high - y) / (self.high - self.low)
+        return math.floor(min(share * self.rows * per_cell, self.rows * per_cell - 0.5))
+
+    def middle(self, column: int) -> float:
+        """x in the middle of a column."""
+        return self.left + (self.right - self.left) * (column + 0.5) / self.columns
+
+
+class Cells:
+    """The inside of a chart; what is drawn later covers what was drawn before."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale = scale
+        self._cells = [[(" ", "")] * scale.columns for _ in range(scale.rows)]
+
+    def put(self, column: int, row: int, character: str, color: str) -> None:
+        if 0 <= column < self.scale.columns and 0 <= row < self.scale.rows:
+            self._cells[row][column] = (character, color)
+
+    def draw(self, drawing: Drawing) -> None:
+        self._band(drawing)
+        for level in reversed(drawing.levels):  # of two in one row the first is seen
+            row = self.scale.row(level.y)
+            for column in range(0, self.scale.columns, CELLS_PER_DASH):
+                self.put(column, row, level.line.dash, level.line.color)
+        for mark in drawing.marks:
+            for row in range(self.scale.rows):
+                self.put(self.scale.column(mark), row, "┊", "accent")
+        self._names(drawing)
+        for curve in drawing.curves:
+            if curve.marker:
+                for x, y in curve.points:
+                    self.put(self.scale.column(x), self.scale.row(y), curve.marker, curve.color)
+            else:
+                self._curve(curve)
+
+    def rows(self) -> Iterator[list[Run]]:
+        for cells in self._cells:
+            yield merged(cells)
+
+    def _band(self, drawing: Drawing) -> None:
+        """Shade the band in the middle of each column, along the line between its points."""
+        if len(drawing.band) < 2:
+            return
+        points = drawing.curves[0].points
+        halves = [(x, half) for (x, _), half in zip(points, drawing.band, strict=True)]
+        for column in range(self.scale.columns):
+            x = self.scale.middle(column)
+            y = height_at(points, x)
+            half = height_at(halves, x)
+            if half <= 0:
+                continue
+            top = self.scale.row(y + half)
+            bottom = self.scale.row(y - half)
+            for row in range(top, bottom + 1):
+                self.put(column, row, "░", "secondary")
+
+    def _names(self, drawing: Drawing) -> None:
+        """Write the names of levels on them, at the right, or at the left where only there no curve passes.
+
+        Of two in one row the first has its name.
+        """
+        scale, named = self.scale, set[int]()
+        for level in drawing.levels:
+            row, name = scale.row(level.y), level.name
+            if len(name) + 2 > scale.columns // 2:
+                name = name.partition(" ")[0]  # without its value
+            wide = len(name) + 2
+            if not name or row in named or not 0 <= row < scale.rows or wide > scale.columns // 2:
+                continue
+            named.add(row)
+            begin = scale.columns - wide
+            at_right = self._nearest(drawing, level, range(begin, scale.columns))
+            if at_right < 1.0 < self._nearest(drawing, level, range(wide)):
+                begin = 0
+            for column, letter in enumerate(f" {name} ", begin):
+                self.put(column, row, letter, level.line.color)
+
+    def _nearest(self, drawing: Drawing, level: Level, columns: range) -> float:
+        """How many rows a curve comes near a level, in some columns."""
+        scale, found = self.scale, float(self.scale.rows)
+        rows_of_one = scale.rows / (scale.high - scale.low)
+        for curve in drawing.curves:
+            if curve.points:
+                for column in columns:
+                    apart = height_at(curve.points, scale.middle(column)) - level.y
+                    found = min(found, abs(apart) * rows_of_one)
+        return found
+
+    def _curve(self, curve: Curve) -> None:
+        dots: dict[tuple[int, int], int] = {}
+        for x, y in self._dots(curve.points):
+            cell = (x // 2, y // 4)
+            before = dots.get(cell, 0)
+            dots[cell] = before | DOTS[y % 4][x % 2]
+        for (column, row), bits in dots.items():
+            self.put(column, row, chr(BRAILLE + bits), curve.color)
+
+    def _dots(self, points: Sequence[Point]) -> Iterator[tuple[int, int]]:
+        """The dots of the lines between points."""
+        scale = self.scale
+        places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in points]
+        for (x, y), (next_x, next_y) in zip(places, places[1:] or places, strict=False):
+            across = next_x - x
+            down = next_y - y
+            steps = max(abs(across), abs(down), 1)
+            for step in range(steps + 1):
+                yield x + round(across * step / steps), y + round(down * step / steps)
+
+
+def height_at(points: Sequence[Point], x: float) -> float:
+    """y at some x, on the line between points; before the first and after the last, theirs."""
+    at = bisect_right(points, x, key=lambda point: point[0])
+    if at == 0 or at == len(points):
+        return points[min(at, len(points) - 1)][1]
+    x0, y0 = points[at - 1]
+    x1, y1 = points[at]
+    share = (x - x0) / (x1 - x0)
+    return y0 + (y1 - y0) * share
+
+
+def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
+    """Cells as runs of one colour; a space has that of what is before it."""
+    runs: list[Run] = []
+    for character, color in cells:
+        if runs and (color == runs[-1].color or character == " "):
+            runs[-1] = Run(runs[-1].text + character, runs[-1].color)
+        else:
+            runs.append(Run(character, color))
+    return runs
+
+
+def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Run]]:
+    """A drawing as rows of runs: as many as there is room for, each as wide as it."""
+    rows = max(1, height - 1)
+    points = [point for curve in drawing.curves for point in curve.points]
+    values = [*(y for _, y in points), *drawing.fitted]
+    pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
+    low, high = min(values) - pad, max(values) + pad
+    left = min(x for x, _ in points) if drawing.left is None else drawing.left
+    right = max(x for x, _ in points)
+    right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
+    several = (nice_ticks(low, high, about) for about in range(min(5, max(2, rows // 2)), 2 * rows))
+    ticks = next((ticks for ticks in several if len(ticks) > 1), [])
+    labels = tick_labels(ticks)
+    wide = max(map(len, labels), default=0)
+    cells = Cells(Scale(left, right, low, high, max(2, width - wide - 2), rows))
+    cells.draw(drawing)
+    named = {cells.scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
+    shown = [
+        [Run(f"{named.get(row, ''):>{wide}} {'┤' if row in named else '│'}", AXIS), *runs]
+        for row, runs in enumerate(cells.rows())
+    ]
+    return [*shown, [Run(f"{'':>{wide}} └{_x_axis(cells.scale)}", AXIS)]][:height]
+
+
+def _x_axis(scale: Scale) -> str:
+    """The line under a chart, with numbers in it, each ending under its x."""
+    axis = ["─"] * scale.columns
+    for tick, label in x_ticks(scale):
+        end = scale.column(tick)
+        begin = min(max(0, end - len(label) // 2), scale.columns - len(label))
+        axis[begin : begin + len(label)] = label
+    return "".join(axis)
+
+
+def x_ticks(scale: Scale) -> list[tuple[float, str]]:
+    """What has a number on the x axis: episodes are counted, so no number stands between two of them."""
+    for about in (4, 3, 2, 1):
+        ticks = nice_ticks(scale.left, scale.right, about, whole=True)
+        labels = tick_labels(ticks)
+        widest = max(map(len, labels), default=0)
+        cells = scale.columns / (scale.right - scale.left)
+        is_apart = len(ticks) < 2 or (ticks[1] - ticks[0]) * cells > widest + 1.5
+        if is_apart and widest < scale.columns:
+            # One that would be pushed in at either end says where it is not.
+            margin = widest / 2 / cells
+            first = scale.left + margin
+            last = scale.right - margin
+            named = zip(ticks, labels, strict=True)
+            return [(tick, label) for tick, label in named if first <= tick <= last]
+    return []
+
+
+def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
+    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten, of 1 at least if
+    they are to be `whole`."""
+    raw = max((high - low) / about, 1.0 if whole else 0.0)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    digits = 2 - math.floor(math.log10(step))
+    return [round(index * step, digits) for index in range(first, last + 1)]
