@@ -20,7 +20,7 @@ from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import following
-from llamagym_tui.config import Device, Dtype, RunConfig, from_dict
+from llamagym_tui.config import Device, Dtype, Prompt, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -45,6 +45,7 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 KEPT_SETTINGS = (
     "env",
     "observation_ranges",
+    "prompt",
     "system_prompt",
     "history",
     "max_turns",
@@ -387,6 +388,7 @@ def evaluated_config(
     assigned: Mapping[str, Any] | None = None,
     temperature: float | None = None,
     base: str | None = None,
+    prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     n_envs: int | None = None,
@@ -407,6 +409,7 @@ def evaluated_config(
         assigned: further settings, in sections, which come before those of the run and after the arguments below.
         temperature: of sampling. None: a run's, or the model's.
         base: where the base model of an adapter is. None: where its folder says.
+        prompt: which of the agent's it plays under. None: as with its text.
         system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
         history: turns before the present one that a prompt has. None: as with the system prompt.
         n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
@@ -433,6 +436,7 @@ def evaluated_config(
         sampling["temperature"] = temperature
     given = {
         "base": base,
+        "prompt": prompt,
         "system_prompt": system_prompt,
         "history": history,
         "n_envs": n_envs,

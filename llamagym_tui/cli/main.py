@@ -61,6 +61,7 @@ def play(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
+    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     mode: options.Mode = None,
@@ -89,6 +90,7 @@ def play(
         model=model,
         base=base,
         env=env,
+        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         mode=mode,
@@ -130,6 +132,7 @@ def train(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
+    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     mode: options.Mode = None,
@@ -164,6 +167,7 @@ def train(
         model=model,
         base=base,
         env=env,
+        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         mode=mode,
@@ -206,6 +210,7 @@ def sft(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
+    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     seed: options.Seed = None,
@@ -221,6 +226,7 @@ def sft(
         model=model,
         base=base,
         env=env,
+        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         seed=seed,
@@ -305,6 +311,7 @@ def evaluate(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
+    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
@@ -317,6 +324,7 @@ def evaluate(
         model=model,
         base=base,
         env=env,
+        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,
@@ -342,7 +350,7 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     from llamagym_tui.setup.assignments import evaluation_settings
 
     threads = given.read_threads()
-    prompt = given.read_prompt()
+    text = given.read_prompt()
     env = run_config.env_kwargs(given.env)
     history = given.read_history()
     spec = catalog.absolute_spec(agent)
@@ -350,12 +358,15 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     return evaluated_config(
         spec,
         model,
-        own=run_config.with_own_settings(catalog.find_agent(agent, env), {}),
+        own=run_config.with_own_settings(
+            catalog.find_agent(agent, env, prompt=given.prompt or "own"), {}
+        ),
         env=env,
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
         base=None if given.base is None else run_config.checked_model(given.base),
-        system_prompt=prompt,
+        prompt=given.prompt,
+        system_prompt=text,
         history=history,
         n_envs=given.envs,
         seed=given.seed,
@@ -392,6 +403,7 @@ def compare(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
+    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
@@ -406,6 +418,7 @@ def compare(
         model=model,
         base=base,
         env=env,
+        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,

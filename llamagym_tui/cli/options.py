@@ -75,6 +75,14 @@ Env = Annotated[
         help="Keyword argument of the environment, as --env size=8; may be repeated.",
     ),
 ]
+Prompt = Annotated[
+    config.Prompt | None,
+    typer.Option(
+        rich_help_panel=THE_RUN,
+        help="The agent's own prompt, or the one that asks for a short reason before the action. "
+        f"({USUAL.prompt})",
+    ),
+]
 PromptFile = Annotated[
     Path | None,
     typer.Option(
@@ -277,6 +285,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     model: str | None = None
     base: str | None = None
     env: list[str] | None = None
+    prompt: config.Prompt | None = None
     prompt_file: Path | None = None
     history: str | None = None
     mode: config.Mode | None = None
@@ -315,6 +324,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             model=self.model,
             base=self.base,
             threads=self.read_threads(),
+            prompt=self.prompt,
             system_prompt=self.read_prompt(),
             env=run_config.env_kwargs(self.env),
             history=self.read_history(),

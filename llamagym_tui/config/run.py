@@ -43,6 +43,8 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+Prompt = Literal["own", "reason"]
+"""Which of an agent's prompts is played under: its own, or the one that asks for a short reason before the action."""
 FormChoice = Literal["auto", "score", "learn", "off"]
 """What is done where most replies of an untrained model name no action."""
 TRIED = 16
@@ -175,8 +177,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seeds environments, sampling and minibatches."""
     mode: Mode = "train"
     """Mode at the start."""
+    prompt: Prompt = "own"
+    """The agent's prompt: its ``own``, or, where it knows reasons for its actions, the one that asks for a ``reason``."""
     system_prompt: str | None = None
-    """Replaces the agent's own system prompt. None: the agent's own."""
+    """Replaces the text of that prompt. None: the agent's."""
     history: Annotated[
         History,
         Live(

@@ -54,7 +54,7 @@ from llamagym_tui.game.observed import (
     names_by_turn,
     observation_text,
     observed,
-    reply_of,
+    replies_of,
 )
 
 SEED_TARGET_KL = 0.02
@@ -196,7 +196,7 @@ class LlamaGymLoop:
         model = _with_value_head(model, tokenizer, seed)
         if device is not None:
             _move(model, resolve_device(str(device)))
-        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
+        replies = [agent.replies(index) for index in range(len(agent.action_names))]
         self.agent = agent
         by_turn = names_by_turn(agent)
         unused = [name for name in ppo.unused_by_head() if name in _named_ppo(ppo_config or {})]
@@ -215,7 +215,7 @@ class LlamaGymLoop:
             generation,
             replies,
             seed,
-            reply_of=partial(reply_of, agent),
+            replies_of=partial(replies_of, agent),
             names_by_turn=by_turn,
         )
         if self.policy.narrow is not None and unused:

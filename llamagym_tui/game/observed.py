@@ -129,6 +129,11 @@ def reply_of(agent: AgentBase, name: str) -> str:
     return agent.format_action(action_named(agent, name))
 
 
+def replies_of(agent: AgentBase, name: str) -> tuple[str, ...]:
+    """The known replies that name an action."""
+    return agent.replies(action_named(agent, name))
+
+
 def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> Any:
     """The action of the agent's expert; None if it has none. `env` is None if no environment is in that state."""
     return plain_action(called(agent.expert, observation, {"info": info, "env": env}))

@@ -20,6 +20,7 @@ from llamagym_tui.config import (
     Mode,
     OnCollapse,
     ParallelEnvs,
+    Prompt,
     RunConfig,
     from_dict,
     in_sections,
@@ -51,6 +52,7 @@ def run_config(
     model: str | None = None,
     base: str | None = None,
     env: Mapping[str, Any] | None = None,
+    prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     mode: Mode | None = None,
@@ -83,6 +85,7 @@ def run_config(
         "model": model,
         "base": base,
         "env": env,
+        "prompt": prompt,
         "system_prompt": system_prompt,
         "history": history,
         "mode": mode,
@@ -109,7 +112,9 @@ def run_config(
         given |= settings(assignments)
     typed = given
     if agent is not None:
-        agent_class = catalog.find_agent(agent, given.get("env"))
+        agent_class = catalog.find_agent(
+            agent, given.get("env"), prompt=given.get("prompt", "own")
+        )
         if agent_class.run_settings and not (resume or branch_of):
             given = with_own_settings(agent_class, given)
         trust.remember_typed(agent)
@@ -137,6 +142,8 @@ def run_config(
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
     if "form" not in given and _has(given, "generation.policy"):
         given["form"] = "off"  # who names the policy has said how replies are made
+    if "form" not in given and agent_class.asks_reason and _samples_alone(given):
+        given["form"] = "learn"  # no model gives a short reason and the action by itself
     if given.get("form") == "learn":
         _require_teachable(agent_class, given)
     if given.get("form") == "score":
@@ -456,6 +463,11 @@ def _branch(
 def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     """The settings of the run in a folder, overridden by those that are given."""
     earlier = run_store.read_config(folder)
+    if given.get("prompt", earlier.prompt) != earlier.prompt:
+        raise UsageError(
+            f"The run in {folder} is played under the prompt {earlier.prompt!r}, which it keeps; leave --prompt out, "
+            "or begin another run."
+        )
     if "agent" not in given:
         try:
             trust.require_trusted(earlier.agent)

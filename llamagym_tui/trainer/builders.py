@@ -46,7 +46,7 @@ from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_thread
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker, evaluated_agent
-from llamagym_tui.game.observed import names_by_turn, reply_of
+from llamagym_tui.game.observed import names_by_turn, replies_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
@@ -150,7 +150,8 @@ class Builders:
         learnt = learn_form(
             policy, lessons, seed=config.seed, progress=progress, should_stop=should_stop
         )
-        save_form(Path(config.run_dir), policy, _card(config, learnt))
+        if not learnt.was_known:
+            save_form(Path(config.run_dir), policy, _card(config, learnt))
         del policy, loaded
         gc.collect()
         return_freed_memory()
@@ -158,14 +159,14 @@ class Builders:
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
-        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
+        replies = [agent.replies(index) for index in range(len(agent.action_names))]
         policy = Policy(
             loaded.model,
             loaded.tokenizer,
             self.config.generation,
             replies,
             self.config.seed,
-            reply_of=partial(reply_of, agent),
+            replies_of=partial(replies_of, agent),
             names_by_turn=names_by_turn(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)

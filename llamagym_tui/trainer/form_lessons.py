@@ -6,7 +6,7 @@ from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
-from llamagym_tui.game.observed import reply_of
+from llamagym_tui.game.observed import replies_of
 from llamagym_tui.trainer.random_play import RandomTurn, random_episodes
 
 SECONDS = 20.0
@@ -53,14 +53,17 @@ def form_lessons(agent: AgentBase, config: RunConfig, count: int) -> list[Conver
         deck = decks.setdefault(names, [])
         if not deck:
             deck += rng.sample(names, len(names))
-        lessons.append(
-            _conversation(agent, prompt, turns[:-1], turns[-1]._replace(action=deck.pop()))
-        )
+        last = turns[-1]._replace(action=deck.pop())
+        lessons.append(_conversation(agent, prompt, turns[:-1], last, rng))
     return lessons
 
 
 def _conversation(
-    agent: AgentBase, prompt: str, earlier: list[RandomTurn], last: RandomTurn
+    agent: AgentBase,
+    prompt: str,
+    earlier: list[RandomTurn],
+    last: RandomTurn,
+    rng: random.Random,
 ) -> Conversation:
     messages: Conversation = opening(prompt)
     for turn in [*earlier, last]:
@@ -68,7 +71,7 @@ def _conversation(
         asked: ChatMessage = user(turn.shown.text)
         if turn.shown.actions is not None:
             asked["actions"] = list(turn.shown.actions)
-        reply = assistant(reply_of(agent, turn.action))
+        reply = assistant(rng.choice(replies_of(agent, turn.action)))
         if turn is not last:
             reply["weight"] = 0
         messages += [asked, reply]

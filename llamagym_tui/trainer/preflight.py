@@ -27,7 +27,7 @@ from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.observed import Observed, reply_of
+from llamagym_tui.game.observed import Observed, replies_of
 from llamagym_tui.trainer.random_play import random_episodes
 
 LATER = 50 * 2**20
@@ -143,7 +143,10 @@ def _longest_choices(
         for shown in episode:
             if shown.actions:
                 names.add(shown.actions)
-    lengths = [[len(chat.reply_ids(reply_of(agent, name))) for name in each] for each in names]
+    lengths = [
+        [len(chat.reply_ids(reply)) for name in each for reply in replies_of(agent, name)]
+        for each in names
+    ]
     return max(lengths, key=sum)
 
 

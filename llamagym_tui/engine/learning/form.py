@@ -29,6 +29,8 @@ LESSONS = STEPS * SETTINGS.batch_size
 """Replies that are imitated."""
 MEASURED = 16
 """Prompts on which the form is measured."""
+KNOWN = 0.9
+"""Mean probability of a reply that names an action from which on the form is known, and nothing is taught."""
 ADAPTER = LoraConfig(layers="all")
 
 
@@ -36,7 +38,7 @@ class Form(NamedTuple):
     """How a policy replies where it has learnt nothing else."""
 
     named: float
-    """Mean probability of a reply that names an admissible action, in the plainest form."""
+    """Mean probability of a known reply that names an admissible action."""
     entropy: float
     """Mean entropy of the action among these, over its maximum; 1: nothing is preferred."""
 
@@ -45,6 +47,11 @@ class FormLearnt(NamedTuple):
     before: Form
     after: Form
     elapsed_s: float
+
+    @property
+    def was_known(self) -> bool:
+        """Whether the form was known before, so that nothing was taught and no weight has changed."""
+        return self.before.named >= KNOWN
 
 
 def form_of(policy: Policy, lessons: Sequence[Conversation]) -> Form:
@@ -70,7 +77,8 @@ def learn_form(
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
 ) -> FormLearnt:
-    """Train a policy's adapter on all lessons but the last `MEASURED`, on which the form is measured before and after.
+    """Train a policy's adapter on all lessons but the last `MEASURED`, on which the form is measured before and after;
+    where it is known already, on none.
 
     Args:
         lessons: conversations that end with a reply which names an action that was drawn at random, more of them than
@@ -79,6 +87,8 @@ def learn_form(
     taught, asked = lessons[:-MEASURED], lessons[-MEASURED:]
     began_s = time.perf_counter()
     before = form_of(policy, asked)
+    if before.named >= KNOWN:
+        return FormLearnt(before, before, time.perf_counter() - began_s)
     train_on(
         policy,
         taught,

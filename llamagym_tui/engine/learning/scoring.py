@@ -25,7 +25,8 @@ MOST_COLUMNS = 4096
 def probabilities_of_actions(
     policy: Policy, prompts: Sequence[Opening], trie: ActionTrie | None = None
 ) -> list[list[float]]:
-    """Probability of each admissible reply on each prompt; where replies are sampled, other texts have the rest.
+    """Probability of each action's admissible replies on each prompt; where replies are sampled, other texts have the
+    rest.
 
     `trie` has the replies, where the turns have their own.
 
@@ -36,10 +37,14 @@ def probabilities_of_actions(
     for prompt in prompts:
         policy.require_fit(len(prompt.prefix) + len(prompt.rest), trie)
     if policy.generation.policy == "generate":
-        return reply_logprobs(policy, prompts, trie.replies, trie=trie).exp().tolist()
-    sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0, trie=trie)
-    divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
-    return score_logprobs(sums, divisors, policy.generation.temperature).exp().tolist()
+        shares = reply_logprobs(policy, prompts, trie.replies, trie=trie).exp()
+    else:
+        sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0, trie=trie)
+        divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
+        shares = score_logprobs(sums, divisors, policy.generation.temperature).exp()
+    actions = torch.tensor(trie.actions, dtype=torch.long, device=shares.device)
+    of_actions = shares.new_zeros(len(shares), 1 + max(trie.actions, default=-1))
+    return of_actions.index_add(1, actions, shares).tolist()
 
 
 @torch.no_grad()

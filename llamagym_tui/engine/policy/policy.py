@@ -29,6 +29,8 @@ REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
 """Bytes of what a trunk that is not trained said of prompts, at most."""
 REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
+Replies = str | Sequence[str]
+"""The canonical replies that name one action: one, or several."""
 
 
 def _generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
@@ -55,17 +57,17 @@ class Policy:
         model: AutoModelForCausalLMWithValueHead,
         tokenizer: object,
         generation: GenerationConfig,
-        admissible_replies: Sequence[str] = (),
+        admissible_replies: Sequence[Replies] = (),
         seed: int = 0,
         *,
-        reply_of: Callable[[str], str] = str,
+        replies_of: Callable[[str], Replies] = str,
         names_by_turn: bool = False,
     ) -> None:
         """A policy at version 0.
 
         Args:
-            admissible_replies: the canonical replies of all discrete actions.
-            reply_of: the canonical reply that names an action, where a turn has actions of its own.
+            admissible_replies: the canonical replies of each discrete action.
+            replies_of: those that name an action, where a turn has actions of its own.
             names_by_turn: whether turns have actions of their own although there may be none for all turns.
         Raises:
             ModelLoadError: the tokenizer's template cannot be used, or nothing ends a reply.
@@ -92,15 +94,21 @@ class Policy:
         self.generation = generation
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 
-        def trie(replies: Sequence[str]) -> ActionTrie:
-            made = ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
+        def trie(replies_by_action: Sequence[Replies]) -> ActionTrie:
+            replies: list[str] = []
+            actions: list[int] = []
+            for action, known in enumerate(replies_by_action):
+                of_action = [known] if isinstance(known, str) else list(known)
+                replies += of_action
+                actions += [action] * len(of_action)
+            made = ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies], actions)
             if self.narrow is not None:
                 self.narrow.include(made.tokens, made.parting_tokens)
             return made
 
         self.trie = trie(admissible_replies)
         """The admissible replies of turns that have no actions of their own."""
-        self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(reply_of, actions))))
+        self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(replies_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
         """Whether there may be replies to choose among."""
         self.require_playable(generation)

@@ -199,15 +199,23 @@ class ActionTrie:
     A reply off the trie (free text) has no branches.
     """
 
-    def __init__(self, replies: Iterable[Sequence[int]], words: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        replies: Iterable[Sequence[int]],
+        words: Iterable[int] = (),
+        actions: Iterable[int] | None = None,
+    ) -> None:
         """The trie of some replies.
 
         Args:
             replies: the ids of each, ends included.
             words: the number of words of each.
+            actions: the action that each names, counted from 0. None: each another one, in order.
         """
         self.replies = tuple(tuple(reply) for reply in replies)
         """The ids of each reply, ends included."""
+        self.actions = tuple(range(len(self.replies)) if actions is None else actions)
+        """The action that each reply names, counted from 0; several may name the same."""
         self.words = tuple(words)
         """The number of words of each reply."""
         self.tree = TokenTree()

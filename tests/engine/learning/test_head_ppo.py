@@ -121,7 +121,7 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
     model.adapt(LoraConfig(layers="head", r=8))
     settings = GenerationConfig(policy="score", max_new_tokens=6)
     replies = [reply_of(name) for name in names]
-    policy = Policy(model, tokenizer, settings, replies, reply_of=reply_of, names_by_turn=True)
+    policy = Policy(model, tokenizer, settings, replies, replies_of=reply_of, names_by_turn=True)
     policy.history = 0
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)

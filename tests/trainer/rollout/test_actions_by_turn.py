@@ -41,7 +41,7 @@ def make(make_policy):
         made = make_policy(replies=replies or ["x"], **chosen)
         made = type(made)(
             made.model, made.chat, msgspec.structs.replace(made.generation, policy=policy), replies,
-            reply_of=partial(reply_of, agent), names_by_turn=True,
+            replies_of=partial(reply_of, agent), names_by_turn=True,
         )  # fmt: skip
         settings = {"max_turns": 8, "batch_turns": 1000, "seed": 1} | settings
         return Rollout(agent, made, n_envs=n_envs, emit=emitted.append, **settings), emitted
