@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from llamagym_tui.game.answer import answer, plain
+from llamagym_tui.game.answer import THOUGHT_TAG, answer, open_thought, plain
 from llamagym_tui.game.json_actions import json_actions
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
@@ -18,6 +18,9 @@ How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
+
+DEEPEST_OBJECT = 8
+"""Objects at a reply's end that are tried for whether the action is in them, from the last one outwards."""
 
 _BETWEEN_SPELLED_CALLS = re.compile(
     r"""["']?\s*\)[\s,;]*\w+\(|(?:[\s"'/>]|<[^<>]{1,60}>)*<[^<>]{0,60}""", re.ASCII
@@ -54,8 +57,35 @@ class ActionReading(NamedTuple):
         return self.how == "failed"
 
 
+class Parts(NamedTuple):
+    """A reply in its parts, one after the other; any of them may be empty."""
+
+    thought: str
+    """In tags, through the end of the last one."""
+    reason: str
+    """What is said before the action."""
+    action: str
+    """From the JSON of the action on; the whole answer, where there is none."""
+
+
 FAILED = ActionReading(None, "failed")
 """The reading of a reply that names no action."""
+
+
+def parted(reply: str) -> Parts:
+    """The parts of a reply, which are the reply if they are joined."""
+    end = 0
+    for tag in THOUGHT_TAG.finditer(reply):
+        end = tag.end()
+    if open_thought(reply):
+        end = len(reply)
+    said = reply[end:]
+    at = len(said)
+    for _ in range(DEEPEST_OBJECT):
+        at = said.rfind("{", 0, at)
+        if at >= 0 and any(json_actions(said[at:])):
+            return Parts(reply[:end], said[:at], said[at:])
+    return Parts(reply[:end], "", said)
 
 
 def plain_action(action: Any) -> Any:

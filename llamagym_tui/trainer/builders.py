@@ -132,11 +132,13 @@ class Builders:
         torch.set_num_threads(1)
         torch.manual_seed(config.seed)
         lessons = form_lessons(agent, config, LESSONS + MEASURED)
+        entry = model_registry.find(config.model)
+        is_small = entry is not None and entry.full_finetuning
         loaded = load_model_and_tokenizer(
             config.model,
             config.device,
-            full_finetuning=False,
-            lora=None if _is_adapter(config.model) else ADAPTER,
+            full_finetuning=is_small,
+            lora=None if is_small or _is_adapter(config.model) else ADAPTER,
             dtype=config.dtype,
             base=config.base,
         )

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, assert_never
 
+from llamagym_tui.game.actions import parted
 from llamagym_tui.protocol.events import (
     ActionsProbed,
     EpisodeFinished,
@@ -61,9 +62,8 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
                 Paragraph("env", "label", (Piece(literal(fact.text), "env"),)),
             ]
         case ReplySoFar():
-            text = literal(fact.text) + ("" if fact.done else "▌")
             speaker = "you" if by_person or fact.by_person else "agent"
-            return [Paragraph(speaker, "agent-label", (Piece(text, "agent"),))]
+            return [Paragraph(speaker, "agent-label", _said(fact))]
         case ActionsProbed():
             return [_probed(fact)]
         case TurnFinished():
@@ -74,6 +74,23 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
             return [Paragraph("", "notice", (Piece(literal(fact.text), "notice"),))]
         case _:
             assert_never(fact)
+
+
+def _said(reply: ReplySoFar) -> tuple[Piece, ...]:
+    """A reply, its reason apart from its action; a thought that is over is folded."""
+    thought, reason, action = (literal(part) for part in parted(reply.text))
+    pieces: list[Piece] = []
+    if thought and reply.done:
+        n = reply.thought_tokens
+        pieces.append(Piece(f"[thought, {counted(n, 'token')}] " if n else "[thought] ", "aside"))
+        reason, action = (reason.lstrip(), action) if reason.strip() else ("", action.lstrip())
+    elif thought:
+        pieces.append(Piece(thought, "aside"))
+    if reason:
+        pieces.append(Piece(reason, "aside"))
+    ending = "" if reply.done else "▌"
+    pieces.append(Piece(action + ending, "agent-action" if reason or thought else "agent"))
+    return tuple(pieces)
 
 
 def _left_out(shown: ObservationShown) -> list[Paragraph]:

@@ -25,6 +25,10 @@ STEPS = 24
 """Steps of the optimizer; ADR 0020 has what SmolLM2-135M learns in 16, 24 and 32."""
 SETTINGS = SFTSettings(epochs=1, min_steps=0, batch_size=4, lr=3e-4)
 """Few rows a step: one forward of them is small, and many small steps teach a form sooner than a few large ones."""
+SETTINGS_OF_ALL = SFTSettings(epochs=3, min_steps=0, batch_size=4, lr=3e-3)
+"""Where all weights are trained, of a small model: an adapter would have too few to learn words from."""
+ROUNDS = 3
+"""How often all lessons are gone through at most, until the form is known."""
 LESSONS = STEPS * SETTINGS.batch_size
 """Replies that are imitated."""
 MEASURED = 16
@@ -77,8 +81,8 @@ def learn_form(
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
 ) -> FormLearnt:
-    """Train a policy's adapter on all lessons but the last `MEASURED`, on which the form is measured before and after;
-    where it is known already, on none.
+    """Train a policy on all lessons but the last `MEASURED`, on which the form is measured before and after; where it is
+    known already, on none.
 
     Args:
         lessons: conversations that end with a reply which names an action that was drawn at random, more of them than
@@ -86,28 +90,31 @@ def learn_form(
     """
     taught, asked = lessons[:-MEASURED], lessons[-MEASURED:]
     began_s = time.perf_counter()
-    before = form_of(policy, asked)
-    if before.named >= KNOWN:
-        return FormLearnt(before, before, time.perf_counter() - began_s)
-    train_on(
-        policy,
-        taught,
-        SETTINGS,
-        seed=seed,
-        progress=lambda step, steps, loss: progress(step, steps),
-        should_stop=should_stop,
-    )
-    return FormLearnt(before, form_of(policy, asked), time.perf_counter() - began_s)
+    before = after = form_of(policy, asked)
+    for number in range(ROUNDS):
+        if after.named >= KNOWN or should_stop():
+            break
+        train_on(
+            policy,
+            taught,
+            SETTINGS if policy.model.is_adapted else SETTINGS_OF_ALL,
+            seed=seed + number,
+            progress=lambda step, steps, loss: progress(step, steps),
+            should_stop=should_stop,
+        )
+        after = form_of(policy, asked)
+    return FormLearnt(before, after, time.perf_counter() - began_s)
 
 
 def save_form(run_dir: Path, policy: Policy, card: str) -> Path:
-    """Merge a policy's adapter and write model and tokenizer as a plain folder of the run; the policy is spent then.
+    """Merge a policy's adapter, if it has one, and write model and tokenizer as a plain folder of the run; the policy is spent then.
 
     Raises:
         RunStoreError: it cannot be written.
     """
     tokenizer = policy.chat.tokenizer
-    lm: Any = policy.model.merged()
+    model = policy.model
+    lm: Any = model.merged() if model.is_adapted else model.pretrained_model
     sample = Sample.of(lm, tokenizer, ["the form of replies", card])
     try:
         with folders.written(run_dir, FORM_DIR) as written, read_back(written, sample) as draft:

@@ -337,10 +337,10 @@ def collate(
                     for branch in turn.branches:
                         branch_tokens.append(len(token_ids) + branch.at)
                         branch_children.append(branch.children)
-                    for at in range(turn.start, turn.end):
+                    for decision, at in enumerate(turn.sampled_at, start=first_decision):
                         column = path[at - 1]
                         score_token(tree, column, ids[at])
-                        add_decision(first_decision + at - turn.start, batch_turn, tree, column)
+                        add_decision(decision, batch_turn, tree, column)
                 else:
                     # The turn is one decision, for which the tokens of every admissible reply are scored.
                     for candidate, reply in enumerate(turn.choice.replies):
@@ -392,7 +392,7 @@ def _scored_tokens(segment: Segment) -> int:
         if not turn.is_trained:
             continue
         if turn.choice is None:
-            count += turn.end - turn.start
+            count += len(turn.logprobs)
         else:
             count += sum(len(reply) for reply in turn.choice.replies)
     return count

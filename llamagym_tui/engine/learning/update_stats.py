@@ -110,7 +110,7 @@ def update_stats(
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
     weights = [
-        weight for turn in turns for weight in turn.weights or [1.0] * (turn.end - turn.start)
+        weight for turn in turns for weight in turn.weights or [1.0] * len(turn.logprobs)
     ]
     mean_return = math.nan
     return_std = math.nan

@@ -151,6 +151,7 @@ class Episode:
                 choice=reply.choice,
                 actions=self._actions,
                 weights=tuple(reply.weights),
+                forced=reply.forced,
             )
         )
         text = self.policy.chat.reply(reply.ids)

@@ -4,6 +4,7 @@ Sampling and scoring use the same temperature, no dropout, and log-probabilities
 PPO scores the distribution that was sampled. So the first ratio of an update is 1 up to rounding.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -29,6 +30,10 @@ REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
 """Bytes of what a trunk that is not trained said of prompts, at most."""
 REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
+ROOM_FOR_ANSWER = 16
+"""Tokens of an answer, about, where no admissible replies are known."""
+ROOM_FOR_CLOSING = 8
+"""Tokens that close a thought, at most: its tag, and space around it."""
 Replies = str | Sequence[str]
 """The canonical replies that name one action: one, or several."""
 
@@ -153,6 +158,25 @@ class Policy:
         """The admissible replies of a turn, by the names of its actions; None: it has none of its own."""
         return self.trie if actions is None else self._trie_of(actions)
 
+    def thought_budget(self, trie: ActionTrie) -> float:
+        """Tokens of a reply at which a thought that is still open is closed, so that an action has room behind it.
+
+        Infinite where the model does not think, or there is no room for both.
+        """
+        if not self.chat.thinks:
+            return math.inf
+        left = self.generation.max_new_tokens - _longest_answer(trie) - ROOM_FOR_CLOSING
+        return left if left > 0 else math.inf
+
+    def closing(self, reply: Sequence[int], trie: ActionTrie) -> list[int]:
+        """Ids that close the thought in which a reply ends, and begin the answer with what all admissible replies begin
+        with; none, where it ends in no thought, or there is no room for the rest of an answer."""
+        if not self.chat.is_thinking(reply):
+            return []
+        ids = [*self.chat.closing(reply), *trie.common]
+        needed = len(ids) + _longest_answer(trie) - len(trie.common)
+        return ids if len(reply) + needed <= self.generation.max_new_tokens else []
+
     def fits(self, tokens: int, trie: ActionTrie) -> bool:
         """Whether the model can read a prompt of so many tokens with the longest reply."""
         return self.context is None or tokens + self._longest_reply(trie) <= self.context
@@ -221,3 +245,8 @@ class Policy:
         return [
             0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals
         ]
+
+
+def _longest_answer(trie: ActionTrie) -> int:
+    """Tokens of the longest admissible reply, or about those of an answer."""
+    return max(map(len, trie.replies), default=ROOM_FOR_ANSWER)

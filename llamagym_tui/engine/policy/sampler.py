@@ -30,7 +30,7 @@ from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
-from llamagym_tui.engine.policy.trajectory import Choice
+from llamagym_tui.engine.policy.trajectory import NONE_FORCED, Choice
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, padded
 from llamagym_tui.engine.tokens.tokenization import Opening
 
@@ -63,6 +63,8 @@ class Reply:
     """How the reply was chosen by score; None: it was sampled token by token."""
     weights: Sequence[float] = ()
     """Weight of each id in the policy's loss. Empty: 1, as the policy itself sampled it."""
+    forced: tuple[int, int] = NONE_FORCED
+    """The first one and the one after the last of the ids that were put into it; these have no log-probability."""
 
 
 class Ahead(NamedTuple):
@@ -179,16 +181,46 @@ class Sampler:
                 begun.ids.extend(prompts[index])
                 begun.ids.extend(replies[index].ids[: len(paths[index])])
 
-            # 4. Replies that left their trees, token by token.
+            # 4. Replies that left their trees, token by token; a thought that takes all the room is closed.
             while astray:
-                astray = self._continue(slots, replies, astray, greedy, on_token)
+                self._close_thoughts(slots, replies, astray, tries, on_token)
+                astray = self._continue(slots, replies, astray, tries, greedy, on_token)
             return replies
+
+    def _close_thoughts(
+        self,
+        slots: Sequence[int],
+        replies: list[Reply],
+        astray: list[int],
+        tries: Sequence[ActionTrie],
+        on_token: Callable[[int, int], None],
+    ) -> None:
+        """Put the end of a thought, and what all admissible replies begin with, into replies that think for too long."""
+        among: list[int] = []
+        fed: list[list[int]] = []
+        for index in astray:
+            reply = replies[index]
+            if (
+                reply.forced != NONE_FORCED
+                or len(reply.ids) < self.policy.thought_budget(tries[index])
+                or not (closing := self.policy.closing(reply.ids, tries[index]))
+            ):
+                continue
+            among.append(index)
+            fed.append([reply.ids[-1], *closing[:-1]])  # the last id of a reply is fed with the next
+            reply.forced = (len(reply.ids), len(reply.ids) + len(closing))
+            reply.ids += closing
+            for token in closing:
+                on_token(index, token)
+        if among:
+            self._prefilled([slots[index] for index in among], fed, [NOTHING] * len(among))
 
     def _continue(
         self,
         slots: Sequence[int],
         replies: list[Reply],
         astray: list[int],
+        tries: Sequence[ActionTrie],
         greedy: bool,
         on_token: Callable[[int, int], None],
     ) -> list[int]:
@@ -199,7 +231,13 @@ class Sampler:
         if self._together == 1 or not isinstance(self._slots, Slots):
             return self.extend(logits, replies, astray, greedy, on_token)
         following = self._slots.following(among)
-        live = self.extend(logits, replies, astray, greedy, on_token, following=following)
+        # Not beyond the place at which a thought is closed.
+        budgets = [self.policy.thought_budget(tries[index]) for index in astray]
+        left = [budget - length for budget, length in zip(budgets, lengths, strict=True)]
+        together = min([self._together, *(each for each in left if each > 0)])
+        live = self.extend(
+            logits, replies, astray, greedy, on_token, following=following, together=together
+        )
         # All slots were computed as far as the longest reply. Each keeps what its own reply took of that, all but the
         # last id, as above.
         taken = [
@@ -418,6 +456,7 @@ class Sampler:
         on_token: Callable[[int, int], None],
         goes_on: Callable[[int], bool] = lambda index: True,
         following: Callable[[Tensor], Tensor] | None = None,
+        together: int | None = None,
     ) -> list[int]:
         """Add tokens to each live reply; those that are not done.
 
@@ -430,12 +469,13 @@ class Sampler:
             goes_on: whether a reply takes another token after its last one.
             following: logits (B, V) after (B,) tokens, from call to call. With it as many tokens are added as are drawn
                 together, and nothing is read before the last of them; None: it is one token.
+            together: how many these are, at most. None: as many as ever.
         """
         most = self.policy.generation.max_new_tokens
         drawn = [self.sample(logits, greedy)]
         if following is not None:
             left = most - max(len(replies[index].ids) for index in live)
-            for _ in range(1, min(self._together, left)):
+            for _ in range(1, min(together or self._together, left)):
                 last_tokens, _ = drawn[-1]
                 drawn.append(self.sample(following(last_tokens), greedy))
         # One tensor is read from the device, not two for each token. Ids are small enough to be exact in fp32.

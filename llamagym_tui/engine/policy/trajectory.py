@@ -11,6 +11,8 @@ from typing import Literal
 from llamagym_tui.engine.tokens.token_tree import Branch
 
 End = Literal["terminated", "truncated"]
+NONE_FORCED = (0, 0)
+"""Where no token of a reply was put into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Turn:
     end: int
     """Index after the reply's last sampled token."""
     logprobs: tuple[float, ...]
-    """Log-probability of each sampled token, under the policy and temperature that sampled it; length end - start."""
+    """Log-probability of each sampled token, under the policy and temperature that sampled it; length end - start, less
+    those that were forced."""
     value: float
     """V at the prompt's last token, when the reply was sampled."""
     reward: float
@@ -57,6 +60,15 @@ class Turn:
     """Environment steps that its action took: what comes after it is discounted so many times."""
     weights: tuple[float, ...] = ()
     """Weight of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
+    forced: tuple[int, int] = NONE_FORCED
+    """The first token, counted from `start`, and the one after the last of those that were put into the reply to close a
+    thought: no decisions of the policy's, which have no loss."""
+
+    @property
+    def sampled_at(self) -> list[int]:
+        """Index of each sampled token in the segment's ids."""
+        first, after = (self.start + at for at in self.forced)
+        return [*range(self.start, first), *range(after, self.end)]
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:
@@ -82,8 +94,8 @@ class Segment:
         """For each of `ids`: whether the policy sampled it and is trained on it."""
         mask = [False] * len(self.ids)
         for turn in self.turns:
-            if turn.is_trained:
-                mask[turn.start : turn.end] = [True] * (turn.end - turn.start)
+            for at in turn.sampled_at if turn.is_trained else ():
+                mask[at] = True
         return mask
 
 

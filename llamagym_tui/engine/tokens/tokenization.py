@@ -7,6 +7,7 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_trial import template_fault
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.game.answer import THOUGHT_TAG
+from llamagym_tui.game.answer import THOUGHT_TAG, end_of_thought, open_thought
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
 PLAIN_TEMPLATE = (
@@ -74,6 +75,8 @@ class ChatTokenizer:
             self._literal = LiteralText(tokenizer, self.end_ids)
             self._opens = self._opened_thought()
             self.keeps_history = self._keeps_history()
+            self.thinks = self._thinks()
+            """Whether replies may have thoughts: the generation prompt begins one, or the vocabulary has their tags."""
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
@@ -128,6 +131,29 @@ class ChatTokenizer:
         text = self.text(ids)
         is_cut = bool(self._opens) and bool(ids) and ids[-1] not in self.end_ids
         return self._opens + text if is_cut else text
+
+    def is_thinking(self, ids: Sequence[int]) -> bool:
+        """Whether a reply so far ends within a thought."""
+        return self.thinks and bool(open_thought(self._opens + self.text(ids)))
+
+    def closing(self, ids: Sequence[int]) -> list[int]:
+        """Ids that close the thought in which a reply so far ends."""
+        tag = end_of_thought(open_thought(self._opens + self.text(ids)))
+        return self._ids(f"\n{tag}\n\n")
+
+    def thought_tokens(self, ids: Sequence[int]) -> int:
+        """Tokens of a reply up to the end of its last thought; 0: it has none."""
+        text = self.reply(ids)
+        tags = list(THOUGHT_TAG.finditer(text)) if self.thinks else []
+        if not tags:
+            return 0
+        if open_thought(text):
+            return len(ids)
+        of_prompt = len(text) - len(self.text(ids))
+        counts = range(len(ids) + 1)
+        return bisect_left(
+            counts, tags[-1].end() - of_prompt, key=lambda count: len(self._decoded(ids[:count]))
+        )
 
     def _decoded(self, ids: Sequence[int]) -> str:
         if ids and ids[-1] in self.end_ids:  # which need not be special
@@ -203,6 +229,10 @@ class ChatTokenizer:
         tags = list(THOUGHT_TAG.finditer(after))
         is_open = tags and tags[-1]["begin"] and not after[tags[-1].end() :].strip()
         return after[tags[-1].start() :] if is_open else ""
+
+    def _thinks(self) -> bool:
+        added = (str(token) for token in self._added.values())
+        return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
 
     def _keeps_history(self) -> bool:
         """Whether each prompt begins with the last one and its reply; space before a reply is left to the model."""

@@ -183,6 +183,8 @@ class ReplyInspector:
         """Each token of a reply, of which all that stands before it is encoded."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
+        # Which of the policy's decisions each token is; one that was forced is none.
+        decisions = {at - turn.start: number for number, at in enumerate(turn.sampled_at)}
         continuations = self._policy.trie_of(turn.actions).continuations(ids)
         places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
         found: list[InspectedToken] = []
@@ -191,11 +193,13 @@ class ReplyInspector:
             for logprobs in (logits / temperature).log_softmax(-1):
                 at = len(found)
                 token = ids[at]
+                number = decisions.get(at)
+                is_own = turn.is_trained and number is not None
                 decision = _decision(
-                    old=turn.logprobs[at] if turn.is_trained else None,
+                    old=turn.logprobs[number] if is_own else None,
                     new=float(logprobs[token]),
                     value_now=values[at],
-                    earned=earned[at] if earned else None,
+                    earned=earned[number] if earned and is_own else None,
                     clip_range=clip_range,
                 )
                 # Past the place where a reply leaves the admissible ones nothing continues it.

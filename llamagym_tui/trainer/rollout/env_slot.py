@@ -207,6 +207,12 @@ class EnvSlot:
             self.env.send(stepped, agent.env_id, action, reading.failed)
         return Move(reply, text, replaced, reading, action)
 
+    def _thought_tokens(self, move: Move) -> int:
+        """Tokens of the thought in the agent's own reply; a person's is not counted."""
+        if move.replaced is not None:
+            return 0
+        return self.shared.policy.chat.thought_tokens(move.sampled.ids)
+
     def step(self, move: Move) -> Outcome:
         if move.replaced is None:
             self.under_way.reply(move.sampled)
@@ -246,6 +252,7 @@ class EnvSlot:
                 episode=before.number,
                 turn=before.length,
                 reply=move.reply,
+                thought_tokens=self._thought_tokens(move),
                 action=shown_action(move.action),
                 action_name=agent.action_name(move.action),
                 how=move.reading.how if move.replaced is None else "human",

@@ -45,6 +45,7 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
                     ids[-1] in end_ids,
                     turn.choice,
                     turn.weights,
+                    turn.forced,
                 )
 
 
