@@ -11,16 +11,13 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.game.answer import THOUGHT_TAG, answer, open_thought, plain
-from llamagym_tui.game.json_actions import json_actions
+from llamagym_tui.game.json_actions import json_actions, last_json_action
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 """How an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
-
-DEEPEST_OBJECT = 8
-"""Objects at a reply's end that are tried for whether the action is in them, from the last one outwards."""
 
 _BETWEEN_SPELLED_CALLS = re.compile(
     r"""["']?\s*\)[\s,;]*\w+\(|(?:[\s"'/>]|<[^<>]{1,60}>)*<[^<>]{0,60}""", re.ASCII
@@ -80,12 +77,8 @@ def parted(reply: str) -> Parts:
     if open_thought(reply):
         end = len(reply)
     said = reply[end:]
-    at = len(said)
-    for _ in range(DEEPEST_OBJECT):
-        at = said.rfind("{", 0, at)
-        if at >= 0 and any(json_actions(said[at:])):
-            return Parts(reply[:end], said[:at], said[at:])
-    return Parts(reply[:end], "", said)
+    at = last_json_action(said)
+    return Parts(reply[:end], said[:at], said[at:])
 
 
 def plain_action(action: Any) -> Any:

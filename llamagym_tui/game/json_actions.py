@@ -10,6 +10,9 @@ from llamagym_tui.game.answer import plain
 CALLS = ("tool_calls", "function_call", "function", "arguments", "parameters", "args", "input")
 """Where an object of a tool call has its function or its arguments, which may be JSON in a string."""
 _JSON = json.JSONDecoder(strict=False)
+_BEGIN = re.compile(r"\{|\[\s*\{")
+"""Of an object, or of a list of them."""
+_TAG_BEFORE = re.compile(r"<[^<>]{1,40}>\s*\Z")
 _BETWEEN_CALLS = re.compile(r"\s*(?:(?:[,;]|<[^<>]{1,40}>)\s*)+")
 """What stands between two tool calls that are made at once: a comma, or tags."""
 
@@ -21,8 +24,7 @@ def json_actions(text: str) -> Iterator[list[Any]]:
     """
     together: list[Any] = []
     end = 0
-    begin = re.compile(r"\{|\[\s*\{")
-    while found := begin.search(text, end):
+    while found := _BEGIN.search(text, end):
         if together and not _BETWEEN_CALLS.fullmatch(text, end, found.start()):
             yield together
             together = []
@@ -33,6 +35,23 @@ def json_actions(text: str) -> Iterator[list[Any]]:
             end = found.start() + 1
     if together:
         yield together
+
+
+def last_json_action(text: str) -> int:
+    """Where the last JSON value with an action begins, or the tag right before it; 0: there is none."""
+    place = 0
+    end = 0
+    while found := _BEGIN.search(text, end):
+        try:
+            value, end = _JSON.raw_decode(text, found.start())
+            names_action = bool(_actions_of(value))
+        except (ValueError, RecursionError):
+            end = found.start() + 1
+            continue
+        if names_action:
+            tag = _TAG_BEFORE.search(text, 0, found.start())
+            place = tag.start() if tag else found.start()
+    return place
 
 
 def _actions_of(value: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig, UpdateStats
+from llamagym_tui.config import MOST_UNREAD, RunConfig, UpdateStats
 from llamagym_tui.engine.learning.form import FormLearnt
 from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import RunStarted, SessionFailed
@@ -97,6 +97,11 @@ def form_learnt(form: FormLearnt) -> str:
             "was not taught again."
         )
     before, after = (1 - each.named for each in (form.before, form.after))
+    if after > MOST_UNREAD:
+        return (
+            f"The form is not learnt: after {form.elapsed_s:.0f} s {after:.0%} of replies name no action in it "
+            f"({before:.0%} before); take a larger model, or --form score."
+        )
     return (
         f"The form is learnt, in {form.elapsed_s:.0f} s: {after:.1%} of replies name no action in it ({before:.0%} "
         f"before), and the entropy of the action is {form.after.entropy:.2f} of its maximum: no play was taught."

@@ -11,7 +11,7 @@ from gymnasium.spaces import Text
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.agents.textworld import TextWorldAgent
-from llamagym_tui.game.actions import FAILED, ActionReading, read_action
+from llamagym_tui.game.actions import FAILED, ActionReading, parted, read_action
 from llamagym_tui.game.answer import plain
 
 NAMES = ("stick", "hit")
@@ -227,6 +227,29 @@ def test_a_reply_of_each_form_is_read_as_it_is_meant(reply: str, action: int | N
 def test_there_are_120_different_forms_and_each_action_and_none_is_among_them() -> None:
     assert len({reply for reply, _ in FORMS}) == len(FORMS) >= 120
     assert min([action for _, action in FORMS].count(action) for action in (0, 1, None)) >= 15
+
+
+@pytest.mark.parametrize(
+    ("reply", "parts"),
+    [
+        (HIT, ("", "", HIT)),
+        ("It is low. " + HIT, ("", "It is low. ", HIT)),
+        ("<think>\n12?\n</think>\n\n" + HIT, ("<think>\n12?\n</think>", "\n\n", HIT)),
+        ("12?\n</think>Low. " + HIT, ("12?\n</think>", "Low. ", HIT)),
+        ('Not {"action": 0}, but ' + HIT + " now", ("", 'Not {"action": 0}, but ', HIT + " now")),
+        ('Low. {"action": {"index": 1}}', ("", "Low. ", '{"action": {"index": 1}}')),
+        ("I hit.", ("", "", "I hit.")),
+        ('{"arguments": "{no"} Low. ' + HIT, ("", '{"arguments": "{no"} Low. ', HIT)),
+        ("<think>Low. " + HIT, ("<think>Low. " + HIT, "", "")),
+        ("Low {or not}.", ("", "", "Low {or not}.")),
+        ("{" * 4000, ("", "", "{" * 4000)),
+    ],
+)
+def test_a_reply_has_a_thought_a_reason_and_an_action(
+    reply: str, parts: tuple[str, str, str]
+) -> None:
+    assert parted(reply) == parts
+    assert "".join(parted(reply)) == reply
 
 
 @pytest.mark.parametrize(

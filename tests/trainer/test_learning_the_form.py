@@ -19,8 +19,10 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.events import Progressed, WarningRaised
+from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.event_builders import form_learnt
 from llamagym_tui.trainer.form_lessons import form_lessons
 from tests.engine.conftest import tiny_llama
 from tests.fake_parts import Stage
@@ -65,6 +67,48 @@ def test_lessons_have_the_turns_that_prompts_have_and_teach_the_last_reply(
         weights = [each.get("weight", 1) for each in lesson if each["role"] == "assistant"]
         assert weights == [0] * (len(weights) - 1) + [1]
         assert lesson[0]["content"] == "Hit below 17."
+
+
+def test_where_a_reason_is_asked_for_each_lessons_action_follows_a_reason_of_its_own() -> None:
+    agent = catalog.find_agent("blackjack", prompt="reason")()
+    lessons = form_lessons(agent, config_of(history="all"), 300)
+    said = Counter(lesson[-1]["content"] for lesson in lessons)
+    by_action = [agent.replies(action) for action in (0, 1)]
+    assert set(said) == {*by_action[0], *by_action[1]}
+    assert [sum(said[reply] for reply in replies) for replies in by_action] == [150, 150]
+    assert min(said.values()) > 30, "reasons are drawn at random, too"
+    earlier = {m["content"] for lesson in lessons for m in lesson[:-1] if m["role"] == "assistant"}
+    assert earlier <= set(said), "what the policy will have said before"
+    assert {lesson[0]["content"] for lesson in lessons} == {agent.get_system_prompt()}
+
+
+def test_a_prompt_that_asks_for_a_reason_has_room_for_one_and_its_form_is_learnt(
+    tmp_path: Path,
+) -> None:
+    config = options("blackjack", prompt="reason", model="smollm2")
+    assert (config.form, config.generation.policy, config.lora.layers) == (
+        "learn",
+        "generate",
+        "head",
+    )
+    assert config.generation.max_new_tokens == 48
+    assert catalog.agent_of(config).asks_reason
+    given = options(
+        "frozen-lake", "generation.max_new_tokens=20", prompt="reason", form="off", model="smollm2"
+    )
+    assert (given.form, given.generation.max_new_tokens) == ("off", 20)
+    assert options("blackjack", "generation.policy=score", prompt="reason").form == "off"
+    assert options("blackjack").generation.max_new_tokens == 32
+    with pytest.raises(UsageError, match="cart_pole has no prompt that asks for a reason.*blackjack"):
+        options("cart_pole", prompt="reason")
+    run = tmp_path / "run"
+    (run / "model").mkdir(parents=True)
+    (run / "events.jsonl").write_bytes(b"")
+    (run / "config.json").write_bytes(msgspec.json.encode(replace(config, run_dir=str(run))))
+    resumed = run_config(agent=None, run_dir=run, resume=True)
+    assert (resumed.prompt, resumed.generation.max_new_tokens) == ("reason", 48)
+    with pytest.raises(UsageError, match="under the prompt 'reason', which it keeps"):
+        run_config(agent=None, run_dir=run, resume=True, prompt="own")
 
 
 def test_an_environment_that_cannot_be_played_teaches_nothing() -> None:
@@ -156,6 +200,19 @@ def test_a_run_learns_the_form_before_its_model_is_loaded_and_says_what_came_of_
         "The form is learnt, in 71 s: 0.6% of replies name no action in it (97% before), and the entropy of the "
         "action is 0.97 of its maximum: no play was taught."
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (0.97, 0.97, "is known already (3.0% of replies name no action in it), so it was not taught again"),
+        (0.0, 0.3, "is not learnt: after 9 s 70% of replies name no action in it (100% before)"),
+    ],
+)
+def test_it_is_said_where_nothing_was_taught_and_where_it_was_in_vain(
+    before: float, after: float, words: str
+) -> None:
+    assert words in form_learnt(FormLearnt(Form(before, 1.0), Form(after, 1.0), 9.0))
 
 
 def test_a_resumed_run_learns_no_form_again(

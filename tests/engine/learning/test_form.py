@@ -62,7 +62,8 @@ def test_the_form_is_learnt_and_no_action_is_preferred(
 ) -> None:
     # A model of random weights has nothing to begin from, so it takes larger steps.
     settings = SFTSettings(epochs=6, min_steps=0, batch_size=8, lr=1e-2)
-    monkeypatch.setattr(form, "SETTINGS", settings)
+    monkeypatch.setattr(form, "SETTINGS_OF_ALL", settings)
+    monkeypatch.setattr(form, "ROUNDS", 1)
     policy = make_policy(max_new_tokens=12)
     reported: list[tuple[int, int]] = []
     learnt = learn_form(
@@ -76,6 +77,26 @@ def test_the_form_is_learnt_and_no_action_is_preferred(
     assert learnt.before.named < 1e-6
     assert learnt.after.named > 0.2
     assert learnt.after.entropy > 0.9
+
+
+def test_lessons_are_gone_through_again_until_the_form_is_known_and_not_where_it_is(
+    make_policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = iter([0.1, 0.6, 0.97, 0.97])
+    seeds: list[int] = []
+    monkeypatch.setattr(form, "form_of", lambda policy, asked: form.Form(next(named), 1.0))
+    monkeypatch.setattr(form, "train_on", lambda *args, seed, **more: seeds.append(seed))
+    policy = make_policy(lora=True)
+
+    def learn() -> form.FormLearnt:
+        return learn_form(
+            policy, lessons(20), seed=7, progress=lambda *at: None, should_stop=lambda: False
+        )
+
+    assert learn()[:2] == (form.Form(0.1, 1.0), form.Form(0.97, 1.0))
+    assert seeds == [7, 8]
+    assert learn().was_known
+    assert seeds == [7, 8], "nothing to teach"
 
 
 def test_what_is_saved_is_a_plain_model_with_the_same_logits(make_policy, tmp_path: Path) -> None:

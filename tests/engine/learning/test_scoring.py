@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning import packing, scoring
-from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
 
@@ -24,6 +24,19 @@ def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
             start = len(ids) - len(reply)
             expected = sum(float(logprobs[start + at - 1, token]) for at, token in enumerate(reply))
             assert float(found[i, j]) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["generate", "score"])
+def test_an_action_is_as_probable_as_all_replies_that_name_it(make_policy, kind):
+    replies = ("It is low. hit", "hit", "stick")
+    one_each = make_policy(replies=replies, policy=kind)
+    several = make_policy(replies=(replies[:2], replies[2:]), policy=kind)
+    openings = [one_each.chat.opening("Play.", text) for text in ("a", "a b c d")]
+    expected = probabilities_of_actions(one_each, openings)
+    for found, (first, second, third) in zip(
+        probabilities_of_actions(several, openings), expected, strict=True
+    ):
+        assert found == pytest.approx([first + second, third])
 
 
 def test_many_prompts_on_shared_trees_have_the_scores_of_each_alone(make_policy):

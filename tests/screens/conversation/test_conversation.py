@@ -24,7 +24,7 @@ from llamagym_tui.screens.conversation import typesetting, view
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.state.transcript import MAX_ENTRIES, Transcript
+from llamagym_tui.state.transcript import MAX_ENTRIES, ReplySoFar, Transcript
 from tests import fakes
 from tests.screens.steps import BareApp, sees, shown, stands_still, until
 
@@ -71,6 +71,35 @@ async def test_the_system_prompt_is_shown_where_it_is_another_one_alone():
             line.split()[1] for line in shown(pilot).splitlines() if line.startswith("system")
         ]
         assert system == ["Hit.", "Stick.", "Hit."]
+
+
+HIT = '{"action": 1}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "pieces"),
+    [
+        (ReplySoFar(0, 0, HIT, done=True), [(HIT, "agent")]),
+        (
+            ReplySoFar(0, 0, f"It is low. {HIT}", done=True),
+            [("It is low. ", "aside"), (HIT, "agent-action")],
+        ),
+        (
+            ReplySoFar(0, 0, f"<think>12?</think>\n\n{HIT}", done=True, thought_tokens=57),
+            [("[thought, 57 tokens] ", "aside"), (HIT, "agent-action")],
+        ),
+        (ReplySoFar(0, 0, "<think>12 and"), [("<think>12 and", "aside"), ("▌", "agent-action")]),
+        (
+            ReplySoFar(0, 0, f"<think>12?</think>Low. {HIT}", done=True),
+            [("[thought] ", "aside"), ("Low. ", "aside"), (HIT, "agent-action")],
+        ),
+    ],
+)
+def test_a_reason_stands_apart_from_its_action_and_a_thought_that_is_over_is_folded(
+    reply: ReplySoFar, pieces: list[tuple[str, str]]
+) -> None:
+    (said,) = paragraphs(reply, prompt_is_new=False)
+    assert [tuple(piece) for piece in said.pieces] == pieces
 
 
 def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
