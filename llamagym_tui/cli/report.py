@@ -223,7 +223,10 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        facts += [shown, ReplySoFar(turn.episode, turn.turn, turn.reply, done=True), turn]
+        said = ReplySoFar(
+            turn.episode, turn.turn, turn.reply, done=True, thought_tokens=turn.thought_tokens
+        )
+        facts += [shown, said, turn]
     if episode.finished is not None:
         facts.append(episode.finished)
     talk = []

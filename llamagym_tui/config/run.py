@@ -178,7 +178,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: Mode = "train"
     """Mode at the start."""
     prompt: Prompt = "own"
-    """The agent's prompt: its ``own``, or, where it knows reasons for its actions, the one that asks for a ``reason``."""
+    """The agent's prompt: its ``own`` or, where it knows reasons for its actions, one that asks for a ``reason``."""
     system_prompt: str | None = None
     """Replaces the text of that prompt. None: the agent's."""
     history: Annotated[

@@ -112,9 +112,7 @@ def run_config(
         given |= settings(assignments)
     typed = given
     if agent is not None:
-        agent_class = catalog.find_agent(
-            agent, given.get("env"), prompt=given.get("prompt", "own")
-        )
+        agent_class = catalog.find_agent(agent, given.get("env"), prompt=given.get("prompt", "own"))
         if agent_class.run_settings and not (resume or branch_of):
             given = with_own_settings(agent_class, given)
         trust.remember_typed(agent)

@@ -93,8 +93,8 @@ def form_learnt(form: FormLearnt) -> str:
     """What came of learning the form, measured on prompts that it was not learnt on."""
     if form.was_known:
         return (
-            f"The form of replies is known already ({1 - form.before.named:.1%} of replies name no action in it), so it "
-            "was not taught again."
+            f"The form of replies is known already ({1 - form.before.named:.1%} of replies name no action in it), so "
+            "it was not taught again."
         )
     before, after = (1 - each.named for each in (form.before, form.after))
     if after > MOST_UNREAD:

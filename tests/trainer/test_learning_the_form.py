@@ -99,7 +99,9 @@ def test_a_prompt_that_asks_for_a_reason_has_room_for_one_and_its_form_is_learnt
     assert (given.form, given.generation.max_new_tokens) == ("off", 20)
     assert options("blackjack", "generation.policy=score", prompt="reason").form == "off"
     assert options("blackjack").generation.max_new_tokens == 32
-    with pytest.raises(UsageError, match="cart_pole has no prompt that asks for a reason.*blackjack"):
+    with pytest.raises(
+        UsageError, match=r"cart_pole has no prompt that asks for a reason.*blackjack"
+    ):
         options("cart_pole", prompt="reason")
     run = tmp_path / "run"
     (run / "model").mkdir(parents=True)
@@ -205,7 +207,11 @@ def test_a_run_learns_the_form_before_its_model_is_loaded_and_says_what_came_of_
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (0.97, 0.97, "is known already (3.0% of replies name no action in it), so it was not taught again"),
+        (
+            0.97,
+            0.97,
+            "is known already (3.0% of replies name no action in it), so it was not taught again",
+        ),
         (0.0, 0.3, "is not learnt: after 9 s 70% of replies name no action in it (100% before)"),
     ],
 )

@@ -81,8 +81,8 @@ def learn_form(
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
 ) -> FormLearnt:
-    """Train a policy on all lessons but the last `MEASURED`, on which the form is measured before and after; where it is
-    known already, on none.
+    """Train a policy on all lessons but the last `MEASURED`, on which the form is measured before and after; where it
+    is known already, on none.
 
     Args:
         lessons: conversations that end with a reply which names an action that was drawn at random, more of them than
@@ -107,7 +107,8 @@ def learn_form(
 
 
 def save_form(run_dir: Path, policy: Policy, card: str) -> Path:
-    """Merge a policy's adapter, if it has one, and write model and tokenizer as a plain folder of the run; the policy is spent then.
+    """Merge a policy's adapter, if it has one, and write model and tokenizer as a plain folder of the run; the policy is
+    spent then.
 
     Raises:
         RunStoreError: it cannot be written.

@@ -109,9 +109,7 @@ def update_stats(
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
-    weights = [
-        weight for turn in turns for weight in turn.weights or [1.0] * len(turn.logprobs)
-    ]
+    weights = [weight for turn in turns for weight in turn.weights or [1.0] * len(turn.logprobs)]
     mean_return = math.nan
     return_std = math.nan
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]

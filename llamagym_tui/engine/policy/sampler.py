@@ -195,7 +195,7 @@ class Sampler:
         tries: Sequence[ActionTrie],
         on_token: Callable[[int, int], None],
     ) -> None:
-        """Put the end of a thought, and what all admissible replies begin with, into replies that think for too long."""
+        """Put the end of a thought, and what admissible replies begin with, into replies that think for too long."""
         among: list[int] = []
         fed: list[list[int]] = []
         for index in astray:
@@ -207,7 +207,9 @@ class Sampler:
             ):
                 continue
             among.append(index)
-            fed.append([reply.ids[-1], *closing[:-1]])  # the last id of a reply is fed with the next
+            fed.append(
+                [reply.ids[-1], *closing[:-1]]
+            )  # the last id of a reply is fed with the next
             reply.forced = (len(reply.ids), len(reply.ids) + len(closing))
             reply.ids += closing
             for token in closing:
@@ -234,7 +236,7 @@ class Sampler:
         # Not beyond the place at which a thought is closed.
         budgets = [self.policy.thought_budget(tries[index]) for index in astray]
         left = [budget - length for budget, length in zip(budgets, lengths, strict=True)]
-        together = min([self._together, *(each for each in left if each > 0)])
+        together = int(min([self._together, *(each for each in left if each > 0)]))
         live = self.extend(
             logits, replies, astray, greedy, on_token, following=following, together=together
         )

@@ -61,8 +61,8 @@ class Turn:
     weights: tuple[float, ...] = ()
     """Weight of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
     forced: tuple[int, int] = NONE_FORCED
-    """The first token, counted from `start`, and the one after the last of those that were put into the reply to close a
-    thought: no decisions of the policy's, which have no loss."""
+    """The first token, counted from `start`, and the one after the last of those that were put into the reply to close
+    a thought: they are no decisions of the policy's, and have no loss."""
 
     @property
     def sampled_at(self) -> list[int]:

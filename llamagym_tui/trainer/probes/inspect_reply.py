@@ -193,13 +193,12 @@ class ReplyInspector:
             for logprobs in (logits / temperature).log_softmax(-1):
                 at = len(found)
                 token = ids[at]
-                number = decisions.get(at)
-                is_own = turn.is_trained and number is not None
+                number = decisions.get(at) if turn.is_trained else None
                 decision = _decision(
-                    old=turn.logprobs[number] if is_own else None,
+                    old=None if number is None else turn.logprobs[number],
                     new=float(logprobs[token]),
                     value_now=values[at],
-                    earned=earned[number] if earned and is_own else None,
+                    earned=earned[number] if earned and number is not None else None,
                     clip_range=clip_range,
                 )
                 # Past the place where a reply leaves the admissible ones nothing continues it.
