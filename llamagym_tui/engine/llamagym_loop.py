@@ -399,22 +399,23 @@ class LlamaGymLoop:
         return self.agent.fallback_action if reading.failed else reading.action
 
     def _look_at_form(self, names_action: bool) -> None:
-        """Choose replies by score from now on if half of the first ones, or more, name no action."""
+        """Choose replies by score from now on as soon as half of the first `TRIED` are known to name no action."""
         if self._tried is None or not self.policy.can_choose:
             return
         self._tried.append(names_action)
-        if len(self._tried) < TRIED:
-            return
-        unread = 1 - sum(self._tried) / TRIED
-        self._tried = None
-        if unread < MOST_UNREAD:
+        tried = len(self._tried)
+        unread = tried - sum(self._tried)
+        is_to_choose = unread >= MOST_UNREAD * TRIED
+        if is_to_choose or tried == TRIED:
+            self._tried = None
+        if not is_to_choose:
             return
         self.policy.generation = msgspec.structs.replace(self.policy.generation, policy="score")
         self.batch = []  # all turns of a batch are sampled in one way
         for slot in self.slots:
             slot.is_trained = False
         warnings.warn(
-            f"{unread:.0%} of the first {TRIED} replies name no action, so they are chosen among the admissible ones "
+            f"{unread} of the first {tried} replies name no action, so they are chosen among the admissible ones "
             'by their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
             stacklevel=5,
         )

@@ -516,31 +516,32 @@ class Prose(BlackjackAgent):
 
 @pytest.mark.filterwarnings("ignore:.*tie_word_embeddings")
 @pytest.mark.parametrize(
-    ("named", "given", "policy"),
+    ("named", "given", "policy", "unread"),
     [
-        (0, {}, "score"),
-        (8, {}, "score"),
-        (9, {}, "generate"),
-        (0, {"policy": "generate"}, "generate"),
+        (0, {}, "score", "8 of the first 8"),
+        (8, {}, "score", "8 of the first 15"),
+        (9, {}, "generate", ""),
+        (0, {"policy": "generate"}, "generate", ""),
     ],
 )
 def test_replies_are_chosen_by_score_where_most_of_the_first_name_no_action(
-    tokenizer, named, given, policy
+    tokenizer, named, given, policy, unread
 ):
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
     agent = Prose(model, tokenizer, "cpu", {"max_new_tokens": 4, **given}, {"batch_size": 100})
     agent.named = named
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        for _ in range(16):
+        loop = loop_of(agent)
+        for _ in range(int(unread.split()[-1]) if unread else 16):
+            assert loop.policy.generation.policy == "generate"
             agent.act((12, 5, 0))
             agent.assign_reward(0.0)
             agent.terminate_episode()
-    loop = loop_of(agent)
     assert loop.policy.generation.policy == policy
     told = [str(each.message) for each in seen if "name no action" in str(each.message)]
     if policy == "score":
-        assert told[0].startswith(f"{1 - named / 16:.0%} of the first 16 replies name no action")
+        assert told[0].startswith(f"{unread} replies name no action")
         assert loop.batch == []
         assert agent.act((12, 5, 0)) in (0, 1, agent.fallback_action)
     else:
