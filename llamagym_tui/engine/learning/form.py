@@ -107,8 +107,8 @@ def learn_form(
 
 
 def save_form(run_dir: Path, policy: Policy, card: str) -> Path:
-    """Merge a policy's adapter, if it has one, and write model and tokenizer as a plain folder of the run; the policy is
-    spent then.
+    """Merge a policy's adapter, if it has one, and write model and tokenizer as a plain folder of the run; the policy
+    is spent then.
 
     Raises:
         RunStoreError: it cannot be written.
