@@ -23,16 +23,8 @@ class BlackjackAgent(Agent):
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""
 
     reasons = {
-        "stick": (
-            "Another card could take me over 21.",
-            "My total is good enough.",
-            "The dealer may go over 21.",
-        ),
-        "hit": (
-            "Too low a total loses.",
-            "One more card should help.",
-            "It is safe to draw.",
-        ),
+        "stick": ("Close to 21.", "My total is enough."),
+        "hit": ("Too low.", "It is safe to draw."),
     }
 
     def get_system_prompt(self) -> str:

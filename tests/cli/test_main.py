@@ -75,7 +75,7 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
     return fake
 
 
-PLAYS = "--model --base --env… --prompt-file --history"
+PLAYS = "--model --base --env… --prompt=own|reason --prompt-file --history"
 COMPUTES = "--device=auto|cpu|cuda|mps --dtype=float32|bfloat16 --threads"
 BEGINS = f"{PLAYS} --mode=train|inference --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
 ENDS = "--episodes≥1 --minutes≥0.001 --max-failures≥1"
@@ -89,7 +89,7 @@ COMMAND_LINE = {
     "train": f"agent --json --debug {BEGINS} {ENDS} --final-episodes≥0 {FALLS} --sft-warm-start --sft-data {LIES} "
     "--trust-agent",
     "sft": IMITATES,
-    "dpo": IMITATES,
+    "dpo": IMITATES.replace("--prompt=own|reason ", ""),
     "eval": f"agent! --episodes≥1 (1000) {MEASURES}",
     "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 --half-width≥1e-06 "
     f"--episodes≥2 (20000) {MEASURES}",
