@@ -30,6 +30,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.run_store import read_config
+from llamagym_tui.screens.widgets.plot import nice_ticks
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
 from tests.recorded_run import record
@@ -103,8 +104,13 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "The best that was recorded" in text
 
 
-def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
+def test_the_chart_is_drawn_in_its_bounds(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most: list[int] = []
+    monkeypatch.setattr(
+        report, "nice_ticks", lambda *ends: most.append(ends[-1]) or nice_ticks(*ends)
+    )
     reported(here)
+    assert most == [5, 6]  # returns, and episodes
     svg = ElementTree.fromstring(
         re.search("<svg.*?</svg>", (here / "one.html").read_text(), re.DOTALL)[0]
     )  # type: ignore[index]

@@ -121,6 +121,7 @@ INSTEAD = "or use --model bundled"
          f"There is no model 'a/b' on the hub, or it is private: check its name, {INSTEAD}."),
         (None, OSError("Repository Not Found"),
          f"There is no model 'a/b' on the hub, or it is private: check its name, {INSTEAD}."),
+        ("x", OSError("Repository Not Found"), "The model in 'x' does not load: Repository Not Found"),
         (None, KeyError(), f"Model 'a/b' does not load (KeyError): check its name, {INSTEAD}."),
         ("x", OSError("a\n b" + "c" * 197), f"The model in 'x' does not load: a b{'c' * 197}"),
         ("x", OSError("a\n b" + "c" * 198), f"The model in 'x' does not load: a b{'c' * 197}…"),
@@ -280,56 +281,3 @@ def test_configurations_show_what_is_causal():
     )
     with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
         require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))
-
-
-@pytest.mark.parametrize(
-    ("error", "of_hub", "of_folder"),
-    [
-        (
-            "GatedRepoError: gated repo",
-            "is gated: ask for access",
-            "does not load: GatedRepoError: gated repo",
-        ),
-        ("set trust_remote_code=True", "needs code of its own", "needs code of its own"),
-        ("it has custom code", "needs code of its own", "needs code of its own"),
-        (
-            "Unrecognized configuration class X",
-            "is no causal language model",
-            "is no causal language model",
-        ),
-        (
-            "no file named model.safetensors",
-            "has no safetensors, and",
-            "does not load: no file named",
-        ),
-        (
-            "x is not a valid model identifier",
-            "There is no model 'x' on the hub",
-            "does not load: x is not",
-        ),
-        (
-            "Repository Not Found for url",
-            "There is no model 'x' on the hub",
-            "does not load: Repository",
-        ),
-        (
-            "something\n  else",
-            "does not load (something else): check its name",
-            "does not load: something else",
-        ),
-        ("a" * 201, f"does not load ({'a' * 200}…): check", f"does not load: {'a' * 200}…"),
-        ("a" * 200, f"does not load ({'a' * 200}): check", f"does not load: {'a' * 200}"),
-        ("", "does not load (OSError): check", "does not load: OSError"),
-    ],
-)
-def test_each_fault_of_loading_gets_a_sentence_that_fits_where_the_model_comes_from(
-    monkeypatch, error, of_hub, of_folder
-):
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    hub, folder = (
-        load_faults.sentence("x", path, OSError(error)) for path in (None, Path("/models/x"))
-    )
-    assert of_hub in hub
-    assert hub.startswith(("Model 'x' ", "There is no model 'x' "))
-    assert of_folder in folder
-    assert folder.startswith("The model in '/models/x' ")
