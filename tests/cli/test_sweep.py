@@ -157,6 +157,9 @@ def test_a_trial_that_was_under_way_when_its_process_died_is_made_again(
     spec: Path, optuna: Any
 ) -> None:
     found = sweep.Sweep(spec)
+    pruner, sampler = found.study.pruner, found.study.sampler
+    assert (pruner._n_startup_trials, pruner._n_warmup_steps) == (4, 2)
+    assert (sampler._constant_liar, found.study.direction.name) == (True, "MAXIMIZE")
     lost = found.study.ask()
     lost.suggest_int("ppo.epochs", 1, 3)
     lost.suggest_categorical("ppo.batch_size", [256, 1024])

@@ -109,6 +109,17 @@ def test_a_forward_of_a_half_billion_parameter_model_is_bounded_by_both_budgets(
     )
 
 
+def test_what_a_column_keeps_is_counted_by_hand():
+    shape = ModelShape(hidden=10, layers=2, queries=8, keys=4, inner=20, vocabulary=50)
+    # Of each of two layers, and of one more: 6 or 4 of the hidden size, 4 of the queries, 4 of the inner width.
+    assert activation_bytes(shape, full=True, dtype_bytes=4) == 3 * (60 + 32 + 80) * 4
+    assert activation_bytes(shape, full=False, dtype_bytes=4) == 3 * (40 + 32 + 80) * 4
+    assert activation_bytes(shape, full=False, dtype_bytes=2) == 3 * ((40 + 32 + 80) * 2 + 360)
+    assert shape.adapter(LoraConfig(layers="head", r=3)) == 3 * (10 + 50)
+    large = dataclasses.replace(shape, hidden=10**8, vocabulary=10**7)
+    assert forward_limits(large)[:2] == (256, 256)
+
+
 def test_weights_are_counted_from_the_configuration_as_they_load():
     shape = counted_shape(read_config(str(bundled_model_path()), local=True)[0])
     loaded = load_model_and_tokenizer(full_finetuning=False, lora=LoraConfig(layers="all", r=4))

@@ -19,7 +19,11 @@ from llamagym_tui.engine.model.loading import (
     resolve_device,
     weights_type,
 )
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, ValueHead
+from llamagym_tui.engine.model.value_head import (
+    AutoModelForCausalLMWithValueHead,
+    ValueHead,
+    with_adapter,
+)
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import ModelEntry
@@ -58,7 +62,13 @@ def test_the_bundled_model_is_a_standard_folder_for_transformers(bundled):
 
 def test_a_new_value_head_predicts_zero():
     head = ValueHead(16)
-    assert head(torch.randn(5, 16)).tolist() == [0] * 5
+    hidden = torch.randn(5, 16)
+    assert head(hidden).tolist() == [0] * 5
+    torch.nn.init.ones_(head.out.weight)
+    head.out.bias.data += 0.5
+    expected = 0.5 + torch.tanh(hidden @ head.dense.weight.T + head.dense.bias).sum(-1)
+    torch.testing.assert_close(head(hidden.double()), expected)
+    assert head.dense.weight.shape == (128, 16)
 
 
 def test_the_public_name_is_ours():
@@ -114,6 +124,28 @@ def test_an_adapter_is_saved_as_a_peft_folder_and_loads_again(tmp_path, tokenize
     ids = torch.tensor([[1, 2, 3, 4]])
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids).logits, again.model.eval()(ids).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("lora", "rank", "scale", "trained"),
+    [
+        (LoraConfig(layers="all"), 16, 32.0, 14),
+        (LoraConfig(layers="all", r=3, alpha=5.0, target_modules=["q_proj"]), 3, 5.0, 2),
+        (LoraConfig(layers="head"), 64, 64.0, 1),
+        (LoraConfig(layers="head", r=3, alpha=5.0), 3, 5.0, 1),
+    ],
+)
+def test_an_adapter_is_as_its_settings_say(lora, rank, scale, trained):
+    adapted = with_adapter(tiny_llama(64), lora)
+    config = adapted.peft_config["default"]
+    assert (config.r, config.lora_alpha, config.lora_dropout) == (rank, scale, 0.0)
+    assert config.task_type == "CAUSAL_LM"
+    layers = tiny_llama(64).config.num_hidden_layers
+    names = [name for name, each in adapted.named_parameters() if each.requires_grad]
+    assert len(names) == (trained if lora.layers == "head" else trained * layers)
+    if lora.layers == "head":
+        assert config.target_modules == {"lm_head"}
+        assert not adapted.get_base_model().lm_head.lora_A["default"].weight.any()
 
 
 def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tokenizer):

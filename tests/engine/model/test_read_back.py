@@ -238,6 +238,8 @@ def test_the_base_of_an_adapter_is_quantized_as_it_was_in_training(
     model = trained(base(), KINDS["all linear"]())
     model.causal_lm.config.quantization_config = BitsAndBytesConfig(load_in_8bit=True)
     model.save_pretrained(tmp_path / "out")
+    kept = json.loads((tmp_path / "out" / "base_quantization.json").read_text())
+    assert kept["load_in_8bit"] is True
     asked: dict[str, Any] = {}
     plain = base()
 
