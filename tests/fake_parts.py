@@ -194,6 +194,7 @@ class Rollout:
         self.prompt_version = -1
         self.batch_turns = 0
         self.cuts_episodes = False
+        self.group_size = 1
         self.n_envs = 2
         self.seed = 0
         self.draws = True

@@ -97,6 +97,14 @@ History = Annotated[
         help="Earlier turns that a prompt has; 0: only the observation. (the agent's)",
     ),
 ]
+Learner = Annotated[
+    config.LearnerName | None,
+    typer.Option(
+        rich_help_panel=THE_RUN,
+        help="How it learns: by a critic (ppo), or without one. reinforce and rebn: from returns; rloo and grpo: by "
+        "comparing episodes of one seed; gigpo: turns on one observation. (ppo)",
+    ),
+]
 Mode = Annotated[
     config.Mode | None,
     typer.Option(rich_help_panel=THE_RUN, help=f"Train, or only play. ({USUAL.mode})"),
@@ -288,6 +296,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     prompt: config.Prompt | None = None
     prompt_file: Path | None = None
     history: str | None = None
+    learner: config.LearnerName | None = None
+    """The setting is called `ppo.learner`."""
     mode: config.Mode | None = None
     envs: int | None = None
     """The setting is called `n_envs`."""
@@ -321,6 +331,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             branch_of=self.branch_of,
             trust_agent=self.trust_agent,
             assignments=self.assignments or (),
+            learner=self.learner,
             model=self.model,
             base=self.base,
             threads=self.read_threads(),

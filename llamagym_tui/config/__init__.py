@@ -7,6 +7,8 @@ from llamagym_tui.config.figures import FIGURES_OF_A_RUN as FIGURES_OF_A_RUN
 from llamagym_tui.config.figures import MovedEpisode as MovedEpisode
 from llamagym_tui.config.figures import UpdateStats as UpdateStats
 from llamagym_tui.config.figures import WarmStartStats as WarmStartStats
+from llamagym_tui.config.learners import LEARNERS as LEARNERS
+from llamagym_tui.config.learners import LearnerName as LearnerName
 from llamagym_tui.config.live import FINAL as FINAL
 from llamagym_tui.config.live import LIVE as LIVE
 from llamagym_tui.config.live import MEASURED as MEASURED

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from llamagym_tui.config.fields import Count, Fraction, Live, NonNegative, Positive
+from llamagym_tui.config.learners import LEARNERS, LearnerFacts, LearnerName
 from llamagym_tui.errors import ConfigError
 
 Credit = Literal["turn", "token"]
@@ -26,6 +27,25 @@ they make, and its critic is fitted in closed form."""
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
 
+    learner: Annotated[
+        LearnerName,
+        Live(
+            place=5,
+            title="learner",
+            meaning="How advantages are estimated: ppo by a critic, the others without one. Drops the current batch.",
+        ),
+    ] = "ppo"
+    """How advantages are estimated; objective, KL, entropy bonus and masks are PPO's in all. ``ppo``: by a critic;
+    ``reinforce``: by returns; ``rebn``: by returns, normalised over the batch; ``rloo``, ``grpo``: by comparing
+    episodes of one seed; ``gigpo``: by comparing episodes, and turns, of one observation."""
+    group_size: Annotated[int, Meta(ge=2, le=1024)] = 8
+    """Episodes that are reset to the same seed, with ``rloo`` and ``grpo``."""
+    correct_spread: bool = False
+    """With ``grpo`` and ``gigpo``: whether deviations are not divided by their group's spread, by which groups that
+    nearly agree count as much as those that differ. Dr. GRPO's first correction."""
+    correct_length: bool = False
+    """With ``grpo``: whether turns weigh alike, and not episodes, by which each turn of a long episode counts less, in
+    success and failure. Dr. GRPO's second correction."""
     batch_size: Annotated[
         Count,
         Live(
@@ -216,7 +236,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     """Nats; the epochs of an update end early once approximate KL passes it. None: never."""
     whiten_advantages: bool = True
-    """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
+    """Whether the advantages of ``ppo`` get mean 0 and standard deviation 1 over the whole batch; each of the other
+    learners normalises in its own way, or not at all."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
 
@@ -224,12 +245,33 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Refuse what no single setting shows.
 
         Raises:
-            ConfigError: a KL is to be held at a target by a weight of 0, which no factor changes.
+            ConfigError: a KL is to be held at a target by a weight of 0, which no factor changes, or tokens are to have
+                values where there is no critic.
         """
         if self.kl_target is not None and not self.kl_coef:
             raise ConfigError(
                 "kl_target needs a kl_coef above 0, from which the weight of the KL is adapted."
             )
+        if self.credit == "token" and not self.has_critic:
+            raise ConfigError(
+                f"credit token needs a critic, which the learner {self.learner} has not: take the learner ppo, or "
+                "leave the credit out."
+            )
+
+    @property
+    def facts(self) -> LearnerFacts:
+        """What the learner is."""
+        return LEARNERS[self.learner]
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether a value head foresees returns."""
+        return self.facts.has_critic
+
+    @property
+    def episodes_of_a_seed(self) -> int:
+        """Episodes that are reset to the same seed."""
+        return self.group_size if self.facts.groups == "seed" else 1
 
     def unused_by_head(self, usual: "PPOConfig | None" = None) -> list[str]:
         """Names of the settings which an adapter on the head alone does not use, and that are not as usual."""

@@ -283,8 +283,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def cuts_episodes(self) -> bool:
-        """Whether batches end in the middle of episodes; the first one that is measured never does."""
-        return not self.ppo.whole_episodes and all(self.measured.values())
+        """Whether batches end in the middle of episodes; the first one that is measured never does, and without a
+        critic none does, as nothing foresees how an episode would have gone on."""
+        may_cut = not self.ppo.whole_episodes and self.ppo.has_critic
+        return may_cut and all(self.measured.values())
 
 
 C = TypeVar("C", bound=Struct)

@@ -220,6 +220,11 @@ class LlamaGymLoop:
         )
         if self.policy.narrow is not None and unused:
             raise ConfigError(unused_settings(unused))
+        if ppo.facts.groups == "seed":
+            raise ConfigError(
+                f"The learner {ppo.learner} compares episodes of one seed, and here your loop resets the environment: "
+                "take gigpo, rebn, reinforce or ppo, or play by `llamagym-tui train`."
+            )
         _require_ends(generate_config or {}, self.policy.chat)
         self.policy.history = agent.history
         if demonstrations:

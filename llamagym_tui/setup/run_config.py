@@ -17,6 +17,7 @@ from llamagym_tui.config import (
     Device,
     Dtype,
     FormChoice,
+    LearnerName,
     Mode,
     OnCollapse,
     ParallelEnvs,
@@ -55,6 +56,7 @@ def run_config(
     prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
+    learner: LearnerName | None = None,
     mode: Mode | None = None,
     n_envs: int | None = None,
     ranks: int | None = None,
@@ -77,6 +79,7 @@ def run_config(
     Args:
         agent: the spec as typed. None: with `resume`, the agent of the run.
         run_dir: folder of the run. None: it has none yet, see `with_run_dir`.
+        learner: the setting `ppo.learner`.
         branch_of: RUN[@UPDATE] to branch off from. None: it is no branch.
         trust_agent: agree to execute an agent file that only the folder of the run names.
         assignments: what ``--set`` says, which comes before the options.
@@ -110,6 +113,8 @@ def run_config(
         from llamagym_tui.setup.assignments import settings
 
         given |= settings(assignments)
+    if learner is not None:
+        given = in_sections({"ppo.learner": learner}, given)
     typed = given
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"), prompt=given.get("prompt", "own"))

@@ -178,10 +178,18 @@ class Builders:
         """What trains the policy; the KL to the reference is to the policy as it is now.
 
         Raises:
-            ConfigError: it would train nothing, or has no use for a setting that is not as usual.
+            ConfigError: it would train nothing, has no use for a setting that is not as usual, or is to learn from
+                episodes that are cut off, without a critic.
         """
         if policy.narrow is not None and (unused := self.config.ppo.unused_by_head()):
             raise ConfigError(unused_settings(unused))
+        ppo = self.config.ppo
+        is_given = "ppo.whole_episodes" not in self.config.measured
+        if not (ppo.has_critic or ppo.whole_episodes) and is_given:
+            raise ConfigError(
+                f"The learner {ppo.learner} has no critic to foresee how an episode that is cut off would go on: leave "
+                "ppo.whole_episodes=false out, or take --learner ppo."
+            )
         if self.config.shard:
             policy.model.backbone.shard(self.ranks)
         learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
@@ -214,6 +222,7 @@ class Builders:
             max_turns=config.max_turns,
             batch_turns=config.ppo.batch_size,
             cuts_episodes=config.cuts_episodes,
+            group_size=config.ppo.episodes_of_a_seed,
             seed=seed,
             emit=emit,
             episode_limit=config.episodes,

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from llamagym_tui.config import Change, GenerationConfig
+from llamagym_tui.config import Change, GenerationConfig, LearnerName
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
@@ -39,6 +39,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that were changed live, by their dotted names."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: nothing was played yet."""
+    learner: LearnerName | None = None
+    """For which the batch under way is played. None: nothing was played yet."""
     seen: CollapseMonitor | None = None
     """What the collapse monitor remembers, under this prompt and `generation`. None: nothing."""
     roll_backs: int = 0

@@ -113,7 +113,8 @@ class Run:
 
     def take_up(self, start: Counters) -> None:
         """Go on with the batch that was under way, in environments that come to where they stood."""
-        if start.rollout is not None and start.generation == self.config.generation:
+        is_same = start.generation == self.config.generation
+        if start.rollout is not None and is_same and start.learner == self.config.ppo.learner:
             try:
                 lost = self.rollout.restore(start.rollout)
             except ValueError:  # msgspec's, of a checkpoint that another version has written
@@ -185,7 +186,7 @@ class Run:
             return
         turns, wanted = self.rollout.batch_progress
         self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
-        self.rollout.cuts_episodes = True
+        self.rollout.cuts_episodes = self.config.ppo.has_critic
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -263,7 +264,7 @@ class Run:
         wanted = [
             name for name, why in self.config.measured.items() if not why and name not in changes
         ]
-        found = measured_settings(batch, turns_per_s)
+        found = measured_settings(batch, turns_per_s, has_critic=self.config.ppo.has_critic)
         values = {name: found[name].value for name in wanted}
         reasons = {name: found[name].reason for name in wanted}
         self.given = with_measured(self.given, values, reasons)
@@ -357,6 +358,11 @@ class Run:
     def _apply(self, config: RunConfig) -> None:
         before = self.config
         self.config = config
+        if before.ppo.learner != config.ppo.learner:
+            # Episodes of a batch have values or have none, and are in groups or are not.
+            self.rollout.restart()
+            self._begin_batch()
+        self.rollout.group_size = config.ppo.episodes_of_a_seed
         if before.generation != config.generation or before.n_envs != config.n_envs:
             # All episodes of a batch are played by the same sampling, in as many environments.
             self.rollout.restart()
@@ -441,6 +447,7 @@ class Run:
             prompt_version=self.rollout.prompt_version,
             changed=changes_since(self.given, self.config),
             generation=self.config.generation,
+            learner=self.config.ppo.learner,
             seen=self._monitor,
             roll_backs=self._roll_backs,
             warned_at=list(self._warned_at.items()),

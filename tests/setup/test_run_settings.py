@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.setup.run_config import ranks_of, run_config
 
 OWN = """
@@ -162,6 +162,21 @@ def test_an_agents_own_settings_hold_unless_others_are_given(tmp_path: Path):
     assert "ppo.gamma" not in config.measured
     assert "ppo.lam" in config.measured
     assert run_config(agent=agent, run_dir=None, resume=False, n_envs=4).n_envs == 4
+
+
+def test_the_learner_is_the_one_of_its_option(tmp_path: Path):
+    agent = an_agent(tmp_path, "{'ppo.learner': 'rloo', 'ppo.gamma': 0.9}")
+    assert of(agent).ppo.learner == "rloo"
+    named = run_config(agent=agent, run_dir=None, resume=False, learner="grpo")
+    assert (named.ppo.learner, named.ppo.gamma) == ("grpo", 0.9)
+    with pytest.raises(ConfigError, match="credit token needs a critic, which the learner grpo"):
+        run_config(
+            agent=agent,
+            run_dir=None,
+            resume=False,
+            learner="grpo",
+            assignments=["ppo.credit=token"],
+        )
 
 
 @pytest.mark.parametrize("name", ["ppo.gama", "agent", "gamma"])

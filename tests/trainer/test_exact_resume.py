@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from llamagym_tui.agent import ActionReading, Agent, read_action
 from llamagym_tui.config import PPOConfig, RunConfig, turns_kept
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, SaveCheckpoint, Stop
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
@@ -53,6 +54,10 @@ PPO = PPOConfig(
 )
 CUTTING = replace(PPO, batch_size=32, whole_episodes=False)
 """Updates come while episodes are under way."""
+
+
+GROUPED = replace(PPO, learner="grpo", group_size=3)
+"""Episodes are compared with those of their seed, and there is no critic."""
 
 
 class Walk(gymnasium.Env[int, int]):
@@ -241,13 +246,16 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
         assert at_s[-1] > before[-1].at_s
 
 
-@pytest.mark.parametrize(("history", "ppo"), [(0, PPO), (0, CUTTING), (1, PPO)])
+@pytest.mark.parametrize(("history", "ppo"), [(0, PPO), (0, CUTTING), (1, PPO), (0, GROUPED)])
 def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history, ppo):
     stage.config = replace(stage.config, history=history, ppo=ppo)
     stage.play("straight")
     stage.play("killed", killed_at=2)
     _, session = stage.play("killed", resume=True)
     assert stage.learnt("killed") == stage.learnt("straight")
+    (last, *_) = reversed(session.active_run.learner.used)
+    sizes = Counter(each.group for each in last.trajectories)
+    assert set(sizes.values()) == {3} if ppo is GROUPED else set(sizes) == {None}
     assert all(
         len(segment.turns) <= 1 + history
         for each in session.active_run.learner.used
@@ -458,6 +466,25 @@ def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, mo
     assert measured.values == {"ppo.lam": 0.95}
     assert session.active_run.config.measured == measured.reasons
     assert session.active_run.learner.config.gamma == 0.5
+
+
+def test_a_run_goes_over_to_a_learner_without_a_critic_and_a_branch_goes_back(stage):
+    _, session = stage.play("run", first=ChangeSettings(changes={"ppo.learner": "grpo"}))
+    used = session.active_run.learner.used[-1]
+    assert set(Counter(each.group for each in used.trajectories).values()) == {8}
+    assert {turn.value for each in used.trajectories for turn in each.turns} == {0.0}
+    # a branch from the middle of a batch, whose episodes have no values, drops it
+    stage.play("killed", killed_at=2, first=ChangeSettings(changes={"ppo.learner": "grpo"}))
+    stage.config = replace(stage.config, ppo=replace(PPO, learner="reinforce"))
+    _, resumed = stage.play("killed", resume=True)
+    batches = [each.trajectories for each in resumed.active_run.learner.used]
+    assert {each.group for batch in batches for each in batch} == {None}
+
+
+def test_episodes_that_are_cut_off_are_refused_where_nothing_foresees_their_end(stage):
+    ppo = replace(PPO, learner="rloo", whole_episodes=False)
+    with pytest.raises(ConfigError, match=r"rloo has no critic .* leave ppo.whole_episodes=false"):
+        Builders(replace(stage.config, ppo=ppo)).learner(stage.make_policy())
 
 
 def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage, monkeypatch):

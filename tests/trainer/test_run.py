@@ -235,7 +235,9 @@ def test_a_changed_learning_rate_is_the_one_from_now_on(tmp_path: Path) -> None:
     assert (stage.learner.config.lr, stage.learner.config.lr_final) == (3e-4, 3e-4)
 
 
-@pytest.mark.parametrize("changes", [{"generation.temperature": 0.5}, {"n_envs": 7}])
+@pytest.mark.parametrize(
+    "changes", [{"generation.temperature": 0.5}, {"n_envs": 7}, {"ppo.learner": "grpo"}]
+)
 def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -255,6 +257,7 @@ def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
         temperature=changes.get("generation.temperature", 1.0)
     )
     assert stage.rollout.n_envs == changes.get("n_envs", 2)
+    assert stage.rollout.group_size == (8 if "ppo.learner" in changes else 1)
 
 
 @pytest.mark.parametrize(

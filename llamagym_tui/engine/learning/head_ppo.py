@@ -382,7 +382,9 @@ class HeadPPO(PPO):
 
     @torch.no_grad()
     def _fit_critic(self, targets: Targets) -> None:
-        """Let the critic take in the batch's returns."""
+        """Let the critic take in the batch's returns, if there is one."""
+        if not self.config.has_critic:
+            return
         critic = self.policy.model.v_head
         assert isinstance(critic, RidgeCritic), "made with the adapter"
         states: list[Tensor] = []

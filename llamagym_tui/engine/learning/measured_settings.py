@@ -48,13 +48,14 @@ class Measured(NamedTuple):
 
 
 def measured_settings(
-    episodes: Sequence[Trajectory], turns_per_s: float = math.inf
+    episodes: Sequence[Trajectory], turns_per_s: float = math.inf, *, has_critic: bool = True
 ) -> dict[str, Measured]:
     """The settings by their dotted names.
 
     Args:
         episodes: those of the first batch, at least one; one that was cut off counts as it is.
         turns_per_s: how fast they were played.
+        has_critic: whether returns are foreseen; without a critic there is no lambda, and no episode is cut off.
     """
     all_turns = [[*each.earlier, *each.turns] for each in episodes]
     lengths = [len(episode) for episode in all_turns]
@@ -93,6 +94,12 @@ def measured_settings(
         stepped = f"{envs} environments: episodes are short"
         credited = f"lambda {lam:g}: each turn is credited whole"
         ends = "updates wait for the end of episodes: they are short"
+    if not has_critic:
+        lam = defaults.lam
+        credited = f"lambda {lam:g}: there is no critic"
+        ends = (
+            "updates wait for the end of episodes: without a critic a return is known there alone"
+        )
 
     batch = f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
     if size > LONGEST_S * turns_per_s:
@@ -108,6 +115,6 @@ def measured_settings(
             f"{scaled}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
         ),
         "ppo.batch_size": Measured(size, batch),
-        "ppo.whole_episodes": Measured(not is_long, ends),
+        "ppo.whole_episodes": Measured(not is_long or not has_critic, ends),
         "n_envs": Measured(envs, stepped),
     }

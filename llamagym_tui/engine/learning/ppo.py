@@ -1,9 +1,10 @@
 """PPO: one update, from trajectories to changed weights.
 
-It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply,
-unless `credit` is "token"; token terms are summed within a turn and averaged over turns, so that boilerplate
-tokens of a reply neither earn nor dilute; and the entropy bonus is on the action distribution, where admissible
-replies part, not on the vocabulary.
+Its advantages are those of the learner that the settings name: a critic's, or others (`estimators/`), for which no
+value is computed. It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the
+tokens of its reply, unless `credit` is "token"; token terms are summed within a turn and averaged over turns, so that
+boilerplate tokens of a reply neither earn nor dilute; and the entropy bonus is on the action distribution, where
+admissible replies part, not on the vocabulary.
 
 An update is `targets`, computed once, and then for each minibatch: `packed`, `score`, `loss`, the backward, and `step`.
 These methods are where another estimator, or another way to compute this one, would differ.
@@ -22,7 +23,11 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
+from llamagym_tui.engine.learning.distinguished import (
+    Distinguished,
+    distinguished,
+    observation_ids,
+)
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.learner import LearnerState
 from llamagym_tui.engine.learning.losses import (
@@ -90,6 +95,7 @@ class PPO:
     ) -> None:
         """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
         self.policy = policy
+        self._config = config
         self.config = config
         self.ranks = ranks
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
@@ -122,6 +128,16 @@ class PPO:
         self.shards = backbone.shards
         if self.shards:
             self.shards.learns(policy.model, self.optimizer)
+
+    @property
+    def config(self) -> PPOConfig:
+        """Settings; others may be put in their place between two updates."""
+        return self._config
+
+    @config.setter
+    def config(self, config: PPOConfig) -> None:
+        self._config = config
+        self.policy.has_critic = config.has_critic
 
     def update(
         self,
@@ -252,12 +268,31 @@ class PPO:
             self.config,
             reference_logprobs=reference_logprobs,
             decision_values=decision_values,
-            bootstraps=self.bootstraps(trajectories),
+            bootstraps=(
+                self.bootstraps(trajectories)
+                if self.config.has_critic
+                else [0.0] * len(trajectories)
+            ),
             bonuses=self.novelty.bonuses(trajectories) if self.config.novelty_coef else None,
+            observations=(
+                self._observations(trajectories)
+                if self.config.facts.groups == "observation"
+                else ()
+            ),
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
         )
+
+    def _observations(self, trajectories: Sequence[Trajectory]) -> list[int]:
+        """(K,) a number for each turn's observation, the same for the same one under the same prompt."""
+        numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        return [
+            numbers.setdefault((segment.prefix, observation), len(numbers))
+            for trajectory in trajectories
+            for segment in trajectory.segments
+            for observation in observation_ids(self.policy.chat, segment)
+        ]
 
     def reference_logprobs(self, rows: Sequence[Row], decisions: int) -> Tensor:
         """(D,) log-probability of each decision of a batch under the reference."""
@@ -340,7 +375,9 @@ class PPO:
         )
 
     def critic_loss(self, scored: Scored, targets: Targets) -> Tensor:
-        """() half the squared error of the values, summed over turns."""
+        """() half the squared error of the values, summed over turns; 0 without a critic."""
+        if not self.config.has_critic:
+            return targets.returns.new_zeros(())
         units = scored.part.credited(self.config.credit)
         hidden = scored.encoded.hidden[units.rows, units.columns]  # (U, D)
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
@@ -358,15 +395,16 @@ class PPO:
     def step(self, sums: UpdateSums) -> None:
         """Clip the gradients and make an optimizer step; one that is not finite is skipped and counted."""
         # Shards have added the trunk's gradients of all ranks in the backward; in the warm-up it has none.
+        head_weights = self._head if self.config.has_critic else []
         if self.is_warming_up or self.shards:
-            self.ranks.add_gradients(self._head)
+            self.ranks.add_gradients(head_weights)
         else:
-            self.ranks.add_gradients([*self._trunk, *self._head])
+            self.ranks.add_gradients([*self._trunk, *head_weights])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         if self.shards:
             trunk = self.shards.whole(trunk)
-        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
+        head = nn.utils.clip_grad_norm_(head_weights, self.config.max_grad_norm)
         if not (trunk + head).isfinite():
             self.optimizer.zero_grad(set_to_none=True)
             sums.skipped += 1
@@ -425,7 +463,9 @@ class PPO:
 
         # Threads compute parts of the rows side by side. Each has sums and gradients of its own, or they would be in
         # each other's way.
-        weights = self._head if self.is_warming_up else [*self._trunk, *self._head]
+        weights = list(self._head) if self.config.has_critic else []
+        if not self.is_warming_up:
+            weights = [*self._trunk, *weights]
 
         def computed(some: Sequence[Row]) -> tuple[UpdateSums, list[Tensor]]:
             own = UpdateSums()
@@ -486,7 +526,7 @@ class PPO:
     @property
     def is_warming_up(self) -> bool:
         """Whether the critic alone is trained in the next update."""
-        return self.updates < self.config.critic_warmup_updates
+        return self.config.has_critic and self.updates < self.config.critic_warmup_updates
 
     def _adapt_kl_coef(self, kl: float) -> None:
         """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""
@@ -545,10 +585,11 @@ class PPO:
             reference = [then for _, then in self.reference.start] if self.reference else []
             weights = [*self._trunk, *self._head, *reference]
             moments = self.optimizer.state_dict()
-        own = (weights, moments, self.state, self.policy.version)
-        first_weights, first_moments, first_state, first_version = self.ranks.first(own)
+        own = (weights, moments, self.state, self.policy.version, self.config)
+        first_weights, first_moments, first_state, first_version, config = self.ranks.first(own)
         if self.ranks.rank == 0:
             return
+        self.config = config
         for weight, first in zip(weights, first_weights, strict=True):
             weight.copy_(first)
         if first_moments:

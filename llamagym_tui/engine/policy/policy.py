@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.narrow import NarrowHead
@@ -126,6 +127,8 @@ class Policy:
         """Threads among which a batch of an update is divided."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
+        self.has_critic = True
+        """Whether the value head is used."""
 
     @property
     def generation(self) -> GenerationConfig:
@@ -224,6 +227,10 @@ class Policy:
             yield
         finally:
             self.generator = kept
+
+    def values(self, states: Tensor) -> list[float]:
+        """V of each of (N, D) hidden states; 0 without a critic, of which nothing is computed."""
+        return self.model.v_head(states).tolist() if self.has_critic else [0.0] * len(states)
 
     @torch.no_grad()
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:

@@ -158,8 +158,8 @@ class Sampler:
 
             # 1. One forward of the prompts and their trees. V of each prompt is read at its last token.
             ahead, computed = self._ahead(slots, prompts, trees, tries)
-            values = self.policy.model.v_head(ahead.encoded.hidden[:, 0])  # (B,)
-            replies = [Reply(value=value) for value in values.tolist()]
+            values = self.policy.values(ahead.encoded.hidden[:, 0])
+            replies = [Reply(value=value) for value in values]
 
             # 2. Replies as far as they are on the trees, with no further forward.
             if is_chosen:

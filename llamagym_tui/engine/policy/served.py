@@ -107,7 +107,7 @@ class ServedSampler(Sampler):
         # The last id of a reply is not fed: the next prompt begins with it.
         self._slots.keep(slots, trees, [list(range(len(tree))) for tree in trees])
         own = iter(self._scored(encoded, served))
-        values = self.policy.model.v_head(encoded.hidden[:, 0]).tolist()
+        values = self.policy.values(encoded.hidden[:, 0])
         replies: list[Reply] = []
         for slot, choice, value in zip(slots, served, values, strict=True):
             ids = choice.token_ids

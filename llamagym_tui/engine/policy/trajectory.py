@@ -114,6 +114,8 @@ class Trajectory:
     """The version of the policy when it began."""
     episode: int | None = None
     """Index from 0 since the run began; None: it is of no run."""
+    group: int | None = None
+    """The same number where environments were reset to the same seed. None: nothing is known of it."""
     shortened: int = 0
     """Turns whose prompt left out older ones, as the model reads no more."""
     earlier: list[Turn] = field(default_factory=list)

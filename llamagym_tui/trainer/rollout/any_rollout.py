@@ -18,6 +18,7 @@ class AnyRollout(Protocol):
     mode: Mode
     batch_turns: int
     cuts_episodes: bool
+    group_size: int
     episodes: int
     env_steps: int
     last_reply: str

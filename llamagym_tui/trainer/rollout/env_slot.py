@@ -83,6 +83,19 @@ class Shared:
     max_turns: int
     seed: int
     """Seed of the run, from which each episode's own follows."""
+    group_size: int
+    """Episodes that are reset to the same seed."""
+    ranks: int
+    """Ranks that have the episodes' numbers in turn."""
+
+    def group_of(self, number: int) -> int:
+        """The number of the episodes that are reset to the same seed as one; all of them are of one rank."""
+        nth, rank = divmod(number, self.ranks)
+        return nth // self.group_size * self.ranks + rank
+
+    def seed_of(self, number: int) -> int:
+        """The seed to which an episode's environment is reset."""
+        return episode_seed(self.seed, self.group_of(number))
 
 
 @dataclass(slots=True)
@@ -124,8 +137,7 @@ class EnvSlot:
     def prepare(self, number: int) -> None:
         """Let the next `begin` find its environment reset, or on the way to it, if that has a process of its own."""
         if isinstance(self.env, EnvProcess) and not self.is_broken:
-            seed = episode_seed(self.shared.seed, number)
-            self.env.send(was_reset, self.shared.agent.env_id, seed)
+            self.env.send(was_reset, self.shared.agent.env_id, self.shared.seed_of(number))
 
     def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
         """Begin an episode.
@@ -145,7 +157,7 @@ class EnvSlot:
                 self.is_broken = False
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        seed = episode_seed(self.shared.seed, number)
+        seed = self.shared.seed_of(number)
         observation, info = self._call(was_reset, agent.env_id, seed)
         words = in_words(agent, policy, observation, info)
         self.observation = words.text
@@ -317,6 +329,8 @@ class EnvSlot:
     def _end(self, end: End) -> Ended:
         trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)
         trajectory.episode = self.counts.number
+        if self.shared.group_size > 1:
+            trajectory.group = self.shared.group_of(self.counts.number)
         self.episode = None
         self.shared.notices.of_episode(self.counts)
         was_watched = self.shared.spectator.env == self.index

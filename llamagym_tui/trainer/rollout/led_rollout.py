@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     n_envs: int
     batch_turns: int
     cuts_episodes: bool
+    group_size: int
     mode: Mode
     system_prompt: str
     prompt_version: int
@@ -71,6 +72,7 @@ class LedRollout(Rollout):
         max_turns: int | None,
         batch_turns: int,
         cuts_episodes: bool,
+        group_size: int,
         seed: int,
         emit: Callable[[Event], None],
         episode_limit: int | None,
@@ -98,6 +100,7 @@ class LedRollout(Rollout):
             max_turns=max_turns,
             batch_turns=batch_turns,
             cuts_episodes=cuts_episodes,
+            group_size=group_size,
             seed=seed,
             emit=emit,
             max_failures=max_failures,
@@ -122,6 +125,7 @@ class LedRollout(Rollout):
             self.policy.generator.manual_seed(self.shared.seed + plan.started + rank * SEEDS_APART)
         self.batch_turns = plan.batch_turns
         self.cuts_episodes = plan.cuts_episodes
+        self.group_size = plan.group_size
         if plan.mode != self.mode:  # to set a mode drops episodes
             self.mode = plan.mode
         self.system_prompt = plan.system_prompt
@@ -210,6 +214,7 @@ class LedRollout(Rollout):
             n_envs=self.n_envs,
             batch_turns=self.batch_turns,
             cuts_episodes=self.cuts_episodes,
+            group_size=self.group_size,
             mode=self.mode,
             system_prompt=self.system_prompt,
             prompt_version=self.prompt_version,

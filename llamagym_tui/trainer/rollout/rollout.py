@@ -6,6 +6,7 @@ so that none is favoured either. A `Spectator` observes every episode and emits 
 While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -56,6 +57,7 @@ class Rollout:
         max_turns: int | None,
         batch_turns: int,
         cuts_episodes: bool = False,
+        group_size: int = 1,
         seed: int,
         emit: Callable[[events.Event], None] = lambda event: None,
         greedy: bool = False,
@@ -70,6 +72,7 @@ class Rollout:
             max_turns: after which an episode is truncated. None: the environment's own limit.
             batch_turns: turns of a training batch, at least, of all `ranks` together.
             cuts_episodes: whether a full batch cuts off the episodes under way, where no prompt has earlier turns.
+            group_size: episodes that are reset to the same seed, and are in the same batch.
             seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
@@ -106,6 +109,8 @@ class Rollout:
             make_env=make_env,
             max_turns=max_turns or 0,
             seed=seed,
+            group_size=group_size,
+            ranks=ranks.size,
         )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
@@ -140,6 +145,7 @@ class Rollout:
     @mode.setter
     def mode(self, mode: Mode) -> None:
         self._mode = mode
+        self._begin_group()
         if mode == "inference":
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
             self._batch.take()
@@ -189,6 +195,18 @@ class Rollout:
         self.episodes = episodes
         self.env_steps = env_steps
         self._started = episodes
+        self._begin_group()
+
+    @property
+    def group_size(self) -> int:
+        """Episodes that are reset to the same seed, and are in the same batch; another number drops the batch."""
+        return self.shared.group_size
+
+    @group_size.setter
+    def group_size(self, size: int) -> None:
+        if size != self.shared.group_size:
+            self.shared.group_size = size
+            self.restart()
 
     @property
     def live(self) -> int:
@@ -200,7 +218,7 @@ class Rollout:
         """Whether a training batch is full and its episodes have ended or, whatever inference mode left, can be cut."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
-        if turns < self.ranks.part(self.batch_turns):
+        if turns < self.ranks.part(self.batch_turns) or self._missing_of_group:
             return False
         # What was begun in train mode is awaited, if it cannot be cut; where nothing can, all is.
         awaited = [slot for slot in self.slots if slot.episode is not None]
@@ -254,6 +272,7 @@ class Rollout:
             self.wheel.let_go("the episodes under way were dropped")
         for slot in self.slots:
             slot.episode = None
+        self._begin_group()
         self.spectator.reset(len(self.slots))
 
     def forget_caches(self) -> None:
@@ -266,6 +285,7 @@ class Rollout:
         """What a rollout needs to go on from here; of a person's turn that waits, not the agent's reply."""
         return SavedRollout(
             n_envs=len(self.slots),
+            group_size=self.group_size,
             mode=self._mode,
             started=self._started,
             typical_length=self._batch.typical_length,
@@ -277,7 +297,7 @@ class Rollout:
     def restore(self, state: Any) -> int:
         """Go on from a state; the number of episodes under way that cannot be repeated and begin anew.
 
-        The batch is taken up if it has the same mode and as many environments.
+        The batch is taken up if it has the same mode, as many environments, and groups of the same size.
 
         Raises:
             msgspec.ValidationError: it is not of this version.
@@ -286,7 +306,8 @@ class Rollout:
         emit = self._emit
         self._emit = lambda event: None  # what is repeated was shown before
         lost = 0
-        if saved.n_envs == len(self.slots) and saved.mode == self._mode:
+        own = (len(self.slots), self.group_size, self._mode)
+        if (saved.n_envs, saved.group_size, saved.mode) == own:
             lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
             self._batch.typical_length = saved.typical_length
             self._sampler.lookahead = Lookahead(*saved.lookahead)
@@ -430,7 +451,24 @@ class Rollout:
             for slot in self.slots
             if slot.episode is not None and slot.counts.mode == "train"
         ]
-        return self._batch.missing(self.ranks.part(self.batch_turns), training, idle)
+        missing = self._batch.missing(self.ranks.part(self.batch_turns), training, idle)
+        # Whole groups are begun: what is left of the last one, then as many more as are missing.
+        begun = self._missing_of_group
+        more = math.ceil(max(missing - begun, 0) / self.group_size) * self.group_size
+        return min(begun + more, idle)
+
+    def _begin_group(self) -> None:
+        """Let the next episode be the first of its group: those of the one under way will not be in one batch."""
+        behind = -(self._started // self.ranks.size) % self.group_size
+        self._started += behind * self.ranks.size
+
+    @property
+    def _missing_of_group(self) -> int:
+        """Episodes that the group that was begun last still needs, if they may begin."""
+        missing = -(self._started // self.ranks.size) % self.group_size
+        if self.episode_limit is None:
+            return missing
+        return min(missing, max(0, self.episode_limit - self.episodes - self.live))
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""

@@ -53,6 +53,7 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
     """What `Rollout.restore` goes on from."""
 
     n_envs: int
+    group_size: int
     mode: Mode
     started: int
     """Episodes begun since the run began."""

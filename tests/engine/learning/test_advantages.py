@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.targets import (
-    Advantages,
-    batch_advantages,
-    explained_variance,
-    whiten,
-)
+from llamagym_tui.engine.learning.estimators.estimate import whiten
+from llamagym_tui.engine.learning.estimators.gae import Advantages, batch_advantages
+from llamagym_tui.engine.learning.targets import explained_variance
 
 REWARDS, VALUES = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.25])
 ENDS = torch.tensor([True, True])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.targets import Steps, batch_advantages, credited_steps, turn_sums
+from llamagym_tui.engine.learning.estimators.gae import batch_advantages
+from llamagym_tui.engine.learning.steps import Steps, credited_steps
+from llamagym_tui.engine.learning.targets import turn_sums
 from llamagym_tui.engine.policy.trajectory import Choice, Turn
 
 NO_KL = torch.zeros(3)

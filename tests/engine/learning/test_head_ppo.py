@@ -8,6 +8,7 @@ import json
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
@@ -202,10 +203,14 @@ def test_an_update_without_memory_is_the_same(tokenizer) -> None:
     assert torch.allclose(one, two, atol=1e-3 * float(one.abs().max()))
 
 
-def test_it_learns_which_reply_each_observation_wants(tokenizer) -> None:
+@pytest.mark.parametrize("name", ["ppo", "rebn", "gigpo"])
+def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, name) -> None:
     # eight directions in which the observations differ, and the one that is the same for all
     policy = head_policy(tokenizer, "score", r=9)
-    learner = head_learner(policy)
+    learner = learner_for(policy, replace(CONFIG, learner=name), 0, ALONE)
+    if name != "ppo":
+        monkeypatch.setattr(policy.model.v_head, "forward", None)
+        monkeypatch.setattr(policy.model.v_head, "fit", None)
     returns = [learner.update(play(policy, 200)).mean_return for _ in range(25)]
     assert returns[0] < 0.65
     assert returns[-1] > 0.9

@@ -34,6 +34,13 @@ def test_short_episodes_keep_exactly_the_defaults(turns: int):
     }
 
 
+def test_without_a_critic_no_episode_is_cut_off_and_there_is_no_lambda():
+    found = measured_settings([an_episode(40)], has_critic=False)
+    assert (found["ppo.lam"].value, found["ppo.whole_episodes"].value) == (1.0, True)
+    assert "without a critic" in found["ppo.whole_episodes"].reason
+    assert found["ppo.gamma"].value == measured_settings([an_episode(40)])["ppo.gamma"].value
+
+
 def test_where_one_episode_is_long_waiting_has_its_price_and_no_more_changes():
     found = values(*[an_episode(2, 1.0)] * 10, an_episode(13))
     assert found["gamma"] == 0.98

@@ -41,6 +41,8 @@ def collect(policy: Any) -> list[Any]:
     """32 episodes of two turns, with rewards of all kinds."""
     # With seed 0 two gradients are so near to 0 that Adam, which divides, enlarges their rounding too much.
     batch, rng = test_ppo.collect(policy), random.Random(2)
+    for number, episode in enumerate(batch):
+        episode.group = number // 4
     for segment in (segment for episode in batch for segment in episode.segments):
         segment.turns[:] = [
             dataclasses.replace(turn, reward=rng.uniform(-3, 3)) for turn in segment.turns
@@ -109,10 +111,12 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
     require_equal(found, weights_of(alone), stats, alone)
 
 
-@pytest.mark.parametrize("credit", ["turn", "token"])
-def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
+@pytest.mark.parametrize(
+    ("credit", "learner"), [("turn", "ppo"), ("token", "ppo"), ("turn", "grpo")]
+)
+def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit, learner):
     # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
-    config = replace(SETTINGS, lr=5e-4, mini_batch_size=24, credit=credit)
+    config = replace(SETTINGS, lr=5e-4, mini_batch_size=24, credit=credit, learner=learner)
     policy = make_policy()
     batch = collect(policy)
     found = pair.update(policy, config, batch, at=7)

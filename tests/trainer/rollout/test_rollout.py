@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import gymnasium
 import pytest
 import torch
@@ -31,6 +33,16 @@ def make_rollout(make_policy):
     return make
 
 
+class Sized:
+    """Of so many ranks the first one, as far as a rollout alone asks."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def part(self, whole: int) -> int:
+        return whole // self.size
+
+
 def fill(rollout: Rollout, limit: int = 50) -> int:
     for step in range(limit):
         if rollout.batch_ready:
@@ -48,6 +60,41 @@ def test_a_batch_holds_every_episode_that_was_started_and_none_is_left_under_way
     assert len(batch) == rollout.episodes
     assert {(t.end, len(t.turns), t.episode_return) for t in batch} == {("terminated", 2, 1.0)}
     assert rollout.env_steps == 2 * len(batch)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_episodes_of_a_group_are_reset_to_one_seed_and_are_in_one_batch(
+    make_rollout, monkeypatch, ranks
+):
+    rollout, _ = make_rollout(n_envs=5, batch_turns=10 * ranks, group_size=3)
+    monkeypatch.setattr(rollout, "ranks", Sized(ranks))
+    rollout.shared.ranks = ranks
+    rollout.step()  # of a batch that is dropped amid a group, as no other may be completed by it
+    rollout.restart()
+    reset = {slot.index: len(slot.env.unwrapped.seeds) for slot in rollout.slots}
+    batches = []
+    for _ in range(2):
+        fill(rollout)
+        batches.append(rollout.take_batch())
+    seeds = [
+        seed for slot in rollout.slots for seed in slot.env.unwrapped.seeds[reset[slot.index] :]
+    ]
+    for batch in batches:
+        assert len(batch) % 3 == 0
+        assert sum(len(trajectory.turns) for trajectory in batch) >= 10
+        sizes = Counter(trajectory.group for trajectory in batch)
+        assert set(sizes.values()) == {3}
+    groups = [trajectory.group for batch in batches for trajectory in batch]
+    assert Counter(seeds) == Counter(episode_seed(1, group) for group in groups)
+    numbers = [trajectory.episode for batch in batches for trajectory in batch]
+    assert len(set(numbers)) == len(numbers)
+    assert {number % ranks for number in numbers} == {0}
+
+
+def test_episodes_of_a_group_that_the_limit_of_a_run_leaves_out_are_not_awaited(make_rollout):
+    rollout, _ = make_rollout(n_envs=4, batch_turns=8, group_size=3, episode_limit=5)
+    fill(rollout)
+    assert Counter(each.group for each in rollout.take_batch()) == {0: 3, 1: 2}
 
 
 def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observation(make_rollout):

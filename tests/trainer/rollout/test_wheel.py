@@ -9,10 +9,10 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
+from llamagym_tui.engine.learning.estimators.gae import batch_advantages
 from llamagym_tui.engine.learning.packing import Row, batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
-from llamagym_tui.engine.learning.targets import batch_advantages
 from llamagym_tui.errors import ActionParseError, EnvError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout

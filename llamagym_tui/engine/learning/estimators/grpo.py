@@ -1,0 +1,37 @@
+"""GRPO: an episode is as good as it is better than its seed's mean, in spreads of its seed.
+
+A_i = (R_i - mean(R)) / std(R) over the episodes of a group, for every turn of episode i; R is the discounted sum of an
+episode's rewards. Each episode weighs the same in the loss: a turn of it one over its number of turns. Source:
+arXiv:2402.03300, section 4.1. It differs from the paper in that a group is of episodes whose environments were reset to
+one seed, as a reply's prompt is there; in turns where the paper has tokens, so that a long reply weighs no less than a
+short one; in a standard deviation that is divided by the number of episodes; and in the KL to the reference, which each
+turn pays itself unless `kl_form` has it in the loss, as the paper has.
+
+Two corrections are those of Dr. GRPO (arXiv:2503.20783): `correct_spread` leaves the division by std(R) out, by which a
+group that nearly agrees, too easy or too hard, counts as much as one that differs; `correct_length` lets turns weigh
+alike, as a failure would cost less a turn the longer it was drawn out.
+"""
+
+import torch
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.estimators.estimate import (
+    Estimate,
+    compared_episodes,
+    episode_returns,
+    returns_to_go,
+)
+from llamagym_tui.engine.learning.steps import Batch
+
+
+def group_relative(batch: Batch, config: PPOConfig) -> Estimate:
+    """How far an episode is above the mean of its seed."""
+    steps = batch.steps
+    to_go, _ = returns_to_go(batch, steps.rewards + steps.charges, config.gamma)
+    returns = episode_returns(batch, to_go)
+    group = compared_episodes("episodes of its seed", batch, returns, batch.seeds)
+    advantages = group.deviations(divided=not config.correct_spread) - steps.charges
+    if not config.correct_length:
+        lengths = torch.tensor(batch.lengths, dtype=torch.float32)
+        advantages = advantages * batch.by_step(lengths.mean() / lengths)
+    return Estimate(advantages * steps.trained, returns, (group,))
