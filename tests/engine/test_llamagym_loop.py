@@ -214,17 +214,10 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
         ({"generate_config_dict": {"a/top_k": 0, "top_k": 0}}, "has top_k twice, once as 'top_k'"),
         ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not llamagym_tui's PPOConfig"),
         ({"ppo_config_dict": {"lr": 1e-5, "ppo/learning_rate": 1e-5}}, "learning_rate and lr"),
+        ({"ppo_config_dict": {"learner": "grpo"}}, "grpo compares episodes of one seed"),
         ({"ppo_config_dict": {"adap_kl_ctrl": True, "steps": 9}}, "adap_kl_ctrl, steps; known"),
     ],
 )
-def test_a_learner_that_compares_episodes_of_one_seed_is_refused_in_a_loop_that_resets_itself(
-    tokenizer,
-):
-    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    with pytest.raises(ConfigError, match=r"learner grpo compares episodes .* take gigpo"):
-        BlackjackAgent(model, tokenizer, "cpu", ppo_config_dict={"learner": "grpo"})
-
-
 def test_every_name_of_the_dictionaries_is_obeyed_or_refused_by_name(tokenizer, given, said):
     with pytest.raises(ConfigError, match=said):
         BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, **given)
