@@ -3,14 +3,13 @@
 The healthy ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
 """
 
-import msgspec
 from msgspec import Struct
 
 
 class UpdateStats(Struct, frozen=True, kw_only=True):
     """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each.
 
-    Those with a default are of the rollout before it: the run adds them to what the learner has found.
+    Those that the run adds to what the learner has found are `FIGURES_OF_A_RUN`.
     """
 
     mean_return: float
@@ -27,6 +26,14 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Nats per token of the sampling distribution."""
     action_entropy: float
     """Nats per action where admissible replies part; 0 if no reply was of the canonical form."""
+    action_information: float = 0.0
+    """Nats of mutual information between state and action; 0 if no reply was of the canonical form."""
+    group_spread: float = 0.0
+    """Mean standard deviation of the outcomes within groups, where episodes or turns are compared; else 0."""
+    flat_groups: float = 0.0
+    """Share of the groups whose outcomes do not differ."""
+    idle_share: float = 0.0
+    """Share of the batch's turns that no group teaches."""
     clip_fraction: float
     explained_variance: float
     first_ratio: float
@@ -103,9 +110,7 @@ class WarmStartStats(Struct, frozen=True, kw_only=True):
     """Whether it was cancelled; what was learnt until then stays."""
 
 
-FIGURES_OF_A_RUN = tuple(
-    figure.name for figure in msgspec.structs.fields(UpdateStats) if not figure.required
-)
+FIGURES_OF_A_RUN = ("known_prompts", "tokens_per_s", "episodes_per_s", "rollout_s")
 """Figures of the rollout before an update, which only a run knows."""
 
 
@@ -175,6 +180,15 @@ FIGURES = {
         charted=True,
         in_help=True,
     ),
+    "action_information": FigureText(
+        title="action information",
+        short="act. info",
+        meaning="Nats that the state says about the action; 0: the same is done whatever the state is.",
+        healthy="above 0.01 where what is right differs by state; a fall means that states are no longer looked at",
+        low=0.01,
+        charted=True,
+        in_help=True,
+    ),
     "clip_fraction": FigureText(
         title="clip fraction",
         short="clip frac",
@@ -227,6 +241,29 @@ FIGURES = {
         low=0.01,
         charted=True,
         in_help=True,
+    ),
+    "group_spread": FigureText(
+        title="spread within groups",
+        short="group std",
+        meaning="Mean standard deviation of what is compared within a group.",
+        healthy="above 0 while returns are poor: an advantage comes from nothing else",
+        low=1e-6,
+        charted=True,
+    ),
+    "flat_groups": FigureText(
+        title="groups without a spread",
+        short="flat groups",
+        meaning="Share of the groups whose outcomes do not differ.",
+        healthy="below 0.9; near 1 nothing is learnt, as seeds are too easy or too hard, or groups too small",
+        high=0.9,
+    ),
+    "idle_share": FigureText(
+        title="share that teaches nothing",
+        short="idle turns",
+        meaning="Share of the batch's turns that no group teaches.",
+        healthy="below 0.9; what is above 0 was played for nothing",
+        high=0.9,
+        charted=True,
     ),
     "first_ratio": FigureText(
         title="error of the first ratio",

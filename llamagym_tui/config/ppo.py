@@ -239,7 +239,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the advantages of ``ppo`` get mean 0 and standard deviation 1 over the whole batch; each of the other
     learners normalises in its own way, or not at all."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
-    """Updates at the start that train the value head alone."""
+    """Updates at the start that train the value head alone, where there is one."""
 
     def __post_init__(self) -> None:
         """Refuse what no single setting shows.
@@ -267,6 +267,11 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def has_critic(self) -> bool:
         """Whether a value head foresees returns."""
         return self.facts.has_critic
+
+    def trains_critic_alone(self, updates: int) -> bool:
+        """Whether the policy stands still in the update after so many."""
+        # An untrained critic would give the policy advantages of noise, so at first it learns alone.
+        return self.has_critic and updates < self.critic_warmup_updates
 
     @property
     def episodes_of_a_seed(self) -> int:

@@ -1,12 +1,14 @@
 """Notices that a policy collapses, from the figures of its updates and the texts of its replies.
 
 Every rule compares a run with its own past, so that what is healthy late in a run (little entropy, no spread of
-returns once a lake is crossed every time) is no sign. Three things are looked for:
+returns once a lake is crossed every time) is no sign. Four things are looked for:
 
 - *Broken numbers*: a figure is not finite, or no optimizer step was. Once is a warning, twice in a row a collapse:
   the steps were left out, so the weights may be sound.
 - *A format that dissolves*: parse failures rise above their lowest, entropy above its start by more than the action
   entropy explains, or replies repeat themselves (`!!!!!`). One is a warning; two, or a flagrant one, a collapse.
+- *Sameness*: what is done no longer depends on the state, and returns are not better for it. That comes before they
+  fall; alone it is a warning.
 - *A fall*: the mean return of the last updates is `FALL` standard errors below its best. Alone it is a warning;
   together with any sign (one of the above, no exploration left, no spread left, a gradient peak, steps left out) it
   is a collapse.
@@ -45,9 +47,12 @@ REPEAT_RISE = 0.2
 REPEAT_FLAGRANT = 0.5
 """The same that is a collapse by itself."""
 FADED = 0.1
-"""Share of its start below which the action entropy, or of its largest the spread of returns, counts as gone."""
+"""Share of its start below which the action entropy, or of its largest the spread of returns or the information of the
+state about the action, counts as gone."""
 PEAK = 10.0
 """Times the largest gradient norm before."""
+LEAST_INFORMATION = 0.05
+"""Nats that the state must have said about the action before it counts that it says no more."""
 FEWEST_REPLIES = 3
 """Replies of an update from which repetition can be judged."""
 MOST_REPLIES = 1_000
@@ -101,6 +106,10 @@ class CollapseMonitor(Struct, kw_only=True):
     """The largest mean return over some updates. None: too few updates to know."""
     lowest_failures: float = math.inf
     largest_spread: float = 0.0
+    largest_information: float = 0.0
+    """Of state and action, the mean over some updates."""
+    when_it_was_largest: Window | None = None
+    """The mean return then. None: it was never large enough."""
     largest_gradient: float = 0.0
     gradients: int = 0
     """Updates that changed the policy."""
@@ -147,7 +156,7 @@ class CollapseMonitor(Struct, kw_only=True):
         of_steps = list(self._signs_of_steps(stats))  # compared with the updates before
         self._remember(stats)
         of_format = list(self._format_signs())
-        signs = [*of_format, *of_steps]
+        signs = [*of_format, *of_steps, *self._signs_of_blindness()]
         if self._fall() >= FALL and self.best is not None:
             fell = f"the mean return fell from {self.best.mean:.3f} to {self._recent().mean:.3f}"
             company = [*signs, *self._signs_of_sameness()]
@@ -172,6 +181,10 @@ class CollapseMonitor(Struct, kw_only=True):
                 self.first_repeats.append(self.repeats[-1])
         self.repeat_shares.clear()
         recent = self._recent()
+        information = self._now("action_information")
+        if information >= max(self.largest_information, LEAST_INFORMATION) and recent.episodes:
+            self.largest_information = information
+            self.when_it_was_largest = recent
         is_known = len(self.history) >= FEWEST and recent.episodes > 0
         if is_known and (self.best is None or recent.mean >= self.best.mean):
             self.best = recent
@@ -195,8 +208,12 @@ class CollapseMonitor(Struct, kw_only=True):
         best = self.best
         if best is None or not recent.episodes or recent.mean >= best.mean:
             return 0.0
-        noise = self.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
-        return (best.mean - recent.mean) / noise if noise else math.inf
+        return self._apart(best, recent)
+
+    def _apart(self, higher: Window, lower: Window) -> float:
+        """Standard errors between two means."""
+        noise = self.largest_spread * math.sqrt(1 / higher.episodes + 1 / lower.episodes)
+        return (higher.mean - lower.mean) / noise if noise else math.inf
 
     def _format_signs(self) -> Iterator[Sign]:
         rate = self._now("parse_failure_rate")
@@ -225,6 +242,19 @@ class CollapseMonitor(Struct, kw_only=True):
         if stats.skipped_steps:
             words = f"{stats.skipped_steps} optimizer steps were not finite and were left out"
             yield Sign("skipped steps", words)
+
+    def _signs_of_blindness(self) -> Iterator[Sign]:
+        before = self.when_it_was_largest
+        now = self._now("action_information")
+        if before is None or now >= FADED * self.largest_information:
+            return
+        recent = self._recent()
+        # Where one action is right in all states, returns are better for it.
+        is_better = recent.mean > before.mean and self._apart(recent, before) > GOOD
+        if recent.episodes and not is_better:
+            known = f"{now:.3f} nats of information, {self.largest_information:.2f} before"
+            words = f"the same is done whatever the state is ({known}), and returns are not better for it"
+            yield Sign("sameness", words)
 
     def _signs_of_sameness(self) -> Iterator[Sign]:
         start = self._at_start("action_entropy")

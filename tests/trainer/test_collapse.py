@@ -111,6 +111,36 @@ def test_a_task_that_nothing_was_ever_won_at_has_nothing_to_fall_from() -> None:
     )
 
 
+def test_the_same_action_in_all_states_is_noticed_before_returns_fall_and_is_a_collapse_with_them() -> (
+    None
+):
+    monitor = monitor_after(10, action_information=0.3)
+    blind = {"action_information": 0.02}
+    verdict = last_of(monitor, 3, **blind)
+    assert (verdict.level, verdict.signs) == ("warning", ("sameness",))
+    assert "whatever the state is (0.020 nats of information, 0.30 before)" in verdict.reason
+    assert not monitor.is_good
+    assert last_of(monitor, 6, mean_return=-0.9, **blind).level == "collapsed"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # one action is right in all states, and returns are better for it
+        ({"action_information": 0.3}, {"action_information": 0.0, "mean_return": 0.0}),
+        ({"action_information": 0.3}, {"action_information": 0.05}),
+        # a world of one state
+        ({"action_information": 0.0}, {"action_information": 0.0}),
+        ({"action_information": 0.04}, {"action_information": 0.0}),
+    ],
+)
+def test_doing_the_same_everywhere_is_no_sign_where_it_pays_or_never_was_otherwise(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    monitor = monitor_after(10, **before)
+    assert {last_of(monitor, 1, **after).level for _ in range(20)} == {"quiet"}
+
+
 def test_a_fall_is_measured_in_standard_errors_of_both_means() -> None:
     # Ten updates of 1,000 episodes, standard deviation 1: six errors of the difference are 6 sqrt(2/10,000) = 0.0849.
     steady = {"mean_return": -0.125}

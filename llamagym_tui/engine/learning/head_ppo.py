@@ -151,8 +151,8 @@ class HeadPPO(PPO):
             self._loss_of_batch(targets, of_step, is_first=made == 0).backward()
             if self._rows.grad is not None:
                 of_step.grad_norms.append(self._rows.grad.norm())
+            sums.begin_epoch()
             sums.include(of_step)
-            sums.log_ratios = of_step.log_ratios
             kl = self._step_near()
             made += 1
         # The next update's steps are larger or smaller, as this update went less far than wanted or further.
@@ -335,6 +335,7 @@ class HeadPPO(PPO):
             scored = part.score(encoded, self.policy.generation.temperature)
             log_ratios = (scored.logprobs - part.old_logprobs).detach()
             sums.log_ratios.append((part.decisions.indices, log_ratios))
+            sums.actions.append(part.action_shares(scored))
             found = Scored(part, scored, encoded)
             policy = self.policy_loss(found, targets)
             loss = policy.loss - self.entropy_coef * scored.action_entropy.sum()

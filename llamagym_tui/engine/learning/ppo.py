@@ -348,6 +348,7 @@ class PPO:
         scored = self.score(part)
         logprobs = scored.decisions.logprobs
         sums.log_ratios.append((part.decisions.indices, (logprobs - part.old_logprobs).detach()))
+        sums.actions.append(part.action_shares(scored.decisions))
         policy = self.policy_loss(scored, targets)
         critic = self.critic_loss(scored, targets)
         loss = critic
@@ -426,7 +427,7 @@ class PPO:
 
         `progress` is called before each step with those made in this epoch, and those of the whole epoch.
         """
-        sums.log_ratios = []
+        sums.begin_epoch()
         drawn = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at, minibatch in enumerate(drawn):
             is_first = is_first_epoch and at == 0
@@ -526,7 +527,7 @@ class PPO:
     @property
     def is_warming_up(self) -> bool:
         """Whether the critic alone is trained in the next update."""
-        return self.config.has_critic and self.updates < self.config.critic_warmup_updates
+        return self.config.trains_critic_alone(self.updates)
 
     def _adapt_kl_coef(self, kl: float) -> None:
         """Move the KL's weight if it has a target; not while the critic warms up, when the policy cannot follow."""

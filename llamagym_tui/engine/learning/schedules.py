@@ -20,8 +20,7 @@ def along_line(start: float, final: float, done: float) -> float:
 
 def learning_rate(config: PPOConfig, updates: int) -> float:
     """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
-    # An untrained critic would give the policy advantages of noise, so at first it learns alone.
-    if updates < config.critic_warmup_updates:
+    if config.trains_critic_alone(updates):
         return 0.0
     return along_line(config.lr, config.lr_final, updates / config.decay_updates)
 

@@ -14,6 +14,9 @@ from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks
 
+ROUNDING = 1e-5
+"""Nats of mutual information that may be of rounding alone."""
+
 
 @dataclass(slots=True)
 class UpdateSums:
@@ -38,6 +41,8 @@ class UpdateSums:
     """Steps that were not made."""
     log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """For each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
+    actions: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """For each forward of this epoch: (F, A) numbers of actions, and their probabilities in each of F turns."""
 
     @property
     def kl_of_epoch(self) -> float:
@@ -73,6 +78,12 @@ class UpdateSums:
         self.grad_norms += part.grad_norms
         self.skipped += part.skipped
         self.log_ratios += part.log_ratios
+        self.actions += part.actions
+
+    def begin_epoch(self) -> None:
+        """Forget what is of the epoch before alone."""
+        self.log_ratios = []
+        self.actions = []
 
     @torch.no_grad()
     def add(
@@ -91,6 +102,39 @@ class UpdateSums:
         if is_first:
             # Unlike max(), clamp keeps a NaN.
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
+
+
+def action_information(actions: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Mutual information of state and action in nats: H of the mean distribution over actions, less the mean H.
+
+    Args:
+        actions: (F, A) numbers of actions, -1 for none, and their probabilities, in parts of the turns.
+    """
+    turns = sum(len(names) for names, _ in actions)
+    if not turns:
+        return 0.0
+    names = torch.cat([each.flatten() for each, _ in actions]).cpu()
+    shares = torch.cat([each.flatten() for _, each in actions]).cpu().double()
+    known, places = names.unique(return_inverse=True)
+    mean = torch.zeros(len(known), dtype=shares.dtype).index_add(0, places, shares) / turns
+    within = torch.special.entr(shares).sum() / turns
+    found = float(torch.special.entr(mean).sum() - within)
+    return found if found > ROUNDING else 0.0
+
+
+def group_figures(targets: Targets) -> tuple[float, float, float]:
+    """Mean spread within the groups of a batch, share of them without one, share of turns that none of them teaches.
+
+    0 where nothing is compared.
+    """
+    if not targets.comparisons:
+        return 0.0, 0.0, 0.0
+    spreads = torch.cat([each.spreads for each in targets.comparisons])
+    differ = torch.cat([each.differ for each in targets.comparisons])
+    teaches = torch.stack([each.teaches for each in targets.comparisons]).any(0)
+    of_trained = teaches[targets.trained.cpu()]
+    flat = 1 - float(differ.float().mean())
+    return float(spreads.mean()), flat, 1 - float(of_trained.float().mean())
 
 
 def update_stats(
@@ -117,6 +161,7 @@ def update_stats(
         mean_return = sum(returns) / len(returns)
         return_std = float(torch.tensor(returns).std(unbiased=False))
     trained = targets.trained
+    group_spread, flat_groups, idle_share = group_figures(targets)
     return UpdateStats(
         mean_return=mean_return,
         return_std=return_std,
@@ -127,6 +172,10 @@ def update_stats(
         entropy=float(sums.entropy) / max(sums.decisions, 1),
         action_entropy=float(sums.action_entropy) / max(sums.branches, 1),
         clip_fraction=float(sums.clipped) / max(sums.decisions, 1),
+        action_information=action_information(sums.actions),
+        group_spread=group_spread,
+        flat_groups=flat_groups,
+        idle_share=idle_share,
         explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
         first_ratio=float(sums.first_ratio),
         grad_norm=float(sum(sums.grad_norms)) / max(len(sums.grad_norms), 1),

@@ -26,6 +26,8 @@ class Decisions(NamedTuple):
     """(D,) nats of the distribution that was sampled; without gradient."""
     action_entropy: Tensor
     """(M,) nats of the distribution over actions: at branches, or of each choice."""
+    action_shares: Tensor
+    """(M, A) probabilities of that distribution, without gradient."""
 
 
 class Choices(NamedTuple):
@@ -63,10 +65,12 @@ def token_decisions(
     # The bonus is on the entropy of branches: entropy over the vocabulary would reward replies that name no action.
     of_children = logprobs[len(ids) :].view(branch_children.shape)  # (M, A)
     of_children = of_children.masked_fill(branch_children < 0, float("-inf"))
+    among = of_children.log_softmax(-1)
     return Decisions(
         logprobs=logprobs[: len(ids)],
         entropy=entropies[places],
-        action_entropy=entropy(of_children.log_softmax(-1)),
+        action_entropy=entropy(among),
+        action_shares=among.detach().exp(),
     )
 
 
@@ -81,6 +85,7 @@ def reply_decisions(
         logprobs=shares.gather(1, choices.chosen[:, None]).squeeze(1),
         entropy=among.detach(),
         action_entropy=among,
+        action_shares=shares.detach().exp(),
     )
 
 

@@ -664,7 +664,7 @@ def test_the_first_ratio_is_the_largest_deviation_before_a_step_even_if_it_is_no
         policy = PolicyLoss(
             torch.zeros(()), torch.zeros(()), torch.zeros(()), torch.tensor(deviation)
         )
-        sums.add(policy, torch.zeros(()), Decisions(none, none, none), 1, is_first=True)
+        sums.add(policy, torch.zeros(()), Decisions(none, none, none, none), 1, is_first=True)
     assert sums.first_ratio == pytest.approx(largest, nan_ok=True)
 
 
@@ -688,7 +688,9 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     sums = UpdateSums(grad_norms=[3.0] * n)
     found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
     for at in range(n):
-        scored = Decisions(torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]))
+        scored = Decisions(
+            torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]), torch.ones(1, 1)
+        )
         sums.add(found, torch.tensor(7.0), scored, 1, is_first=at == 0)
     sums.log_ratios = [(torch.tensor([at]), torch.tensor([1.0])) for at in range(n)]
     assert sums.kl_of_epoch == pytest.approx(math.e - 2)  # (r - 1) - log r
@@ -699,7 +701,8 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
-        "shortened": 2 * n, "skipped_steps": 0, "importance_weight": 0.75,
+        "shortened": 2 * n, "skipped_steps": 0, "importance_weight": 0.75, "refusal_rate": 0.0,
+        "action_information": 0.0, "group_spread": 0.0, "flat_groups": 0.0, "idle_share": 0.0,
     }  # fmt: skip
 
 

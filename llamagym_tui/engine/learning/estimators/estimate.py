@@ -30,11 +30,15 @@ class Comparison(NamedTuple):
     """(G,) standard deviations of their outcomes."""
 
     @property
+    def differ(self) -> Tensor:
+        """(G,) bool: whether the outcomes of a group differ."""
+        # Equal returns that were summed in another order differ by their rounding.
+        return self.spreads > SMALLEST_SPREAD * self.means.abs().clamp(min=1)
+
+    @property
     def teaches(self) -> Tensor:
         """(T,) bool: whether a step is in a group whose outcomes differ."""
-        # Equal returns that were summed in another order differ by their rounding.
-        least = SMALLEST_SPREAD * self.means.abs().clamp(min=1)
-        return (self.groups >= 0) & self.of_steps(self.spreads > least)
+        return (self.groups >= 0) & self.of_steps(self.differ)
 
     def of_steps(self, of_groups: Tensor) -> Tensor:
         """(T,) what the group of each step has of (G,); 0 where it is in none."""

@@ -1,0 +1,86 @@
+"""What the state says about the action, and what groups teach: figures worked by hand, and by a plain forward."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.learning.update_stats import action_information
+from llamagym_tui.engine.policy.episode import Episode
+from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.engine.tokens.tokenization import Opening
+from tests.engine.learning.test_update import STILL, outputs, played
+
+
+def information(*turns: dict[int, float]) -> float:
+    """Of turns by the probability of each action, each turn a part of its own."""
+    return action_information([
+        (torch.tensor([[*turn, -1]]), torch.tensor([[*turn.values(), 0.0]])) for turn in turns
+    ])  # fmt: skip
+
+
+def test_the_information_is_how_much_less_undecided_the_policy_is_where_it_knows_the_state() -> (
+    None
+):
+    assert information({5: 1.0}, {7: 1.0}) == pytest.approx(math.log(2))
+    assert information({5: 0.9, 7: 0.1}, {5: 0.9, 7: 0.1}, {7: 0.1, 5: 0.9}) == 0.0
+    assert information({5: 1.0}, {5: 1.0}, {5: 1.0}) == 0.0
+    # H(3/4, 1/4) - (0 + ln 2) / 2
+    mean = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert information({5: 1.0}, {5: 0.5, 7: 0.5}) == pytest.approx(mean - math.log(2) / 2)
+    assert information() == 0.0
+
+
+@pytest.mark.usefixtures("either_path")
+def test_the_information_of_sampled_tokens_is_that_of_where_replies_part(make_policy) -> None:
+    policy = make_policy(temperature=0.7)
+    batch = [played(policy, "ab"), played(policy, "cde", is_trained=[True, False, True])]
+    shares = []
+    for row in batch_rows(batch):
+        logits, _ = outputs(policy, row)
+        for turn in row.segment.turns:
+            if turn.is_trained:
+                branch = turn.branches[0]
+                place = logits[turn.start + branch.at - 1, list(branch.children)]
+                shares.append(dict(zip(branch.children, place.softmax(-1).tolist(), strict=True)))
+    found = PPO(policy, STILL).update(batch).action_information
+    assert len(shares) == 4
+    assert found == pytest.approx(information(*shares), abs=1e-5)
+    assert found > 1e-4
+
+
+def test_the_information_of_choices_is_that_of_the_softmax_over_scores(make_policy) -> None:
+    policy = make_policy(policy="score", temperature=0.7)
+    sampler, batch, shares = Sampler(policy, 1), [], []
+    for number in range(4):
+        episode = Episode(policy, "Play.")
+        prompt = episode.observe(f"You see {number}.")
+        sampler.restart(0, prompt.restart)
+        opening = Opening(prompt.restart, tuple(prompt.ids))
+        replies = policy.trie.replies
+        scores = reply_logprobs(policy, [opening], replies, temperature=1.0)[0] / 0.7
+        shares.append(dict(enumerate(scores.softmax(-1).tolist())))
+        episode.reply(sampler.reply([0], [prompt.ids])[0])
+        batch.append(episode.finish("terminated"))
+    found = PPO(policy, STILL).update(batch).action_information
+    assert found == pytest.approx(information(*shares), abs=1e-5)
+    assert found > 1e-4
+
+
+def test_groups_that_agree_and_turns_that_no_group_teaches_are_counted(make_policy) -> None:
+    policy = make_policy()
+    rewards = [[1.0], [3.0], [2.0, 0.0], [1.0, 1.0], [7.0]]
+    batch = [played(policy, "ab"[: len(each)], reward=each) for each in rewards]
+    for trajectory, group in zip(batch, [4, 4, 5, 5, 6], strict=True):
+        trajectory.group = group
+    stats = PPO(policy, PPOConfig(learner="rloo")).update(batch)
+    # spreads 1, 0 and 0 of an episode alone; 2 of 7 turns are in the group that differs
+    assert stats.group_spread == pytest.approx(1 / 3)
+    assert stats.flat_groups == pytest.approx(2 / 3)
+    assert stats.idle_share == pytest.approx(5 / 7)
