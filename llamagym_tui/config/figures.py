@@ -183,8 +183,8 @@ FIGURES = {
     "action_information": FigureText(
         title="action information",
         short="act. info",
-        meaning="Nats that the state says about the action; 0: the same is done whatever the state is.",
-        healthy="above 0.01 where what is right differs by state; a fall means that states are no longer looked at",
+        meaning="Nats that the state says about the action; 0: all states are treated alike.",
+        healthy="above 0.01 where what is right differs by state",
         low=0.01,
         charted=True,
         in_help=True,
@@ -254,7 +254,7 @@ FIGURES = {
         title="groups without a spread",
         short="flat groups",
         meaning="Share of the groups whose outcomes do not differ.",
-        healthy="below 0.9; near 1 nothing is learnt, as seeds are too easy or too hard, or groups too small",
+        healthy="below 0.9; near 1 nothing is learnt: too easy, too hard, or too small",
         high=0.9,
     ),
     "idle_share": FigureText(

@@ -4,11 +4,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, Mode, MovedEpisode, Value, WarmStartStats
+from llamagym_tui.config import Credit, LearnerName, Mode, MovedEpisode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.protocol.inspected import (
+    ContextToken,
+    Decision,
+    InspectedToken,
+    PeerGroup,
+    ScoredReply,
+)
 from llamagym_tui.protocol.map_layout import MapPanel
 
 PROTOCOL_VERSION = 2
@@ -234,6 +240,10 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     """The clip range of that update; before it, that of the settings."""
     credit: Credit = "turn"
     """What a value and an advantage belong to."""
+    learner: LearnerName | None = None
+    """By which the advantage was estimated, or will be. None: it is not known."""
+    groups: list[PeerGroup] = []
+    """What it was compared with, where the learner compares."""
     temperature: float = 1.0
     before: list[ContextToken] = []
     """The last tokens before the reply."""

@@ -38,13 +38,29 @@ class Decision(Struct, frozen=True, kw_only=True):
     clipped: bool | None
     """Whether the update's objective takes its clipped side here, so that there is no gradient. None: no update."""
     value: float | None
-    """V before it that the update used. None: no update."""
+    """V before it that the update used. None: no update, or no critic."""
     value_now: float | None
-    """V before it, or before its turn where turns have the credit, under the weights as they are now."""
+    """V before it, or before its turn where turns have the credit, under the weights as they are now. None: it is no
+    decision by itself, or there is no critic."""
     target: float | None
-    """The return that the update drew the value to. None: no update."""
+    """The return that the update drew the value to, or took the advantage from. None: no update."""
     advantage: float | None
-    """As the update used it, whitened if configured. None: no update."""
+    """As the update used it, by its learner. None: no update."""
+
+
+class PeerGroup(Struct, frozen=True, kw_only=True):
+    """What a turn, or its episode, was compared with by an estimator without a critic."""
+
+    peers: str
+    """What the members are, for people, as "episodes of its seed"."""
+    size: int
+    """Members, itself included."""
+    outcome: float
+    """What of it was compared: a return."""
+    mean: float
+    """Of all members."""
+    spread: float
+    """Their standard deviation."""
 
 
 class InspectedToken(Struct, frozen=True, kw_only=True):

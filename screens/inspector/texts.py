@@ -10,18 +10,20 @@ from typing import NamedTuple
 from rich.cells import set_cell_size
 from textual.content import Content
 
+from llamagym_tui.config import LEARNERS
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import (
     Alternative,
     ContextToken,
     Decision,
     InspectedToken,
+    PeerGroup,
     ScoredReply,
 )
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, bar, number, share
+from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
 from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.run import RunState
 
@@ -47,10 +49,13 @@ MEANING = (
     "clip: clipped where the ratio has left the clip range in the direction of the advantage; PPO's objective is flat "
     "there, so the token has no gradient. outside: the ratio left in the other direction, and the gradient brings it "
     "back. inside: it has a gradient.\n"
-    "Below: value (V before the token, as the update used it), advantage, and the most probable tokens; "
+    "Below: value (V before the token, as the update used it), or what the learner without a critic compared the turn "
+    "with, advantage, and the most probable tokens; "
     f"{TRAINED} marks those that lead to an action's canonical reply. Every other token can be sampled too.\n"
     "· stands for a space, ↵ for a line end."
 )
+SMALLEST_SHOWN = 1e-6
+"""Spreads up to which outcomes are alike."""
 LONG_WORK = {
     "updating": "an update",
     "evaluating": "an evaluation",
@@ -255,6 +260,16 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
     whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
     if (
         decision.advantage is not None
+        and decision.value is None
+        and decision.target is not None
+        and found.learner is not None
+    ):
+        by = LEARNERS[found.learner].title
+        advantage, earned = number(decision.advantage, 2), number(decision.target, 2)
+        lines.append(Content(f"advantage {advantage} {whose}, by {by} · return {earned}"))
+        lines += [Content(_group(each)) for each in found.groups]
+    elif (
+        decision.advantage is not None
         and decision.value is not None
         and decision.target is not None
     ):
@@ -271,7 +286,19 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
                 f"value now {number(decision.value_now, 2)} · no advantage: {WHY_UNTRAINED[found.stage]}"
             )
         )
+    elif decision.ratio is not None:
+        lines.append(Content(f"no advantage: {WHY_UNTRAINED[found.stage]}"))
     return lines
+
+
+def _group(group: PeerGroup) -> str:
+    """What a turn was compared with, in a line."""
+    if group.size == 1:
+        return f"alone among {group.peers}, so with nothing to be compared with"
+    known = f"compared with {group.size:,} {group.peers}: {number(group.outcome, 2)}, mean "
+    if group.spread <= SMALLEST_SHOWN:
+        return f"{known}{number(group.mean, 2)}, all alike: nothing is learnt of it"
+    return f"{known}{number(group.mean, 2)}, spread {plain(group.spread)}"
 
 
 def _alternative(other: Alternative, *, sampled: bool) -> Content:

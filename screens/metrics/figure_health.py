@@ -1,10 +1,10 @@
 """Whether a figure of a PPO update is healthy, in words: a verdict by its range, or by the run so far."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from llamagym_tui.config import FIGURES, RunConfig, UpdateStats
+from llamagym_tui.config import FIGURES, LEARNERS, RunConfig, UpdateStats, Value
 
 LARGEST_PEAK = 10.0
 """Times its median over the run that a gradient norm may be."""
@@ -16,6 +16,9 @@ OF_ENDED = ("mean_return", "return_std")
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""
 
+OF_CRITIC = ("explained_variance", "value_loss")
+OF_GROUPS = ("group_spread", "flat_groups", "idle_share")
+
 
 class Health(NamedTuple):
     ok: bool | None
@@ -23,11 +26,22 @@ class Health(NamedTuple):
     words: str
 
 
-def shown_figures(config: RunConfig) -> tuple[str, ...]:
-    """Figures that mean something under a run's settings; a token's weight is always 1 where no server samples."""
-    if config.generation.server:
-        return tuple(FIGURES)
-    return tuple(field for field in FIGURES if field != "importance_weight")
+def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str, ...]:
+    """Figures that mean something under a run's settings: a critic's, those of groups, a weight that a server needs.
+
+    Args:
+        config: as the run began.
+        changes: settings that were changed since, by their dotted names.
+    """
+    learner = LEARNERS[changes.get("ppo.learner", config.ppo.learner)]  # type: ignore[index]
+    hidden: tuple[str, ...] = ()
+    if not config.generation.server:
+        hidden += ("importance_weight",)
+    if not learner.has_critic:
+        hidden += OF_CRITIC
+    if learner.groups is None:
+        hidden += OF_GROUPS
+    return tuple(field for field in FIGURES if field not in hidden)
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:
@@ -38,6 +52,8 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
         return Health(None, "the critic alone is trained")
     if field in OF_ENDED and not stats.episodes:
         return Health(None, "no episode ended in this batch")
+    if field == "action_information" and not value:
+        return Health(None, "one state alone, or replies that name no action")
     high = _bound_by_past(field, text.high, past)
     if value != value:
         return Health(False, "not a number")

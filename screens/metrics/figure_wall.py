@@ -13,7 +13,7 @@ from textual.widgets import Static
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
-from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health
+from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health, shown_figures
 from llamagym_tui.screens.widgets.chart_cells import (
     BOUND,
     Curve,
@@ -27,7 +27,7 @@ from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_
 from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import RunState
 
-SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate")
+SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups", "idle_share")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
 COLUMNS = 3
@@ -166,14 +166,17 @@ class FigureWall(Widget):
     def show(self, state: RunState) -> None:
         before = self._state
         self._state = state
-        if before is None or state.history is not before.history:
+        is_same = before is not None and state.history is before.history
+        if before is None or not is_same or state.settings is not before.settings:
             self.refresh()
 
     def render(self) -> Content:
         state = self._state
         if state is None or state.stats is None:
             return Content("")
-        charted = [field for field, figure in FIGURES.items() if figure.charted]
+        charted = [
+            field for field in shown_figures(state.config, state.settings) if FIGURES[field].charted
+        ]
         width = (self.content_size.width - GAP * (COLUMNS - 1)) // COLUMNS
         height = self.content_size.height // math.ceil(len(charted) / COLUMNS)
         lines: list[Content] = []

@@ -53,17 +53,13 @@ class MetricsScreen(Fitted[None]):
         super().__init__()
         self._state = state
         self._listed: object = None
+        self._changed: object = None
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
-            fields = shown_figures(self._state.config)
-            yield FigureList(
-                *[Option(FIGURES[field].short, id=field) for field in fields],
-                id="figure-list",
-                markup=False,
-            )
+            yield FigureList(id="figure-list", markup=False)
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")
                 yield FigureWall(id="figure-wall")
@@ -71,8 +67,8 @@ class MetricsScreen(Fitted[None]):
 
     def on_mount(self) -> None:
         """The small charts follow the first paint."""
-        self.query_one(FigureList).highlighted = 0
         self._list_figures()
+        self.query_one(FigureList).highlighted = 0
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
@@ -84,11 +80,21 @@ class MetricsScreen(Fitted[None]):
         self._list_figures()
 
     def _list_figures(self) -> None:
-        if self._listed is not self._state.history:
-            self._listed = self._state.history
-            figures = self.query_one(FigureList)
-            for field in shown_figures(self._state.config):
-                figures.replace_option_prompt(field, _line(self._state, field))
+        state = self._state
+        if self._listed is state.history and self._changed is state.settings:
+            return
+        self._listed = state.history
+        self._changed = state.settings
+        figures = self.query_one(FigureList)
+        fields = shown_figures(state.config, state.settings)
+        if tuple(option.id for option in figures.options) != fields:
+            # Another learner has other figures; the one that is shown stays if it has it.
+            figures.clear_options()
+            figures.add_options([Option(FIGURES[field].short, id=field) for field in fields])
+            shown = self.query_one(FigureChart).field
+            figures.highlighted = fields.index(shown) if shown in fields else 0
+        for field in fields:
+            figures.replace_option_prompt(field, _line(state, field))
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:

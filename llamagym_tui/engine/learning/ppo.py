@@ -197,6 +197,7 @@ class PPO:
             self.config.credit,
             self.config.clip_range,
             self.policy.generation.temperature,
+            self.config.learner,
         )
         self.used.append(used)
         self.moved = None

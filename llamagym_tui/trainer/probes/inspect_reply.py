@@ -25,6 +25,7 @@ from llamagym_tui.protocol.inspected import (
     ContextToken,
     Decision,
     InspectedToken,
+    PeerGroup,
     ScoredReply,
 )
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
@@ -105,16 +106,23 @@ class ReplyInspector:
             temperature = used.temperature
             clip_range = used.clip_range
             credit = used.credit
+            learner = used.learner
         else:
             temperature = self._policy.generation.temperature
             clip_range = self._learner.config.clip_range
             credit = self._learner.config.credit
+            learner = self._learner.config.learner
         earned: list[Earned] = []
+        groups: list[PeerGroup] = []
         if used and turn.is_trained:
             earned = used.earned(trajectory, number - len(trajectory.earlier))
+            peers = used.peers(trajectory, number - len(trajectory.earlier))
+            groups = [PeerGroup(**each._asdict()) for each in peers]
         model = self._policy.model
         encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
-        values: list[float] = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
+        values: list[float | None] = [None] * (turn.end - turn.start)
+        if self._policy.has_critic:
+            values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
         if credit == "turn":
             values = values[:1] * len(values)  # the value before the first token is that of all
         if turn.choice is None:
@@ -124,7 +132,7 @@ class ReplyInspector:
             used_for = earned[0] if earned else None
             chosen = self._chosen(place, turn.choice, temperature, values[0], used_for, clip_range)
             # The reply was chosen whole: its tokens are no decisions.
-            tokens = self._tokens(place, encoded, 1.0, [None] * len(values), [], clip_range)
+            tokens = self._tokens(place, encoded, 1.0, [], [], clip_range)
         with_loss = 0
         sampled = 0
         if stage != "inference":
@@ -140,6 +148,8 @@ class ReplyInspector:
             policy=self._policy.version,
             clip_range=clip_range,
             credit=credit,
+            learner=learner,
+            groups=groups,
             temperature=temperature,
             before=self._before(segment, turn),
             tokens=tokens,
@@ -156,7 +166,7 @@ class ReplyInspector:
         place: _Place,
         choice: Choice,
         temperature: float,
-        value: float,
+        value: float | None,
         earned: Earned | None,
         clip_range: float,
     ) -> _Chosen:
@@ -180,7 +190,7 @@ class ReplyInspector:
         earned: list[Earned],
         clip_range: float,
     ) -> list[InspectedToken]:
-        """Each token of a reply, of which all that stands before it is encoded."""
+        """Each token of a reply, of which all that stands before it is encoded; without `values` none is a decision."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
         # Which of the policy's decisions each token is; one that was forced is none.
@@ -197,9 +207,10 @@ class ReplyInspector:
                 decision = _decision(
                     old=None if number is None else turn.logprobs[number],
                     new=float(logprobs[token]),
-                    value_now=values[at],
+                    value_now=values[at] if values else None,
                     earned=earned[number] if earned and number is not None else None,
                     clip_range=clip_range,
+                    decides=bool(values),
                 )
                 # Past the place where a reply leaves the admissible ones nothing continues it.
                 admissible = continuations[at] if at < len(continuations) else ()
@@ -290,11 +301,17 @@ def _place(trajectory: Trajectory, number: int) -> _Place | None:
 
 
 def _decision(
-    old: float | None, new: float, value_now: float | None, earned: Earned | None, clip_range: float
+    old: float | None,
+    new: float,
+    value_now: float | None,
+    earned: Earned | None,
+    clip_range: float,
+    *,
+    decides: bool = True,
 ) -> Decision:
-    """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
+    """Log-probabilities, and what an update made of them; one that is no decision by itself has no ratio."""
     ratio = None
-    if old is not None and value_now is not None:
+    if old is not None and decides:
         ratio = _ratio(new - old)
     clipped = None
     if ratio is not None and earned is not None:

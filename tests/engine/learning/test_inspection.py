@@ -330,3 +330,29 @@ def test_of_many_replies_the_most_probable_are_shown_and_always_the_chosen_one(
     seen = [course.inspect(trajectory.episode, 0) for trajectory in batch]
     assert all([reply.chosen for reply in each.replies] == [True] for each in seen)
     assert {each.replies[0].probability < 0.5 for each in seen} == {False, True}
+
+
+def test_without_a_critic_there_is_no_value_and_the_group_is_the_one_of_the_update(make_policy):
+    course = Course(make_policy(temperature=0.7), replaced(HAND, learner="rloo"))
+    course.rollout.group_size = 4
+    course.fill()
+    batch = course.rollout.take_batch()
+    for number, trajectory in enumerate(batch):
+        for segment in trajectory.segments:
+            segment.turns[0] = dataclasses.replace(segment.turns[0], reward=float(number))
+    course.ppo.update(batch)
+    first = batch[0]
+    found = course.inspect(first.episode, 1)
+    mine = [each for each in batch if each.group == first.group]
+    returns = torch.tensor([each.episode_return for each in mine])
+    (group,) = found.groups
+    assert (group.peers, group.size, found.learner) == ("episodes of its seed", 4, "rloo")
+    assert group.mean == pytest.approx(float(returns.mean()))
+    assert group.spread == pytest.approx(float(returns.std(unbiased=False)))
+    for token in found.tokens:
+        decision = token.decision
+        assert (decision.value, decision.value_now) == (None, None)
+        assert decision.ratio is not None
+        others = (returns.sum() - returns[0]) / 3
+        assert decision.advantage == pytest.approx(float(returns[0] - others))
+        assert decision.target == pytest.approx(float(returns[0]))

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
+from llamagym_tui.protocol.inspected import PeerGroup
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen, TokenTable
 from llamagym_tui.screens.inspector.texts import _share
@@ -80,6 +81,34 @@ async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeAp
         await sees(pilot, "ratio 0.667, outside 0.8 … 1.2")
         await pilot.press("up", "up", "up")
         await sees(pilot, "tokens before it, not trained")
+
+
+async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_compared_with(
+    make_app: MakeApp,
+):
+    client = InspectedClient()
+    async with opened(make_app, client) as pilot:
+        alike = PeerGroup(peers="turns on its observation", size=9, outcome=1.0, mean=1.0, spread=0)
+        alone = PeerGroup(
+            peers="episodes that began alike", size=1, outcome=1.0, mean=1.0, spread=0
+        )
+        differing = PeerGroup(
+            peers="episodes of its seed", size=8, outcome=1.0, mean=0.5, spread=0.7
+        )
+        tokens = [
+            msgspec.structs.replace(
+                each,
+                decision=msgspec.structs.replace(each.decision, value=None, value_now=None),
+            )
+            for each in TOKENS
+        ]
+        groups = [differing, alike, alone]
+        client.emit(told(LAST, 0, tokens=tokens, learner="grpo", groups=groups))
+        await sees(pilot, "advantage +0.83 of the whole reply, by GRPO · return +1.00")
+        await sees(pilot, "compared with 8 episodes of its seed: +1.00, mean +0.50, spread 0.700")
+        await sees(pilot, "compared with 9 turns on its observation: +1.00, mean +1.00, all alike")
+        await sees(pilot, "alone among episodes that began alike")
+        assert "value" not in shown(pilot)
 
 
 @pytest.mark.parametrize(

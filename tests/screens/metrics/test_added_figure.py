@@ -7,12 +7,12 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.config.figures import FigureText
-from llamagym_tui.protocol.events import UpdateFinished
+from llamagym_tui.protocol.events import SettingsChanged, UpdateFinished
 from llamagym_tui.screens.help.help import figure_rows
 from llamagym_tui.screens.playground import figures
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees
+from tests.screens.steps import sees, shown
 
 LARGE = (160, 60)
 
@@ -52,3 +52,16 @@ async def test_an_added_figure_is_beside_the_game_in_the_help_and_on_the_charts(
 
 def test_the_help_explains_the_interval_right_after_the_mean_return():
     assert [row.name for row in figure_rows()[:3]] == ["return", "±", "KL"]
+
+
+async def test_another_learner_has_its_own_figures_at_once(make_app: MakeApp):
+    update = UpdateFinished(update=1, episodes=16, stats=fakes.STATS)
+    client = fakes.FakeClient([*fakes.opening_events(), update])
+    async with make_app(client).run_test(size=LARGE) as pilot:
+        await pilot.press("m")
+        await sees(pilot, "expl. var")
+        assert "idle turns" not in shown(pilot)
+        client.emit(SettingsChanged(changes={"ppo.learner": "grpo"}))
+        await sees(pilot, "idle turns")
+        assert "expl. var" not in shown(pilot)
+        assert "value loss" not in shown(pilot)

@@ -20,6 +20,9 @@ IN_THE_PAGE = {
     "kl_ref": ("0 to 0.3", -0.02, 0.3),
     "clip_fraction": ("0 to 0.2", 0.0, 0.2),
     "action_entropy": ("under about 0.1", 0.1, None),
+    "action_information": ("Above 0.01", 0.01, None),
+    "flat_groups": ("below 0.9", None, 0.9),
+    "idle_share": ("below 0.9", None, 0.9),
     "explained_variance": ("above 0", 0.0, None),
     "first_ratio": ("below 0.001", 0.0, 0.001),
     "skipped_steps": ("0", 0.0, 0.0),
@@ -95,5 +98,13 @@ def test_figures_that_need_a_setting_are_shown_with_it():
     served = replace(
         without, generation=replace(without.generation, server="http://localhost:8000/v1")
     )
-    assert set(shown_figures(served)) - set(shown_figures(without)) == {"importance_weight"}
-    assert set(shown_figures(served)) == set(FIGURES)
+    known = set(shown_figures(without, {}))
+    assert set(shown_figures(served, {})) - known == {"importance_weight"}
+    of_groups = {"group_spread", "flat_groups", "idle_share"}
+    of_critic = {"value_loss", "explained_variance"}
+    assert set(FIGURES) - known == {"importance_weight"} | of_groups
+    assert known - set(shown_figures(without, {"ppo.learner": "rebn"})) == of_critic
+    assert set(shown_figures(without, {"ppo.learner": "gigpo"})) == known - of_critic | of_groups
+    compared = replace(without, ppo=replace(without.ppo, learner="rloo"))
+    assert set(shown_figures(compared, {})) == known - of_critic | of_groups
+    assert set(shown_figures(compared, {"ppo.learner": "ppo"})) == known
