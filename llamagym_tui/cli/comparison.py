@@ -2,12 +2,14 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from llamagym_tui import run_store
 from llamagym_tui.cli.headless import Player, quiet_progress
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
@@ -21,6 +23,14 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 
 NAMES = ("A", "B")
+
+
+def learner_of(model: str) -> LearnerName | None:
+    """By which a run began to learn whose policy, or a checkpoint of it, is compared. None: it is of no run."""
+    for folder in (Path(model), Path(model).parent):
+        if run_store.is_run(folder):
+            return run_store.read_config(folder).ppo.learner
+    return None
 
 
 def compare(
@@ -83,6 +93,7 @@ def compare(
         figures = {
             "agent": agent_name(first.config.agent),
             "models": [player.config.model for player in players],
+            "learners": [learner_of(player.config.model) for player in players],
         }
         echo_json(figures | msgspec.to_builtins(found))
         if unread := unread_text(found):
@@ -91,7 +102,9 @@ def compare(
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
-        echo(f"{name}  {earned} · {player.config.model}, {words(player.prompt, most=60)}")
+        learner = learner_of(player.config.model)
+        model = f"{player.config.model}, {words(player.prompt, most=60)}"
+        echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
     for line in side_by_side(layouts[0] if layouts else None, found.maps):
         echo(line)
     return 0

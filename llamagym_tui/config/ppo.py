@@ -30,7 +30,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     learner: Annotated[
         LearnerName,
         Live(
-            place=5,
+            place=125,
             title="learner",
             meaning="How advantages are estimated: ppo by a critic, the others without one. Drops the current batch.",
         ),

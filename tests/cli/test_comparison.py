@@ -13,8 +13,9 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import comparison
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import GenerationConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import UsageError
+from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from tests.cli.test_main import run
@@ -187,3 +188,17 @@ def test_two_prompts_are_compared_on_the_bundled_model(tmp_path: Path):
         found["b"]["mean_return"] - found["a"]["mean_return"]
     )
     assert [len(policy["shares"]) for policy in found["maps"]] == [280, 280]
+
+
+def test_a_runs_policy_and_those_of_its_checkpoints_have_the_learner_of_the_run(tmp_path: Path):
+    folder = tmp_path / "run"
+    RunStore.create(
+        RunConfig(agent="blackjack", run_dir=str(folder), ppo=PPOConfig(learner="grpo"))
+    )
+    (folder / "events.jsonl").touch()
+    assert (
+        comparison.learner_of(str(folder))
+        == comparison.learner_of(str(folder / "update-3"))
+        == "grpo"
+    )
+    assert comparison.learner_of("bundled") is None

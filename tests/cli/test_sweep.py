@@ -277,6 +277,16 @@ def test_the_example_is_a_sweep() -> None:
     assert " ".join(found.words({"ppo.lr": 1e-3}, 1)) == words
 
 
+def test_learners_can_be_searched(tmp_path: Path) -> None:
+    path = tmp_path / "learners.toml"
+    path.write_text('agent = "blackjack"\nminutes = 1\n[search]\n"ppo.learner" = ["ppo", "grpo"]\n')
+    spec = sweep.read_spec(path)
+    assert "ppo.learner=grpo" in spec.words({"ppo.learner": "grpo"}, 0)
+    path.write_text(path.read_text().replace("grpo", "trpo"))
+    with pytest.raises(UsageError, match=r"ppo.learner takes ppo or reinforce .* not 'trpo'"):
+        sweep.read_spec(path)
+
+
 def test_without_optuna_it_is_one_sentence_with_the_command(
     spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

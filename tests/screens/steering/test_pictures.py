@@ -74,7 +74,7 @@ def updates() -> Iterator[AnyEvent]:
 def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,480")
-        await pilot.press("m", *["down"] * 5)
+        await pilot.press("m", *["down"] * 6)
         await sees(pilot, "26.0%  above its")
 
     assert snap_compare(
