@@ -77,7 +77,8 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
 
 PLAYS = "--model --base --env… --prompt=own|reason --prompt-file --history"
 COMPUTES = "--device=auto|cpu|cuda|mps --dtype=float32|bfloat16 --threads"
-BEGINS = f"{PLAYS} --mode=train|inference --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
+LEARNS = "--learner=ppo|reinforce|rebn|rloo|grpo|gigpo --mode=train|inference"
+BEGINS = f"{PLAYS} {LEARNS} --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
 ENDS = "--episodes≥1 --minutes≥0.001 --max-failures≥1"
 FALLS = "--on-collapse=warn|rollback --form=auto|score|learn|off"
 LIES = "--set… --run-dir --resume --from --track=tensorboard|trackio|wandb"

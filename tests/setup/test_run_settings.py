@@ -64,9 +64,10 @@ def test_every_argument_is_the_setting_of_its_name():
         "sft_warm_start": True,
         "sft_data": "mine.jsonl",
     }
-    config = run_config(agent="blackjack", run_dir=None, resume=False, **given)
+    config = run_config(agent="blackjack", run_dir=None, resume=False, learner="rebn", **given)
+    assert config.ppo.learner == "rebn"
     assert {name: getattr(config, name) for name in given} == given
-    others = {"agent", "run_dir", "resume", "branch_of", "trust_agent", "assignments"}
+    others = {"agent", "run_dir", "resume", "learner", "branch_of", "trust_agent", "assignments"}
     assert set(inspect.signature(run_config).parameters) == set(given) | others
 
 
