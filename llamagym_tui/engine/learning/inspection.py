@@ -51,7 +51,7 @@ class UsedBatch:
     clip_range: float
     temperature: float
     """Under which the batch was sampled and scored."""
-    learner: LearnerName = "ppo"
+    learner: LearnerName
     """By which its advantages were estimated."""
 
     def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:

@@ -25,7 +25,7 @@ def hand_worked(course: Course, advantages: list[float], ratios: list[float]):
     lengths = [len(turn.logprobs) for trajectory in two for turn in trajectory.turns]
     zeros = torch.zeros(sum(lengths))
     targets = Targets(torch.tensor(advantages), zeros, zeros, zeros, zeros.bool(), zeros, None)
-    used = UsedBatch(two, targets, "turn", 0.1, 1.0)
+    used = UsedBatch(two, targets, "turn", 0.1, 1.0, "ppo")
     logs = [
         math.log(ratio)
         for ratio, length in zip(ratios, lengths, strict=True)
@@ -73,7 +73,12 @@ def test_with_token_credit_each_token_has_its_own_advantage(course):
     own = torch.zeros(sum(len(turn.logprobs) for turn in one.turns))
     own[0] = 1.0
     used = UsedBatch(
-        [one], Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None), "token", 0.1, 1.0
+        [one],
+        Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None),
+        "token",
+        0.1,
+        1.0,
+        "ppo",
     )
     found = moved_most(
         course.policy.chat, used, [(torch.arange(len(own)), torch.full_like(own, math.log(1.25)))]
