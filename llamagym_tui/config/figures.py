@@ -272,7 +272,6 @@ FIGURES = {
         healthy="0 up to rounding, below 0.001",
         low=0.0,
         high=0.001,
-        charted=True,
         in_help=True,
     ),
     "value_loss": FigureText(
