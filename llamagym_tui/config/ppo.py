@@ -82,10 +82,10 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Live(
             place=10,
             title="learning rate",
-            meaning="Step size of the policy. A change ends its schedule.",
+            meaning="Largest step size of the policy. A change ends its schedule.",
         ),
     ] = 5e-4
-    """Adam's learning rate of the policy at the first update."""
+    """Adam's learning rate of the policy at the first update; less where an update moves it too far (`update_kl`)."""
     lr_final: Annotated[
         NonNegative,
         Live(
@@ -235,6 +235,16 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     """Nats; the epochs of an update end early once approximate KL passes it. None: never."""
+    update_kl: Annotated[
+        Positive,
+        Live(
+            place=115,
+            title="KL of an update",
+            meaning="How far an update should move the policy, in nats a turn; steps are smaller where it moves further.",
+        ),
+    ] = 0.02
+    """Nats a turn that an update should move the policy. Steps are made smaller where it moves further by far, and
+    one that moves it three times as far is undone; `lr` is the largest learning rate."""
     whiten_advantages: bool = True
     """Whether the advantages of ``ppo`` get mean 0 and standard deviation 1 over the whole batch; each of the other
     learners normalises in its own way, or not at all."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.directions import Directions
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -26,31 +27,25 @@ from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.model.whitening import constant, whitening
 from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 STEPS = 8
 """Steps on the whole batch."""
-KL_WANTED = 0.02
-"""Nats a turn that an update should move the policy."""
-FAR = 2 * KL_WANTED
-"""Nats a turn at which an update ends."""
-MUCH_TOO_FAR = 5 * KL_WANTED
-"""Nats a turn beyond which a step is undone, and tried at half its size."""
+FAR = 2.0
+"""Times the KL that an update should make (`update_kl`), at which it ends."""
+MUCH_TOO_FAR = 5.0
+"""Times that KL, beyond which a step is undone, and tried at half its size."""
 MOST_TRIALS = 4
 FASTER = 1.3
 """Factor by which the rate grows or falls from one update to the next."""
 FIRST_RATE = 0.01
 """Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
-LEAST_NEW_SPREAD = 0.05
-"""Share of the states' spread from which on a direction that the first batches did not show is taken up."""
 LEAST_RATE = 1e-5
 MOST_RATE = 0.05
 
@@ -70,6 +65,7 @@ class HeadPPO(PPO):
         super().__init__(policy, config, seed, ranks)
         assert policy.narrow is not None, "the caller has looked"
         self.narrow = policy.narrow
+        self._directions = Directions(policy)
         self._rows = nn.Parameter(self.narrow.up.new_zeros(0, len(self.narrow.down)))
         """(T, K) rows of B of the tokens that are trained."""
         self._tokens: list[int] = []
@@ -138,13 +134,14 @@ class HeadPPO(PPO):
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
-        self._measure_directions()
+        self._directions.measure(rows, self._parts)
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
         kl = 0.0
         made = 0
-        while made < STEPS and kl < FAR and not (made and should_stop()):
+        wanted = self.config.update_kl
+        while made < STEPS and kl < FAR * wanted and not (made and should_stop()):
             progress(made, STEPS)
             of_step = UpdateSums()
             self.optimizer.zero_grad(set_to_none=True)
@@ -156,9 +153,9 @@ class HeadPPO(PPO):
             kl = self._step_near()
             made += 1
         # The next update's steps are larger or smaller, as this update went less far than wanted or further.
-        if kl > 1.5 * KL_WANTED:
+        if kl > 1.5 * wanted:
             self._scale_rate(1 / FASTER)
-        elif kl < KL_WANTED / 1.5:
+        elif kl < wanted / 1.5:
             self._scale_rate(FASTER)
         self._put_rows()
         self._fit_critic(targets)
@@ -180,8 +177,9 @@ class HeadPPO(PPO):
             progress: called after each step with those made, those of all, and the loss.
             should_stop: called before each step; True ends it, and the steps made stay.
         """
-        self._parts = list(self.encoded(batch_rows(trajectories)))
-        self._measure_directions()
+        rows = batch_rows(trajectories)
+        self._parts = list(self.encoded(rows))
+        self._directions.measure(rows, self._parts)
         self._take_rows()
         optimizer = _adam(self._rows, FIRST_RATE)
         tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
@@ -270,62 +268,6 @@ class HeadPPO(PPO):
             return None
         return trie, [replies[trie.replies.index(reply)]]
 
-    @torch.no_grad()
-    def _measure_directions(self) -> None:
-        """Set rows of A that are free to directions in which the states differ at which replies part.
-
-        The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
-        beside the first ones, which stay, so that the policy does not change.
-        """
-        down = self.narrow.down
-        is_free = ~down.any(1)  # (K,)
-        if not is_free.any():
-            return
-        parting_places: set[tuple[int, ...]] = set()
-        parting: list[Tensor] = []
-        # The states at each place of a reply, by the tokens up to there: parts with other replies share most places.
-        at_place: dict[tuple[int, ...], list[Tensor]] = {}
-        for part, encoded in self._parts:
-            if not isinstance(encoded, NarrowEncoded):
-                continue
-            states = encoded.hidden  # (R, C, D)
-            columns = self._parting_columns(part)
-            parting.append(states[:, columns].reshape(-1, states.shape[-1]))
-            places = _places(part.trees.trees[0])
-            parting_places |= {places[column] for column in columns}
-            for column, place in enumerate(places):
-                at_place.setdefault(place, []).append(states[:, column])
-        if not parting:
-            return
-        seen = torch.cat(parting)
-        states_at = {place: torch.cat(found) for place, found in at_place.items()}
-        elsewhere = [found for place, found in states_at.items() if place not in parting_places]
-        left_out = torch.stack([found.mean(0) for found in states_at.values()])
-        least = 0.0
-        known = down[~is_free]
-        if not len(known):
-            # An action may be preferred or avoided in all states alike, which no difference between them tells.
-            means = [found.mean(0) for found in elsewhere]
-            down[0] = constant(seen.mean(0), torch.stack(means) if means else left_out[:0])
-            is_free[0] = not down[0].any()
-        else:
-            # As long as the common states, or what is known would count as rounding beside them.
-            length = left_out.norm(dim=1).mean()
-            left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
-            least = LEAST_NEW_SPREAD
-        if len(seen) == 1:  # it differs from no other
-            return
-        found = whitening(seen, left_out, elsewhere, int(is_free.sum()), least)
-        down[is_free.nonzero().squeeze(1)[: len(found)]] = found
-
-    def _parting_columns(self, part: PackedRows) -> list[int]:
-        """The columns after which admissible replies part."""
-        tree = part.trees.trees[0]
-        children: dict[int, int] = {}
-        for parent in tree.parents:
-            children[parent] = children.get(parent, 0) + 1
-        return sorted(parent + 1 for parent, count in children.items() if count > 1)
-
     def _loss_of_batch(self, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() mean over the batch's turns of policy, entropy and KL loss."""
         config = self.config
@@ -358,13 +300,13 @@ class HeadPPO(PPO):
         for _ in range(MOST_TRIALS):
             self.optimizer.step()
             kl = self._kl()
-            if kl <= MUCH_TOO_FAR:
+            if kl <= MUCH_TOO_FAR * self.config.update_kl:
                 return kl
             with torch.no_grad():
                 self._rows.copy_(rows)
             self.optimizer.state[self._rows] = copy.deepcopy(moments)
             self._scale_rate(0.5)
-        return FAR  # not even a small step stays near, so the update ends here
+        return FAR * self.config.update_kl  # not even a small step stays near, so the update ends here
 
     def _scale_rate(self, factor: float) -> None:
         group = self.optimizer.param_groups[0]
@@ -430,14 +372,6 @@ class HeadPPO(PPO):
         self.narrow.rows = None
         with torch.no_grad():
             self.narrow.up[self.narrow.trained] = self._rows
-
-
-def _places(tree: TokenTree) -> list[tuple[int, ...]]:
-    """The tokens of a reply up to each column: none in the first, which is the prompt's last token."""
-    places: list[tuple[int, ...]] = [()]
-    for token, parent in zip(tree.ids, tree.parents, strict=True):
-        places.append((*places[parent + 1], token))
-    return places
 
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:

@@ -38,6 +38,7 @@ from llamagym_tui.engine.learning.losses import (
 )
 from llamagym_tui.engine.learning.movement import Marks, why_it_stood_still
 from llamagym_tui.engine.learning.novelty import Novelty
+from llamagym_tui.engine.learning.pace import Pace
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
     Row,
@@ -69,6 +70,8 @@ class PPOState(LearnerState, frozen=True, kw_only=True):
     adapted_kl_coef: float | None
     counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often a reply was given to a prompt, where there is a novelty bonus."""
+    pace: float = 1.0
+    """Factor on the learning rate, which has followed the KL of the steps."""
 
 
 class Scored(NamedTuple):
@@ -118,6 +121,7 @@ class PPO:
         )
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
+        self._pace = Pace(self._trunk)
         groups = [
             {"params": self._trunk, "lr": config.lr},
             {"params": self._head, "lr": config.value_lr},
@@ -226,10 +230,9 @@ class PPO:
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Make the steps of an update: epochs of minibatches."""
-        lr = self.lr
-        of_trunk, of_head = self.optimizer.param_groups
-        of_trunk["lr"] = lr
+        of_head = self.optimizer.param_groups[1]
         of_head["lr"] = self.config.value_lr
+        self._pace.begin()
         sums = UpdateSums()
         epochs = 0.0
         for epoch in range(1, self.config.epochs + 1):
@@ -247,7 +250,7 @@ class PPO:
             target_kl = self.config.target_kl
             if target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl:
                 break
-        return Trained(sums, epochs, lr)
+        return Trained(sums, epochs, self.lr * self._pace.factor)
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         """What the update aims at: advantages, and returns for the critic.
@@ -412,6 +415,9 @@ class PPO:
             sums.skipped += 1
             return
         sums.grad_norms.append(trunk)
+        self.optimizer.param_groups[0]["lr"] = self.lr * self._pace.factor
+        if not (self.is_warming_up or self.shards):  # shards have no weights of their own between two forwards
+            self._pace.keep()
         self.optimizer.step()
 
     def _epoch(
@@ -439,29 +445,40 @@ class PPO:
             self.optimizer.zero_grad(set_to_none=True)
             progress(at, len(drawn))
             own = parts_of(minibatch, self.ranks.size)[self.ranks.rank]
-            self._add_gradients(own, targets, sums, turns=turns, is_first=is_first)
+            found = self._add_gradients(own, targets, turns=turns, is_first=is_first)
+            kl = self._kl_of(found)
+            if self._pace.take_back(kl, self.config.update_kl):
+                # The weights are those before the last step again, so gradients are of these.
+                self.optimizer.zero_grad(set_to_none=True)
+                found = self._add_gradients(own, targets, turns=turns, is_first=is_first)
+            elif not (is_first or self.is_warming_up):
+                self._pace.follow(kl, self.config.update_kl)
+            sums.include(found)
             if turns:
                 self.step(sums)
         return 1.0
+
+    def _kl_of(self, minibatch: UpdateSums) -> float:
+        """Nats a turn by which a minibatch's decisions have moved since they were made."""
+        parts = self.ranks.gather((float(minibatch.approx_kl), minibatch.turns))
+        return sum(kl for kl, _ in parts) / max(sum(turns for _, turns in parts), 1)
 
     def _add_gradients(
         self,
         rows: Sequence[Row],
         targets: Targets,
-        sums: UpdateSums,
         *,
         turns: int,
         is_first: bool,
-    ) -> None:
-        """Add the gradients of a minibatch's loss, a mean over so many turns, and its figures."""
+    ) -> UpdateSums:
+        """Add the gradients of a minibatch's loss, a mean over so many turns; its figures."""
+        sums = UpdateSums()
         threads = self.policy.threads
         if threads == 1:
-            own = UpdateSums()
             for part in self.packed(rows):
-                mean = self.loss(part, targets, own, is_first=is_first) / turns
+                mean = self.loss(part, targets, sums, is_first=is_first) / turns
                 mean.backward()
-            sums.include(own)
-            return
+            return sums
 
         # Threads compute parts of the rows side by side. Each has sums and gradients of its own, or they would be in
         # each other's way.
@@ -485,6 +502,7 @@ class PPO:
             sums.include(own)
             for weight, gradient in zip(weights, gradients, strict=True):
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
+        return sums
 
     @property
     def limits(self) -> ForwardLimits:
@@ -550,6 +568,7 @@ class PPO:
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
             counts=dict(self.novelty.counts),
+            pace=self._pace.factor,
         )
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
@@ -571,6 +590,7 @@ class PPO:
         self._rng.setstate(state.random)
         self._adapted_kl_coef = state.adapted_kl_coef
         self.novelty.counts = dict(state.counts)
+        self._pace.factor = state.pace
         self.used.clear()  # a roll back undid these updates
 
     def reseed(self, seed: int) -> None:

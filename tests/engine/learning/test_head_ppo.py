@@ -104,8 +104,8 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     first = narrow.down.detach().clone()
     assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
-    learner._parts = list(learner.encoded(batch_rows(play(policy))))
-    learner._measure_directions()
+    rows = batch_rows(play(policy))
+    learner._directions.measure(rows, list(learner.encoded(rows)))
     assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4
     assert torch.equal((narrow.up @ narrow.down).detach(), before)

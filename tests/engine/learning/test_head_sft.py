@@ -40,7 +40,7 @@ def test_it_learns_the_reply_that_each_observation_has(learner: HeadPPO) -> None
     assert fmean(scores(learner)) < 0.6
     seen: list[tuple[int, int, float]] = []
     stats = train_head_on(learner, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each))
-    assert fmean(scores(learner)) > 0.8
+    assert fmean(scores(learner)) > 0.7
     assert (stats.steps, stats.demonstrations, stats.cancelled) == (STEPS, len(LESSONS), False)
     assert stats.last_loss < stats.first_loss
     assert [each[:2] for each in seen] == [(step, STEPS) for step in range(1, STEPS + 1)]

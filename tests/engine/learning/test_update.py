@@ -25,7 +25,7 @@ from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, T
 from tests.engine.conftest import REPLIES
 
 STILL = PPOConfig(
-    lr=1e-12, lr_final=1e-12, value_lr=1e-12, epochs=1, mini_batch_size=1000, max_grad_norm=1e9,
+    update_kl=1e9, lr=1e-12, lr_final=1e-12, value_lr=1e-12, epochs=1, mini_batch_size=1000, max_grad_norm=1e9,
     critic_warmup_updates=0, kl_coef=0.0, kl_coef_final=0.0, entropy_coef=0.0, entropy_coef_final=0.0,
 )  # fmt: skip
 """Steps too small to change a weight: what an update finds can be found again after it."""

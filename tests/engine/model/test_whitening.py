@@ -35,7 +35,7 @@ def test_what_differs_by_more_at_other_places_is_seen_little() -> None:
     # Along the second axis the states spread by 1 and those of another place by 30, along the third neither.
     states = torch.tensor([[2.0, 1.0, 5.0], [2.0, -1.0, 5.0], [-2.0, 1.0, 5.0], [-2.0, -1.0, 5.0]])
     other = torch.tensor([[0.0, 30.0, 0.0], [0.0, -30.0, 0.0]])
-    found = whitening(states, other.mean(0, keepdim=True), [other], 2)
+    found = whitening(states, torch.zeros(1, 3), [other], 2)
     first, second = (states @ found.T).var(0, unbiased=False).tolist()
     # 1 / (1 + 900 / 9), and the floor, (0.01 * 2)^2, once
     assert first == pytest.approx(4 / (4 + 0.0004), rel=1e-4)
@@ -57,7 +57,18 @@ def test_a_common_state_that_is_named_twice_takes_nothing_else_out() -> None:
 def test_one_direction_is_one_at_a_place_and_nothing_at_the_others() -> None:
     mean = torch.tensor([3.0, 4.0, 0.0])
     others = torch.tensor([[3.0, 0.0, 0.0], [6.0, 0.0, 0.0]])
-    found = constant(mean, others)
+    found = constant(mean, others, [])
     assert torch.allclose(found, torch.tensor([0.0, 0.25, 0.0]))
-    assert constant(mean, others[:0]).tolist() == pytest.approx([0.12, 0.16, 0.0])
-    assert not constant(others[1], others).any()  # it is nothing of its own
+    assert constant(mean, others[:0], []).tolist() == pytest.approx([0.12, 0.16, 0.0])
+    assert not constant(others[1], others, []).any()  # it is nothing of its own
+
+
+def test_that_direction_is_one_in_which_nuisances_hardly_differ() -> None:
+    mean = torch.tensor([3.0, 4.0, 0.0])
+    prompts = torch.tensor([[0.0, 2.0, 0.0], [0.0, -2.0, 0.0]])
+    found = constant(mean, torch.empty(0, 3), [prompts])
+    # (floor + 0) and (floor + 4) along the first two axes, with a floor of (0.01 * 5)^2: weights 3 / 0.0025, 4 / 4.0025
+    weights = torch.tensor([3 / 0.0025, 4 / 4.0025, 0.0])
+    assert torch.allclose(found, weights / (weights @ mean), rtol=1e-4)
+    assert found @ mean == pytest.approx(1.0)
+    assert (prompts @ found).abs().max() < 0.001
