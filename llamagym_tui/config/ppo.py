@@ -240,7 +240,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Live(
             place=115,
             title="KL of an update",
-            meaning="How far an update should move the policy, in nats a turn; steps are smaller where it moves further.",
+            meaning="How far an update should move the policy, in nats a turn; steps follow that.",
         ),
     ] = 0.02
     """Nats a turn that an update should move the policy. Steps are made smaller where it moves further by far, and

@@ -47,7 +47,7 @@ FASTER = 1.3
 FIRST_RATE = 0.01
 """Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
 LEAST_RATE = 1e-5
-MOST_RATE = 0.05
+MOST_RATE = 0.015
 
 
 class HeadState(PPOState, frozen=True, kw_only=True):
@@ -306,7 +306,9 @@ class HeadPPO(PPO):
                 self._rows.copy_(rows)
             self.optimizer.state[self._rows] = copy.deepcopy(moments)
             self._scale_rate(0.5)
-        return FAR * self.config.update_kl  # not even a small step stays near, so the update ends here
+        return (
+            FAR * self.config.update_kl
+        )  # not even a small step stays near, so the update ends here
 
     def _scale_rate(self, factor: float) -> None:
         group = self.optimizer.param_groups[0]

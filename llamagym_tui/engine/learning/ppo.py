@@ -416,7 +416,9 @@ class PPO:
             return
         sums.grad_norms.append(trunk)
         self.optimizer.param_groups[0]["lr"] = self.lr * self._pace.factor
-        if not (self.is_warming_up or self.shards):  # shards have no weights of their own between two forwards
+        if not (
+            self.is_warming_up or self.shards
+        ):  # shards have no weights of their own between two forwards
             self._pace.keep()
         self.optimizer.step()
 

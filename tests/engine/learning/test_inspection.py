@@ -22,7 +22,7 @@ from tests.toy_env import CountAgent
 HAND = PPOConfig(
     lr=3e-2, lr_final=3e-2, epochs=2, mini_batch_size=8, critic_warmup_updates=0, kl_coef=0.0, kl_coef_final=0.0,
     entropy_coef=0.0, entropy_coef_final=0.0, gamma=1.0, lam=1.0, parse_penalty=0.0, reward_scale=1.0,
-    whiten_advantages=False, clip_range=0.1, target_kl=None,
+    whiten_advantages=False, clip_range=0.1, target_kl=None, update_kl=1e9,
 )  # fmt: skip
 """Episodes of two turns that pay 1 at the end: every return is 1, every advantage 1 - V."""
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
@@ -279,3 +279,24 @@ def test_an_update_states_how_long_it_took(make_policy, monkeypatch):
         "llamagym_tui.engine.learning.ppo.time", SimpleNamespace(perf_counter=lambda: next(ticks))
     )
     assert ppo.update(batch).update_s == 2.5
+
+
+def test_an_update_of_a_rate_that_is_far_too_large_stays_near(make_policy):
+    """At the same rate of 0.03 and the same batch: as it is given, and with steps that follow the KL."""
+    far = replaced(QUICK, lr=3e-2, lr_final=3e-2, epochs=4, update_kl=1e9)
+
+    def updated(config: PPOConfig) -> tuple[PPO, UpdateStats]:
+        policy = make_policy()
+        ppo = PPO(policy, config, seed=1)
+        return ppo, ppo.update(collect(policy))
+
+    _, given = updated(far)
+    ppo, followed = updated(replaced(far, update_kl=0.02))
+    assert given.lr == 3e-2
+    assert followed.lr < 3e-3
+    assert followed.approx_kl < given.approx_kl / 10
+    # The factor is in the state, from which a resumed run goes on.
+    assert ppo.state.pace == pytest.approx(followed.lr / 3e-2)
+    other = PPO(make_policy(), far)
+    other.restore(ppo.state)
+    assert other.state.pace == ppo.state.pace
