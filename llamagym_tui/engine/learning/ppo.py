@@ -70,7 +70,7 @@ class PPOState(LearnerState, frozen=True, kw_only=True):
     adapted_kl_coef: float | None
     counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often a reply was given to a prompt, where there is a novelty bonus."""
-    pace: float = 1.0
+    pace: float
     """Factor on the learning rate, which has followed the KL of the steps."""
 
 
