@@ -6,7 +6,6 @@ How many lines an entry takes is counted without setting them: 24,000 entries in
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -168,9 +167,11 @@ class LineIndex:
     def add(self, lines: int) -> None:
         self._ends.append(self.end + lines)
 
-    def rebuild(self, lines: Iterable[int]) -> None:
-        """Count the lines of every entry again; the first one keeps its number."""
-        self._ends = list(accumulate(lines, initial=self.first))[1:]
+    def change(self, entry: int, lines: int) -> None:
+        """Have an entry take another number of lines; those before it keep theirs."""
+        more = lines - (self._ends[entry] - self.start(entry))
+        if more:
+            self._ends[entry:] = [end + more for end in self._ends[entry:]]
 
     def drop_last(self) -> None:
         self._ends.pop()

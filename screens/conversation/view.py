@@ -127,6 +127,8 @@ class ConversationView(ScrollView, can_focus=True):
         """Turns that a person has unfolded."""
         self._found: Turn | None = None
         """The turn that a search has unfolded."""
+        self._found_at = 0
+        """Serial of an entry of it."""
         self._held: int | None = None
         """Serial of the entry that stays at the upper edge while what follows it comes."""
         self._held_y = 0.0
@@ -250,10 +252,11 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _unfolded(self, at: int) -> None:
         """Show the turn of an entry as it is folded now; lines above stay where they are."""
-        self._make_blocks(self._of_turn(at))
+        of_turn = self._of_turn(at)
+        self._make_blocks(of_turn)
         assert self._typesetter is not None
-        room = self._typesetter.room
-        self._index.rebuild(shown.lines(room) for shown in self._blocks)
+        for other in of_turn:
+            self._index.change(other, self._blocks[other].lines(self._typesetter.room))
         self._measure()
         self.refresh()
 
@@ -541,14 +544,14 @@ class ConversationView(ScrollView, can_focus=True):
         turn = turn_of(self._blocks[at].entry) if at is not None and self.folds else None
         if turn == self._found:
             return
-        before = self._found
+        first = self._blocks[0].entry.serial if self._blocks else 0
+        before = self._found_at - first if self._found is not None else -1
         self._found = turn
-        places = [] if at is None or turn is None else [at]
-        if before is not None:
-            turns = (turn_of(shown.entry) == before for shown in self._blocks)
-            places += [place for place, is_of in enumerate(turns) if is_of][:1]
-        for place in places:
-            self._unfolded(place)
+        for place in (at, before):
+            if place is not None and 0 <= place < len(self._blocks):
+                self._unfolded(place)
+        if at is not None:
+            self._found_at = self._blocks[at].entry.serial
 
     def _report_search(self) -> None:
         self.search_status = self.search.status if self.search is not None else ""

@@ -106,10 +106,14 @@ class FirstSight(StateText):
         self.state = state
         self.set_class(bool(state.described or self._form()), "-known")
         if any(
-            getattr(state, name) != getattr(before, name)
-            for name in ("described", "mapped", "updates", "run", "manner")
+            getattr(state, name) is not getattr(before, name)
+            for name in ("described", "mapped", "film", "updates", "run", "manner")
         ):
-            self.refresh(layout=True)  # it may take another number of lines
+            width = self.content_size.width
+            text = self.content_at(width)
+            if not text.is_same(self._painted):
+                is_as_high = width > 0 and len(text.wrap(width)) == self.content_size.height
+                self.refresh(layout=not is_as_high)
 
     def content_at(self, width: int) -> Content:
         state = self.state
@@ -199,8 +203,8 @@ class FigureCurves(StateText):
     def show(self, state: RunState) -> None:
         before = self.state
         super().show(state)
-        if state.stats is not before.stats:
-            self.refresh(layout=True)  # the first update has more lines than none
+        if (state.stats is None) != (before.stats is None):
+            self.refresh(layout=True)
 
     def content_at(self, width: int) -> Content:
         state = self.state

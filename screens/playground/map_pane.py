@@ -72,6 +72,7 @@ class MapPane(Vertical):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._changed_at = 0.0
+        self._shown_title = Content()
 
     def compose(self) -> ComposeResult:
         yield Static(id="map-title", markup=False)
@@ -102,7 +103,10 @@ class MapPane(Vertical):
             before = grid.policy
             grid.show(MappedPolicy(layout, state.mapped))
             self._flash(changed_cells(before, grid.policy))
-        self.query_one("#map-title", Static).update(self._title(state, grid))
+        title = self._title(state, grid)
+        if not title.is_same(self._shown_title):
+            self._shown_title = title
+            self.query_one("#map-title", Static).update(title, layout=False)
 
     def _flash(self, changed: frozenset[Spot]) -> None:
         grid = self.query_one(LiveGrid)
