@@ -30,6 +30,8 @@ SYNONYMS = {
     "pace.slower": "slow speed pace delay",
     "watch.next": "other another",
     "watch.previous": "other another",
+    "zoom": "large full maximize bigger pane",
+    "turn.copy": "clipboard quote reply",
     "view": "picture board image render state",
     "figures": "numbers more less statistics",
     "watch.failure": "parse error unread wrong",

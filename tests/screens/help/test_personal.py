@@ -473,10 +473,10 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(
 async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
     moved = {
         "pause": "f5",
-        "mode": "y",
+        "mode": "f2",
         "advance.turn": "1",
         "advance.update": "2",
-        "table": "z",
+        "table": "f3",
         "prompt.apply": "f9",
     }
     write_keys(
@@ -485,17 +485,17 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await sees(pilot, "loading the model … z opens a table for you meanwhile")
+        await sees(pilot, "loading the model … f3 opens a table for you meanwhile")
         client.emit(*list(fakes.opening_events())[2:])
         await sees(pilot, "rolling out")
-        await pilot.press("f5", "y")
-        await sees(pilot, "no episode enters a batch. y trains again.")
+        await pilot.press("f5", "f2")
+        await sees(pilot, "no episode enters a batch. f2 trains again.")
         await sees(pilot, "Paused. f5 resumes. 1 makes one turn, 2 one update.")
         await pilot.press("p")
         await sees(pilot, "f9 applies the draft from the next episode on.")
         await pilot.press("escape")
         client.die("The trainer died.")
-        await sees(pilot, "z still opens the table.")
+        await sees(pilot, "f3 still opens the table.")
 
 
 async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(
