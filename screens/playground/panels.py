@@ -1,6 +1,7 @@
 """What stands around the conversation: sentence and progress above, the drawing on it, curve, map, figures beside."""
 
 from textual.containers import Vertical
+from textual.message import Message
 
 from llamagym_tui.screens.playground.banner import Banner
 from llamagym_tui.screens.playground.figures import (
@@ -20,6 +21,16 @@ from llamagym_tui.screens.playground.watch_line import WatchLine
 from llamagym_tui.state.run import RunState
 
 
+class Side(Vertical):
+    """Curve, map and figures; which of them there is room for is asked again when its size is another."""
+
+    class Resized(Message):
+        pass
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
+
 class Panels:
     def __init__(self, state: RunState) -> None:
         """The panels of a run, not mounted yet."""
@@ -32,7 +43,7 @@ class Panels:
         self.chart = ReturnChart()
         self.map = MapPane(id="map-pane")
         self.above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="drawing"))
-        self.side = Vertical(
+        self.side = Side(
             self.chart,
             self.map,
             LargeFigures(state, id="large-figures"),

@@ -481,6 +481,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             )
         self.set_class(fits, "-map")
 
+    def on_side_resized(self) -> None:
+        if self._panels is not None:
+            self._fit(self._state)
+            self._panels.map.show(self._state)
+
     def has_any_class(self, *names: str) -> bool:
         return any(map(self.has_class, names))
 
