@@ -104,6 +104,14 @@ def test_a_token_is_drawn_as_often_as_the_whole_vocabulary_has_it(narrow, kept) 
     assert torch.allclose(logprobs, whole[tokens], atol=1e-5)
 
 
+def test_a_number_that_rounding_has_put_past_the_end_draws_the_last_token(narrow, kept) -> None:
+    at = torch.tensor([0])
+    past = torch.tensor([1 + 1e-9], dtype=torch.float64)
+    tokens, logprobs = kept.draw(at, at, past, greedy=False)
+    assert tokens.tolist() == [63]
+    assert logprobs.item() == pytest.approx(plain_logprobs(narrow, kept)[0, 63].item(), abs=1e-5)
+
+
 @pytest.mark.parametrize("favourite", [9, 40])
 def test_greedy_takes_the_likeliest_of_all_tokens(narrow, favourite: int) -> None:
     hidden = torch.randn(1, 1, 32)
