@@ -91,6 +91,8 @@ def batch_targets(
         rewards = rewards + config.novelty_coef * bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
     steps = credited_steps(turns, lengths, rewards, charged * penalties, values)
+    if bonuses is not None and not config.has_critic:
+        steps = steps._replace(charges=steps.charges - config.novelty_coef * bonuses)
     episode_lengths = []
     first = 0
     for trajectory in trajectories:

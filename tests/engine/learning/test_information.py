@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.packing import batch_rows
@@ -84,3 +85,22 @@ def test_groups_that_agree_and_turns_that_no_group_teaches_are_counted(make_poli
     assert stats.group_spread == pytest.approx(1 / 3)
     assert stats.flat_groups == pytest.approx(2 / 3)
     assert stats.idle_share == pytest.approx(5 / 7)
+
+
+def test_what_is_seldom_tried_is_no_difference_between_episodes_and_each_turns_own(
+    make_policy,
+) -> None:
+    policy = make_policy()
+    batch = [played(policy, each, reward=[1.0]) for each in "aab"]
+    for trajectory in batch:
+        trajectory.group = 0
+    config = replace(STILL, learner="grpo", novelty_coef=0.5)
+    targets = PPO(policy, config).targets(batch, batch_rows(batch))
+    # one prompt came twice, the other once: 1 / sqrt(n) less the mean
+    each, alone = 2**-0.5, 1.0
+    mean = (2 * each + alone) / 3
+    wanted = [0.5 * (bonus - mean) for bonus in (each, each, alone)]
+    assert targets.advantages.tolist() == pytest.approx(wanted)
+    assert not targets.comparisons[0].teaches.any()
+    returns = PPO(policy, replace(config, learner="reinforce")).targets(batch, batch_rows(batch))
+    assert returns.advantages.tolist() == pytest.approx([1 + bonus for bonus in wanted])

@@ -4,8 +4,8 @@ A_t = (R - mean(R)) / std(R) + (G_t - mean(G)) / std(G): R the return of the who
 whose first observation was the same; G_t the return from turn t on, compared with the turns of the batch that had the
 observation of t, its anchor. Source: arXiv:2505.10978, eq. 3, 6, 7 and 8, with omega 1. It differs from the paper in
 that groups are of equal observations in the whole batch, as many as there are, and not of a number of episodes that are
-reset alike; in a standard deviation that is divided by the number of members; and in the KL to the reference, which
-each turn pays itself, after the comparison, unless `kl_form` has it in the loss. `correct_spread` leaves both divisions
+reset alike; in a standard deviation that is divided by the number of members; and in the KL to the reference and the
+novelty bonus, which each turn has to itself, after the comparison. `correct_spread` leaves both divisions
 out, as the paper's second form does (F_norm = 1). Turns before one that someone else took are in no group.
 """
 

@@ -3,8 +3,9 @@
 A_i = R_i - mean of R_j over the other episodes j of the group, for every turn of episode i; R is the discounted sum of
 an episode's rewards. Source: arXiv:2402.14740, eq. 8 (REINFORCE Leave-One-Out). It differs from the paper in PPO's
 clipped objective; in that a group is of episodes whose environments were reset to one seed, as a reply's prompt is
-here; and in the KL to the reference, which each turn pays itself, after the comparison: so a group whose episodes earn
-the same is one that teaches nothing. An episode alone in its group has nothing to be compared with.
+here; and in the KL to the reference and the novelty bonus, which each turn has to itself, after the comparison: so a
+group whose episodes earn the same is one that teaches nothing. An episode alone in its group has nothing to be compared
+with.
 """
 
 from llamagym_tui.config import PPOConfig
