@@ -95,6 +95,7 @@ def refuse_heavy(loaded: set[str]) -> None:
     ]
 
 
+@pytest.mark.slow  # it imports everything; `make imports` sees what our own modules name
 def test_the_engine_imports_no_environment_and_neither_it_nor_the_trainer_a_screen() -> None:
     engine, trainer = submodules("llamagym_tui.engine"), submodules("llamagym_tui.trainer")
     loaded = modules_after(

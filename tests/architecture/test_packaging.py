@@ -14,7 +14,7 @@ import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 
@@ -96,9 +96,10 @@ def use(folder: Path) -> None:
     assert Path(where).is_relative_to(folder.parent)
 
 
-@pytest.mark.parametrize(
-    "links", ["kept", "text files", pytest.param("missing", marks=pytest.mark.slow)]
-)
+slowly = {links: pytest.param(links, marks=pytest.mark.slow) for links in get_args(Links)}
+
+
+@pytest.mark.parametrize("links", ["kept", slowly["text files"], slowly["missing"]])
 def test_the_wheel_holds_what_the_packages_hold_with_and_without_links(
     links: Links, tmp_path: Path
 ) -> None:
@@ -114,9 +115,7 @@ def test_the_wheel_holds_what_the_packages_hold_with_and_without_links(
     use(tmp_path / "site")
 
 
-@pytest.mark.parametrize(
-    "links", [pytest.param("kept", marks=pytest.mark.slow), "text files", "missing"]
-)
+@pytest.mark.parametrize("links", [slowly["kept"], "text files", slowly["missing"]])
 def test_an_editable_install_works_with_and_without_links(links: Links, tmp_path: Path) -> None:
     run(
         "-m",

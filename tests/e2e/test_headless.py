@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from llamagym_tui import run_store
+from llamagym_tui.cli.main import app
 from llamagym_tui.protocol.events import CheckpointSaved, RunFinished, UpdateFinished
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -29,7 +30,9 @@ def only_line(out: str) -> dict[str, Any]:
     return figures
 
 
-def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -> None:
+def test_a_run_is_trained_by_a_command_and_its_folder_evaluated(
+    tmp_path: Path, model: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     run_dir = tmp_path / "run"
     (tmp_path / "prompt.txt").write_text("Hit below 13.")
     trained = subprocess.run(
@@ -54,14 +57,11 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     }
     assert run_store.last_settings(run_dir).system_prompt == "Hit below 13."
 
-    evaluated = subprocess.run(
-        command(
-            *("eval", "blackjack", "--model", run_dir, "--episodes", 64, "--greedy"),
-            *("--seed", 7, "--threads", 1, "--json"),
-        ),
-        capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=True,
-    )  # fmt: skip
-    found = only_line(evaluated.stdout)
+    capfd.readouterr()
+    words = f"eval blackjack --model {run_dir} --episodes 64 --greedy --seed 7 --threads 1 --json"
+    with pytest.raises(SystemExit, match="^0$"):
+        app(words.split())
+    found = only_line(capfd.readouterr().out)
     assert list(found) == [
         "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "refusal_rate", "truncated",
         "dropped",

@@ -51,8 +51,11 @@ SMALL = PPOConfig(batch_size=32, mini_batch_size=16, epochs=1)
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 
 
-def test_a_run_is_reported_from_hello_to_its_end(tmp_path: Path, model: str) -> None:
-    with TrainerProcess(tmp_path) as trainer:
+@posix
+def test_a_run_is_reported_from_hello_until_it_is_asked_to_terminate_whatever_else_is_printed(
+    tmp_path: Path, model: str
+) -> None:
+    with TrainerProcess(tmp_path, code=NOISE) as trainer:
         hello = trainer.wait_for(Hello)
         assert (hello.protocol, hello.pid) == (PROTOCOL_VERSION, trainer.process.pid)
         trainer.start(model=model, ppo=SMALL)
@@ -69,11 +72,14 @@ def test_a_run_is_reported_from_hello_to_its_end(tmp_path: Path, model: str) -> 
         assert trainer.wait_for(EvaluationFinished).episodes == 16
         trainer.send(Resume())
         trainer.wait_for(PhaseChanged, lambda event: event.phase == "rolling_out")
-        trainer.wait_for(EpisodesCounted, lambda event: event.mode == "inference")
-        trainer.send(Stop())
+        counted = trainer.wait_for(EpisodesCounted, lambda event: event.mode == "inference")
+        trainer.process.send_signal(signal.SIGINT)  # ctrl+c belongs to the user interface
+        trainer.wait_for(EpisodesCounted, lambda event: event.episodes > counted.episodes + 100)
+        trainer.process.send_signal(signal.SIGTERM)
 
         assert trainer.ends() == 0
         assert trainer.fault is None
+        assert trainer.of(RunFinished)[0].updates == len(trainer.of(UpdateFinished)) == 2
         assert isinstance(trainer.events[-1], RunFinished)
         check_order(trainer)
         check_folder(trainer, model)
@@ -112,7 +118,10 @@ def check_folder(trainer: TrainerProcess, model: str) -> None:
     assert kept[-1] == trainer.events[-1]
     assert not any(isinstance(event, TokensStreamed) for event in kept)
     assert run_store.last_settings(trainer.run_dir).system_prompt == "Hit below 13."
-    assert "Traceback" not in trainer.log_path.read_text()
+    log = trainer.log_path.read_text()
+    assert "Traceback" not in log
+    for line in ("printed by a library", "written by C", "printed by a child"):
+        assert line in log
 
 
 NOISE = """
@@ -134,25 +143,6 @@ def noisy(path):
 
 trainer.take_over_wire = noisy
 """
-
-
-@posix
-def test_a_request_to_terminate_is_a_stop_ctrl_c_is_not_and_prints_of_libraries_land_in_the_log(
-    tmp_path: Path, model: str
-) -> None:
-    with TrainerProcess(tmp_path, code=NOISE) as trainer:
-        trainer.start(model=model, mode="inference", ppo=SMALL)
-        trainer.wait_for(EpisodesCounted)
-        trainer.process.send_signal(signal.SIGINT)
-        trainer.wait_for(EpisodesCounted, lambda event: event.episodes > 150)
-        trainer.process.send_signal(signal.SIGTERM)
-        assert trainer.ends() == 0
-        assert trainer.fault is None
-        assert trainer.of(UpdateFinished) == []
-        assert trainer.of(RunFinished)[0].updates == 0
-    log = trainer.log_path.read_text()
-    for line in ("printed by a library", "written by C", "printed by a child"):
-        assert line in log
 
 
 @pytest.mark.slow  # two trainers; tests/trainer/test_exact_resume.py resumes in one process
@@ -206,22 +196,54 @@ def no_network(*address: object) -> None:
     raise AssertionError(f"the network was asked for: {address}")
 
 
+WITHOUT_A_MODEL = """
+import queue, sys, time, types
+from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.protocol.commands import Stop
+from llamagym_tui.protocol.events import EpisodesCounted, SessionFailed
+
+class Session:
+    def __init__(self, config, store, commands, sinks):
+        self.commands, (self.send,) = commands, sinks
+    {run}
+
+sys.modules["llamagym_tui.trainer.session"] = types.SimpleNamespace(Session=Session)
+"""
+"""A session that plays nothing: the process around it starts without torch."""
+COUNTS = """
+    def run(self):
+        while True:
+            counted = EpisodesCounted(mode="train", prompt_version=0, returns=[0.0], lengths=[1], parse_failures=0,
+                                      episodes=1, env_steps=1, episodes_per_s=1.0)
+            self.send(counted)
+            try:
+                asked = self.commands.get(timeout=0.02)
+            except queue.Empty:
+                continue
+            assert isinstance(asked, Stop)
+            return "stopped"
+"""
+FAILS = """
+    def run(self):
+        self.send(SessionFailed(message="There is no model."))
+        return "failed"
+"""
+
+
 @posix
-def test_it_ends_when_nobody_reads_its_events(tmp_path: Path, model: str) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model=model, ppo=SMALL)
-        trainer.wait_for(UpdateFinished)
+def test_it_ends_when_nobody_reads_its_events(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path, code=WITHOUT_A_MODEL.format(run=COUNTS)) as trainer:
+        trainer.start()
+        trainer.wait_for(EpisodesCounted)
         assert trainer.process.stdout is not None
         trainer.process.stdout.close()
         assert trainer.process.wait(15) == 0
-    assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
 
 
-def test_a_model_that_cannot_be_loaded_fails_in_one_sentence(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model="/no/such/model")
-        assert "/no/such/model" in trainer.wait_for(SessionFailed).message
-        assert "\n" not in trainer.of(SessionFailed)[0].message
+def test_a_session_that_fails_ends_it_with_an_error(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path, code=WITHOUT_A_MODEL.format(run=FAILS)) as trainer:
+        trainer.start()
+        assert trainer.wait_for(SessionFailed).message == "There is no model."
         assert trainer.ends() == 1
 
 
@@ -272,13 +294,9 @@ def test_nonsense_on_its_stdin_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path: Path) -> None:
-    busy = (
-        "import time\n"
-        "import llamagym_tui.trainer.__main__ as trainer, llamagym_tui.trainer.session as session\n"
-        "trainer.GRACE_S = 0.5\n"
-        "session.Session.run = lambda self: time.sleep(600)\n"
-    )
-    with TrainerProcess(tmp_path, code=busy) as trainer:
+    busy = WITHOUT_A_MODEL.format(run="run = lambda self: time.sleep(600)")
+    short = "import llamagym_tui.trainer.__main__ as trainer\ntrainer.GRACE_S = 0.5\n"
+    with TrainerProcess(tmp_path, code=short + busy) as trainer:
         trainer.start()
         trainer.end_commands()
         assert trainer.ends() == 1

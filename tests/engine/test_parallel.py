@@ -61,8 +61,22 @@ def test_parts_have_about_as_much_to_compute_and_neighbours_stay_together():
 
 @pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize(
-    ("lora", "changes"),
-    [(False, {}), (False, {"credit": "token"}), (False, {"mini_batch_size": 32}), (True, {})],
+    ("either_path", "lora", "changes"),
+    [
+        ("lean", False, {"mini_batch_size": 32}),
+        ("lean", True, {}),
+        ("general", False, {"credit": "token"}),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("lean", False, {}),
+                ("lean", False, {"credit": "token"}),
+                ("general", False, {"mini_batch_size": 32}),
+                ("general", True, {}),
+            )
+        ),
+    ],
+    indirect=["either_path"],
 )
 def test_threads_learn_of_parts_what_one_learns_of_all_and_the_same_bits_again(
     make_policy, lora, changes
@@ -70,7 +84,7 @@ def test_threads_learn_of_parts_what_one_learns_of_all_and_the_same_bits_again(
     def learnt(count: int):
         policy = make_policy(lora=lora)
         policy.threads = count
-        ppo = PPO(policy, replace(SETTINGS, **changes), seed=3)
+        ppo = PPO(policy, replace(SETTINGS, epochs=2, **changes), seed=3)
         stats = [ppo.update(batch) for batch in batches]
         return weights_of(ppo), [asdict(each) for each in stats]
 

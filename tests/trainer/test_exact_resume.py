@@ -227,13 +227,15 @@ def stage(make_policy, tmp_path, request) -> Stage:
 
 
 @pytest.mark.parametrize(
-    "stage", [(True, "generate"), (True, "score"), (False, "generate")], indirect=True
+    ("stage", "kills"),
+    [((True, "generate"), (2, 3)), ((True, "score"), (2,)), ((False, "generate"), (2,))],
+    indirect=["stage"],
 )
-def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage):
+def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage, kills):
     events, _ = stage.play("straight")
     updates = [event.update for event in events if isinstance(event, CheckpointSaved)]
     assert updates == [1, 1, 2, 3]  # the second one in the middle of a batch
-    for killed_at in (2, 3):
+    for killed_at in kills:
         name = f"killed {killed_at}"
         before, _ = stage.play(name, killed_at=killed_at)
         after, _ = stage.play(name, resume=True)
@@ -246,7 +248,7 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
         assert at_s[-1] > before[-1].at_s
 
 
-@pytest.mark.parametrize(("history", "ppo"), [(0, PPO), (0, CUTTING), (1, PPO), (0, GROUPED)])
+@pytest.mark.parametrize(("history", "ppo"), [(0, CUTTING), (1, PPO), (0, GROUPED)])
 def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history, ppo):
     stage.config = replace(stage.config, history=history, ppo=ppo)
     stage.play("straight")

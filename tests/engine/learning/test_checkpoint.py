@@ -215,16 +215,26 @@ def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tm
     assert not (run / "good").is_symlink()
 
 
-@pytest.fixture
-def three_checkpoints(make_policy, tmp_path):
-    """Policy and learner at update 3, with checkpoints of updates 1 (good), 2 (the one before) and 3 (latest)."""
-    policy = make_policy()
+@pytest.fixture(scope="module")
+def run_of_three(make_policy, tmp_path_factory):
+    """A folder with checkpoints of updates 1 (good), 2 (the one before) and 3 (latest)."""
+    run_dir, policy = tmp_path_factory.mktemp("three"), make_policy()
     ppo = PPO(policy, QUICK)
     for update in (1, 2, 3):
-        ppo.update(collect(policy))
-        save_checkpoint(tmp_path, policy, ppo, {"update": update})
+        ppo.update(collect(policy, episodes=8))
+        save_checkpoint(run_dir, policy, ppo, {"update": update})
         if update == 1:
-            keep_checkpoint(tmp_path)
+            keep_checkpoint(run_dir)
+    return run_dir
+
+
+@pytest.fixture
+def three_checkpoints(make_policy, run_of_three, tmp_path):
+    """Policy and learner at update 3, and a copy of that folder."""
+    shutil.copytree(run_of_three, tmp_path, dirs_exist_ok=True)
+    policy = make_policy()
+    ppo = PPO(policy, QUICK)
+    assert load_checkpoint(tmp_path, policy, ppo).counters == {"update": 3}
     return SimpleNamespace(policy=policy, ppo=ppo, run_dir=tmp_path)
 
 

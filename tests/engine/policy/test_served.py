@@ -194,15 +194,15 @@ def test_what_a_server_cannot_do_is_refused_before_any_play(make_policy) -> None
     assert structs.asdict(make_policy().generation)["server"] is None
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_learner_scores_what_continuous_batching_sampled_as_that_did_after_an_update_too(
     make_policy, lora
 ) -> None:
     policy = make_policy(lora=lora, server="generate_batch", temperature=0.8)
     ppo = PPO(policy, PPOConfig(batch_size=12, mini_batch_size=4, lr=1e-2, critic_warmup_updates=0))
     sampler = sampler_of(policy, 6)
-    for _ in range(2):
-        trajectories = played(policy, sampler)
+    for turns in (2, 1):
+        trajectories = played(policy, sampler, turns=turns)
         assert_each_token_has_weight_one(trajectories)
         assert ppo.update(trajectories).first_ratio < 1e-5
 

@@ -78,7 +78,10 @@ async def test_keys_mark_replies_and_scroll_no_further_than_shows_them(make_app:
         assert not marked_rows(shown(pilot))
 
 
-async def test_the_mark_stays_on_its_reply_while_others_come_and_goes_with_it(make_app: MakeApp):
+async def test_the_mark_stays_on_its_reply_while_others_come_and_goes_with_it(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("llamagym_tui.state.transcript.MAX_ENTRIES", 512)
     client = run()
     app = make_app(client)
     async with rolling_out(app, SIZE) as pilot:
@@ -89,7 +92,7 @@ async def test_the_mark_stays_on_its_reply_while_others_come_and_goes_with_it(ma
         await sees(pilot, "marked: enter unfolds")
         await until(pilot, lambda: len(view.entries) > 200, "more hands")
         assert marked_rows(shown(pilot)) == before
-        client.emit(*hands(*range(100, 2000)))
+        client.emit(*hands(*range(100, 300)))
         await until(pilot, lambda: view.marked is None, "its entry is gone")
 
 

@@ -68,6 +68,18 @@ NASTY = [
 HOSTILE = [" ".join(NASTY[:6]), " ".join(NASTY[6:]), "\x00" * 200, "\x1b[2J\u202e" + "x" * 10_000]
 """For a name, a token or a field: all that is nasty, nothing but NUL, and a long line."""
 SIZES = [(80, 24), (160, 45)]
+each_in_one_size = pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        pytest.param(text, size, id=name)
+        for name, text, size in zip(
+            ("controls", "markup", "nul", "long", "long, wide"),
+            (*HOSTILE, HOSTILE[-1]),
+            (SIZES[1], SIZES[0], SIZES[1], SIZES[0], SIZES[1]),
+            strict=True,
+        )
+    ],
+)
 UNPATCHED = LiteralLines.apply
 """Without the assertion that it has nothing to do."""
 
@@ -268,8 +280,7 @@ def named(text: str) -> Iterator[AnyEvent]:
         yield replace(event, **renamed) if isinstance(event, RunStarted) else event
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+@each_in_one_size
 async def test_tokens_and_replies_that_are_inspected_are_literal(
     make_app: MakeApp, text: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ):
@@ -341,7 +352,8 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
             for key in ("down", "right", "tab", "o"):
                 await pilot.press(key)
                 assert isinstance(app.screen, PolicyMapScreen)
-                assert await harmless(pilot)
+                assert harmful(shown(pilot)) == []
+            assert await harmless(pilot)
         client.emit(PolicyMapLaidOut(why_not=text))
         await pilot.pause(0.15)
         assert await harmless(pilot)
@@ -372,8 +384,7 @@ async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str)
         assert await harmless(pilot)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+@each_in_one_size
 async def test_names_of_actions_and_drawings_are_literal(
     make_app: MakeApp, text: str, size: tuple[int, int]
 ):
