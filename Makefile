@@ -23,7 +23,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false H
 # What the site shows, laid out as here.
 PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md
 
-.PHONY: help play test test-all lint format types imports pytest pictures wheel docs clean
+.PHONY: help play test test-all checks lint format types imports pytest pictures wheel docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -31,7 +31,11 @@ help: ## this list
 play: $(PLAY_STAMP) ## install what is missing and open the playground
 	@$(BIN)/llamagym-tui $(ARGS)
 
-test: lint types imports pytest ## every check that a change has to pass
+# Beside the tests, which wait a part of their time.
+test: $(DEV_STAMP) ## every check that a change has to pass
+	@$(MAKE) --no-print-directory -j2 checks pytest
+
+checks: lint types imports
 
 test-all: lint types imports ## the same with the tests marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu"

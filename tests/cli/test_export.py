@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,10 @@ ASKED = [
 ]
 
 
-@pytest.fixture
-def adapted(tmp_path: Path) -> tuple[Path, torch.Tensor]:
-    """A run that has trained an adapter, and its logits of some ids."""
-    events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
-    run_dir = record(
-        tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
-    )
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.Tensor]:
+    """A folder with an adapter that has learnt something, and its logits of some ids."""
+    folder = tmp_path_factory.mktemp("adapter") / MODEL_DIR
     loaded = load_model_and_tokenizer(
         "bundled", "cpu", full_finetuning=False, lora=LoraConfig(layers="all", r=2)
     )
@@ -41,10 +39,22 @@ def adapted(tmp_path: Path) -> tuple[Path, torch.Tensor]:
     for name, weights in loaded.model.pretrained_model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weights, std=0.1)
-    loaded.model.save_pretrained(run_dir / MODEL_DIR)
-    loaded.tokenizer.save_pretrained(run_dir / MODEL_DIR)
+    loaded.model.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
     with torch.no_grad():
-        return run_dir, loaded.model.pretrained_model(torch.tensor([[5, 6, 7]])).logits
+        return folder, loaded.model.pretrained_model(torch.tensor([[5, 6, 7]])).logits
+
+
+@pytest.fixture
+def adapted(tmp_path: Path, adapter: tuple[Path, torch.Tensor]) -> tuple[Path, torch.Tensor]:
+    """A run that has trained that adapter, and the logits."""
+    events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
+    run_dir = record(
+        tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
+    )
+    folder, logits = adapter
+    shutil.copytree(folder, run_dir / MODEL_DIR)
+    return run_dir, logits
 
 
 def exported(*words: object) -> str:

@@ -59,7 +59,7 @@ def test_a_run_is_trained_by_a_command_and_its_folder_evaluated(
 
     capfd.readouterr()
     words = f"eval blackjack --model {run_dir} --episodes 64 --greedy --seed 7 --threads 1 --json"
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         app(words.split())
     found = only_line(capfd.readouterr().out)
     assert list(found) == [

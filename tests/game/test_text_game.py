@@ -226,7 +226,7 @@ def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set()
     )
 
 
-@pytest.mark.parametrize("content", [b"", bytes(range(7, 256)) * 12, b"\x08" + b"\xff" * 3000])
+@pytest.mark.parametrize("content", [b"", b"\x08" + b"\xff" * 3000])
 def test_a_file_that_is_no_game_is_refused_in_a_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.z8").write_bytes(content)
     with pytest.raises(

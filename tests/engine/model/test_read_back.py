@@ -52,6 +52,8 @@ KINDS: dict[str, Callable[[], peft.PeftConfig]] = {
     "RandLoRA": lambda: peft.RandLoraConfig(r=2, target_modules=SOME),
 }
 """Adapters of PEFT's by what they are on."""
+UNTIED = ("all linear", "head", "embeddings", "a copy of the head", "some tokens of the head")
+"""Those of which an untied model is tried out, too, in the tests that are not slow."""
 
 
 class Spelled:
@@ -110,8 +112,19 @@ def logprobs(lm: Any) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore")  # PEFT's, of weights that are tied
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "tied"),
+    [
+        pytest.param(
+            kind,
+            tied,
+            id=f"{kind}-{'tied' if tied else 'untied'}",
+            marks=[] if tied or kind in UNTIED else pytest.mark.slow,
+        )
+        for kind in KINDS
+        for tied in (True, False)
+    ],
+)
 def test_an_adapter_of_any_kind_is_loaded_and_merged_as_it_was_trained(
     kind: str, tied: bool, base: Callable[..., Any], tmp_path: Path
 ) -> None:
