@@ -169,8 +169,24 @@ def _channels(color: RichColor | None) -> Color | None:
     return Color(*color.get_truecolor())
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("theme", ["llamagym", "atom-one-light", "solarized-light", "nord"])
+@pytest.mark.parametrize(
+    ("theme", "depth"),
+    [
+        ("llamagym", "truecolor"),
+        ("solarized-light", "256"),
+        ("nord", "256"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (
+                ("llamagym", "256"),
+                ("solarized-light", "truecolor"),
+                ("nord", "truecolor"),
+                ("atom-one-light", "truecolor"),
+                ("atom-one-light", "256"),
+            )
+        ),
+    ],
+)
 async def test_every_word_on_the_screens_can_be_read(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, theme: str, depth: str
 ) -> None:

@@ -200,8 +200,7 @@ async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
         assert area.text.count("[2J") == 1
 
 
-@pytest.mark.parametrize("line_end", ["\r", "\n", "\r\n"])
-async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, line_end: str):
+async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp):
     """tmux's ``paste-buffer`` ends them with carriage returns."""
     client = fakes.FakeClient()
     app = make_app(client)
@@ -209,8 +208,11 @@ async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, li
         await pilot.press("p")
         await reaches(pilot, PromptEditor)
         area = app.screen.query_one(TextArea)
-        area.post_message(Paste(f"one{line_end}{line_end}two"))
-        await until(pilot, lambda: area.text == f"{fakes.PROMPT}one\n\ntwo")
+        pasted = fakes.PROMPT
+        for line_end in ("\r", "\n", "\r\n"):
+            area.post_message(Paste(f"one{line_end}{line_end}two"))
+            pasted += "one\n\ntwo"
+            await until(pilot, lambda text=pasted: area.text == text, repr(line_end))
 
 
 @pytest.mark.parametrize("key", ["s", "slash"])
