@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
 from tests.engine.conftest import REPLIES, tiny_llama
@@ -55,9 +54,12 @@ def play(
     `as_free_text`: replies that were chosen count as sampled token by token; `by_observation`: the reward is 1 on odd
     observations, whatever is done.
     """
-    found = []
-    seen = [OBSERVATIONS[number % len(OBSERVATIONS)] for number in range(episodes)]
-    for number, (episode, reply) in enumerate(replied(policy, seen)):
+    sampler, found = Sampler(policy, 1), []
+    for number in range(episodes):
+        episode = Episode(policy, "Play.")
+        prompt = episode.observe(OBSERVATIONS[number % len(OBSERVATIONS)])
+        sampler.restart(0, prompt.restart)
+        (reply,) = sampler.reply([0], [prompt.ids])
         if as_free_text:
             reply.choice = None
         text = episode.reply(reply)
@@ -66,19 +68,6 @@ def play(
         episode.reward(float(reward), parse_failed=text not in REPLIES)
         found.append(episode.finish("terminated"))
     return found
-
-
-def replied(policy: Policy, observations: Sequence[str]) -> Iterator[tuple[Episode, Reply]]:
-    """Episodes that see one observation each, at the same time, and the replies to them."""
-    sampler, slots = Sampler(policy, len(observations)), range(len(observations))
-    episodes = [Episode(policy, "Play.") for _ in slots]
-    prompts = [
-        episode.observe(observation)
-        for episode, observation in zip(episodes, observations, strict=True)
-    ]
-    for slot, prompt in zip(slots, prompts, strict=True):
-        sampler.restart(slot, prompt.restart)
-    yield from zip(episodes, sampler.reply(slots, [prompt.ids for prompt in prompts]), strict=True)
 
 
 @pytest.fixture(params=["score", "generate"])
@@ -156,11 +145,15 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
 def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
     policy = head_policy(tokenizer, "score")
     learner = head_learner(policy)
+    sampler = Sampler(policy, 1)
     returns = []
     for _ in range(12):
         batch = []
-        for episode, reply in replied(policy, ["Two levers."] * 60):
-            text = episode.reply(reply)
+        for _ in range(60):
+            episode = Episode(policy, "Play.")
+            prompt = episode.observe("Two levers.")
+            sampler.restart(0, prompt.restart)
+            text = episode.reply(sampler.reply([0], [prompt.ids])[0])
             episode.reward(float(text == REPLIES[1]), parse_failed=False)
             batch.append(episode.finish("terminated"))
         returns.append(learner.update(batch).mean_return)
