@@ -9,7 +9,7 @@ drawn with replacement: 1 (ace) to 9 with 1/13 each, 10 with 4/13.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 State = tuple[int, int, int]
@@ -84,14 +84,17 @@ def start_weights() -> dict[State, float]:
     return weights
 
 
-def expected_return(policy: HitProbability) -> float:
-    """Exact mean return a hand."""
+def expected_return(policy: HitProbability, dealers: Sequence[int] = range(1, 11)) -> float:
+    """Exact mean return a hand, of those in which the dealer shows one of these cards."""
     hit = hit_values(policy)
-    return sum(
-        weight
-        * (policy(state) * hit[state] + (1 - policy(state)) * stick_value(state[0], state[1]))
-        for state, weight in start_weights().items()
-    )
+    total = 0.0
+    weights = 0.0
+    for state, weight in start_weights().items():
+        if state[1] in dealers:
+            p = policy(state)
+            total += weight * (p * hit[state] + (1 - p) * stick_value(state[0], state[1]))
+            weights += weight
+    return total / weights
 
 
 def greedy(hits: Mapping[State, bool]) -> HitProbability:

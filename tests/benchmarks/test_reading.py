@@ -1,0 +1,126 @@
+"""What a model's reading is worth: what is kept back from training, and how it is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from transformers import AutoModelForCausalLM
+
+from benchmarks import reading
+from benchmarks.exact_blackjack import CARDS, STATES, expected_return, greedy, optimal_policy
+from benchmarks.hands_kept_back import KEPT_BACK, HandsKeptBackAgent
+from llamagym_tui.engine.model.sources import bundled_model_path
+from llamagym_tui.game.environment import agent_env
+
+BOOK = optimal_policy()
+
+
+def test_three_of_ten_hands_are_kept_back_and_never_shown() -> None:
+    assert len(KEPT_BACK) == 84
+    env = agent_env(HandsKeptBackAgent())
+    met: Counter[Any] = Counter()
+    for seed in range(600):
+        observation, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            met[tuple(map(int, observation))] += 1
+            observation, _, over, _, _ = env.step(int(observation[0] < 17))
+    assert not KEPT_BACK & {hand for hand in met if hand[0] <= 21}
+    assert len(met) > 100
+
+
+class Dealt(gymnasium.Env[Any, Any]):
+    """Hands and rewards by a script; it ends with the last one."""
+
+    observation_space = gymnasium.spaces.Discrete(1)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, *hands: Any) -> None:
+        self.hands = list(hands)
+        self.actions: list[int] = []
+
+    def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
+        return self.hands.pop(0), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.actions.append(action)
+        return self.hands.pop(0), 0.5, len(self.hands) < 2, False, {}
+
+
+def test_a_hand_kept_back_is_played_by_the_book_for_the_turn_before() -> None:
+    hits = next(hand for hand in sorted(KEPT_BACK) if BOOK[hand])
+    others = [hand for hand in STATES if hand not in KEPT_BACK]
+    env = Dealt(others[0], hits, hits, others[1], others[2], others[3], others[4])
+    wrapped = HandsKeptBackAgent().wrap_env(env)
+    assert wrapped.reset()[0] == others[0]
+    assert wrapped.step(0)[:3] == (others[1], 1.5, False)
+    assert env.actions == [0, 1, 1]
+
+
+def test_shares_are_those_of_the_hands_that_are_asked_for() -> None:
+    found = {state: float(BOOK[state]) for state in STATES}
+    wrong = next(iter(KEPT_BACK))
+    found[wrong] = 1 - found[wrong]
+    assert reading.like(found, BOOK, KEPT_BACK) == pytest.approx(83 / 84)
+    assert reading.like(found, BOOK, set(STATES) - KEPT_BACK) == 1.0
+
+
+def test_a_rule_is_followed_where_it_has_one_stick_and_where_it_has_one_hit() -> None:
+    before = dict.fromkeys(STATES, 0.5)
+    after = {state: 0.4 if state[0] >= 17 else 0.6 for state in STATES}
+    from_17 = [state for state in STATES if state[0] >= 17]
+    after[from_17[0]] = 0.5
+    share = (len(from_17) - 1) / len(from_17)
+    words = reading.moved(before, after)
+    assert f"the right way in {279 / 280:.2f} of hands" in words
+    assert f"down in {share:.2f} of those" in words
+    assert "up in 1.00 of those below" in words
+
+
+def test_the_way_goes_from_random_to_best_whatever_is_played_against_other_dealers() -> None:
+    best = {state: float(BOOK[state]) for state in reading.LOOKED_AT}
+    assert reading.way(best) == pytest.approx(1.0)
+    assert reading.way(dict.fromkeys(reading.LOOKED_AT, 0.5)) == pytest.approx(0.0)
+    assert reading.way(dict.fromkeys(reading.LOOKED_AT, 1.0)) < -1
+
+
+def test_returns_against_each_card_of_the_dealer_add_up_to_the_return_of_all() -> None:
+    book = greedy(BOOK)
+    each = sum(weight * expected_return(book, [card]) for card, weight in CARDS.items())
+    assert each == pytest.approx(expected_return(book))
+    assert expected_return(book, [10]) < expected_return(book, [6])
+
+
+def test_turns_are_counted_up_to_the_batch_that_plays_as_wanted() -> None:
+    means = [-0.4, -0.2, -0.1, -0.09, -0.11, -0.05]
+    batches = [{"mean_return": mean, "turns": 1000} for mean in means]
+    assert reading.reached(batches) == "-0.1 after 4000 turns, 4 updates"
+    assert reading.reached(batches[:4]) == "-0.1 not reached in 4000 turns"
+
+
+def test_the_wordings_tell_all_hands_apart() -> None:
+    for told in reading.WORDINGS.values():
+        assert len({told(state) for state in STATES}) == len(STATES)
+        assert told(STATES[0]) != told(STATES[1])
+
+
+def test_the_control_has_the_shape_of_the_model_and_weights_of_its_seed(tmp_path: Path) -> None:
+    source = str(bundled_model_path())
+    places = [
+        reading.control(tmp_path / str(at), seed, source) for at, seed in enumerate((1, 1, 2))
+    ]
+    one, again, other = (
+        AutoModelForCausalLM.from_pretrained(place).state_dict() for place in places
+    )
+    given = AutoModelForCausalLM.from_pretrained(source).state_dict()
+    assert {name: each.shape for name, each in one.items()} == {
+        name: each.shape for name, each in given.items()
+    }
+    name = "model.layers.0.self_attn.q_proj.weight"
+    assert one[name].equal(again[name])
+    assert not one[name].equal(other[name])
+    assert not one[name].equal(given[name])
