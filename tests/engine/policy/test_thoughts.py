@@ -53,10 +53,19 @@ def played(policy: Policy) -> list[Episode]:
     return episodes
 
 
-@pytest.fixture(params=["lean", "general"])
+@pytest.fixture(params=["lean", "general", "together"])
 def path(request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the Llama family, or of any; or some tokens are drawn before the host sees them, as on a GPU."""
     if request.param == "general":
         monkeypatch.setattr(lean, "FAMILY", frozenset())
+    if request.param == "together":
+        made = Sampler.__init__
+
+        def draws_together(sampler: Sampler, policy: Policy, slots: int) -> None:
+            made(sampler, policy, slots)
+            sampler._together = 7
+
+        monkeypatch.setattr(Sampler, "__init__", draws_together)
 
 
 @pytest.mark.usefixtures("path")
