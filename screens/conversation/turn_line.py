@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from llamagym_tui.game.actions import parted
 from llamagym_tui.protocol.events import (
     ActionsProbed,
     EpisodeFinished,
@@ -21,6 +22,8 @@ from llamagym_tui.state.transcript import Entry, Fact, ReplySoFar
 
 MOST = 200
 """Characters of a text that can stand on a line, at most."""
+MOST_OF_REASON = 40
+"""Characters of the reason before an action that stand on a line, at most."""
 Turn = tuple[int, int]
 """Episode, and turn of it."""
 
@@ -66,12 +69,16 @@ def turn_line(turn: Turn, facts: Sequence[Fact], seen: str) -> TurnLine:
     if number_of_turn:
         label, label_style = f"{f'·{number_of_turn + 1:,}':>7}", "aside"
     words, action, right = seen, tuple[Piece, ...](), tuple[Piece, ...]()
+    reason: tuple[Piece, ...] = ()
     for fact in facts:
         match fact:
             case ObservationShown():
                 words = fact.text
             case ReplySoFar(done=False):
                 action = (Piece(f"{one_line(fact.text[:MOST])}▌", "agent"),)
+            case ReplySoFar():
+                if said := one_line(parted(fact.text).reason[:MOST_OF_REASON]).strip():
+                    reason = (Piece(f"{said} ", "aside"),)
             case TurnFinished():
                 words = fact.words or words
                 action, right = _action(fact), _earned(fact.reward)
@@ -79,7 +86,9 @@ def turn_line(turn: Turn, facts: Sequence[Fact], seen: str) -> TurnLine:
                 right = _result(fact.episode_return)
             case _:
                 pass
-    return TurnLine(label, label_style, Piece(one_line(words[:MOST]), "env"), action, right)
+    return TurnLine(
+        label, label_style, Piece(one_line(words[:MOST]), "env"), (*reason, *action), right
+    )
 
 
 def _action(turn: TurnFinished) -> tuple[Piece, ...]:

@@ -207,9 +207,8 @@ class Sampler:
             ):
                 continue
             among.append(index)
-            fed.append(
-                [reply.ids[-1], *closing[:-1]]
-            )  # the last id of a reply is fed with the next
+            # The last id of a reply is fed with the next.
+            fed.append([reply.ids[-1], *closing[:-1]])
             reply.forced = (len(reply.ids), len(reply.ids) + len(closing))
             reply.ids += closing
             for token in closing:

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import ActionsProbed, AnyEvent, TokensStreamed, TurnFinished
-from llamagym_tui.state.transcript import Transcript
+from llamagym_tui.screens.conversation.turn_line import turn_line
+from llamagym_tui.state.transcript import ReplySoFar, Transcript
 from tests import fakes
 from tests.screens.conversation.test_conversation import LONG, SIZE, Bare, hands
 from tests.screens.steps import sees, shown, until
@@ -35,6 +36,21 @@ def told(*events: AnyEvent) -> Transcript:
 
 
 TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 19.", "fine", "failed")]
+
+
+def test_a_reason_stands_before_its_action_and_is_no_longer_than_a_line_has_room_for() -> None:
+    for reason, shown_reason in (("Too low.", "Too low. "), ("low " * 30, "low " * 10)):
+        said = ReplySoFar(3, 0, f'{reason} {{"action": 1}}', done=True)
+        (done,) = (
+            each for each in fakes.hand(3, TURNS[:1], -1.0) if isinstance(each, TurnFinished)
+        )
+        rest = turn_line((3, 0), [said, done], "12 against 3").rest
+        assert [tuple(piece) for piece in rest] == [
+            (shown_reason.strip() + " ", "aside"),
+            ("hit", "action"),
+        ]
+    plain = turn_line((3, 0), [ReplySoFar(3, 0, TURNS[0][1], done=True), done], "").rest
+    assert [piece.text for piece in plain] == ["hit"]
 
 
 async def test_a_turn_is_one_line_of_what_was_seen_done_and_earned():
