@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 from asyncio import sleep
@@ -21,8 +20,7 @@ from rich.segment import Segment
 from textual._compositor import Compositor
 from textual.color import Color
 from textual.css.stylesheet import Stylesheet
-from textual.message_pump import MessagePump
-from textual.pilot import Pilot, WaitForScreenTimeout
+from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from llamagym_tui import user_files
@@ -38,8 +36,6 @@ CHART_S = 0.2
 """Seconds between two drawings of a chart, at least: a person has more time for them than a test."""
 HOPS = 6
 """Messages that follow one from the other: key, action, message of a screen, command, event, binding."""
-QUIET = 4
-"""Turns of the event loop in which no message is under way, before we believe that there is none."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,35 +53,12 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 
 
-def listens(pump: MessagePump) -> bool:
-    """Whether a part of the app waits for its next message: it has handled all that came."""
-    queue = pump._message_queue
-    return queue.empty() and bool(queue.ready_event._waiters)  # type: ignore[attr-defined]
-
-
-async def no_message_is_under_way(pilot: Pilot[None], timeout: float = 30.0) -> bool:
-    """Wait until the app, its screen and all in it have handled their messages; whether they have."""
-    app, clock = pilot.app, asyncio.get_running_loop().time
-    end, quiet = clock() + timeout, 0
-    while quiet < QUIET:
-        await sleep(0)
-        if app._exit or app._exception is not None or not app.screen_stack:
-            return False
-        pumps = [app, *app.screen.walk_children(with_self=True)]
-        at_rest = all(pump._closing or pump._closed or listens(pump) for pump in pumps)
-        quiet = quiet + 1 if at_rest else 0
-        if clock() > end:
-            raise WaitForScreenTimeout("Messages are under way without end.")
-    return True
-
-
 @pytest.fixture(autouse=True)
 def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes once the app has shown all events, and has been handled before the next one comes.
 
     Textual's pilot waits until the process seems idle: up to a second while a run emits events, and too short in a
-    process that gets no processor. It also sends each widget a message to see whether it listens, which were most of
-    all messages.
+    process that gets no processor.
     """
     press, click = Pilot.press, Pilot.click
 
@@ -107,7 +80,6 @@ def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
         return await click(pilot, *place, **options)
 
     monkeypatch.setattr("textual.app.wait_for_idle", sleep)
-    monkeypatch.setattr(Pilot, "_wait_for_screen", no_message_is_under_way)
     monkeypatch.setattr(Pilot, "pause", pause)
     monkeypatch.setattr(Pilot, "press", press_and_wait)
     monkeypatch.setattr(Pilot, "click", wait_and_click)

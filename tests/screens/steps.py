@@ -22,7 +22,7 @@ from tests.fakes import FakeClient
 
 PATIENCE_S = 60.0
 """Far more than anything takes, on any machine: only a test that fails waits for so long."""
-STILL = 3
+STILL = 5
 """Looks at a picture that find it unchanged before it is taken."""
 
 
