@@ -30,7 +30,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.run_store import read_config
-from llamagym_tui.screens.widgets.plot import nice_ticks
+from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
 from tests.recorded_run import record

@@ -32,7 +32,9 @@ def own_classes() -> Iterator[type[DOMNode]]:
 
 
 OWN = list(own_classes())
-KEYED = [*keyed_classes(), LlamaGymApp]
+KEYED = [
+    kind for kind in (*keyed_classes(), LlamaGymApp) if kind.BINDINGS
+]  # others have none on purpose
 
 
 def owners(kind: type[DOMNode], action: str) -> list[type[DOMNode]]:

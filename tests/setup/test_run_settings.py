@@ -61,6 +61,7 @@ def test_every_argument_is_the_setting_of_its_name():
         "final_episodes": 6,
         "on_collapse": "rollback",
         "form": "off",
+        "prompt": "reason",
         "sft_warm_start": True,
         "sft_data": "mine.jsonl",
     }

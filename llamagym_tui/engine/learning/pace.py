@@ -32,8 +32,8 @@ class Pace:
         self._before: list[Tensor] = []
         """The weights before the last step. Empty: none can be undone."""
 
-    def begin(self) -> None:
-        """An update begins: what comes first is not behind a step of it."""
+    def end(self) -> None:
+        """An update has ended: what comes next is not behind a step of it."""
         self._before = []
 
     def keep(self) -> None:

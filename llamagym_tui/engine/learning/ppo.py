@@ -232,7 +232,6 @@ class PPO:
         """Make the steps of an update: epochs of minibatches."""
         of_head = self.optimizer.param_groups[1]
         of_head["lr"] = self.config.value_lr
-        self._pace.begin()
         sums = UpdateSums()
         epochs = 0.0
         for epoch in range(1, self.config.epochs + 1):
@@ -250,6 +249,7 @@ class PPO:
             target_kl = self.config.target_kl
             if target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl:
                 break
+        self._pace.end()  # what was kept of the last step is of no use to the next update
         return Trained(sums, epochs, self.lr * self._pace.factor)
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:

@@ -413,7 +413,11 @@ def probability_of(agent: AgentBase, move: Move) -> float | None:
         return None
     if sampled.choice is not None:
         return round(math.exp(sampled.choice.logprob), 4)
-    if not sampled.logprobs or move.reply != agent.format_action(move.action):
+    try:
+        plainest = agent.format_action(move.action)
+    except TypeError:  # as of an array, which JSON does not have
+        return None
+    if not sampled.logprobs or move.reply != plainest:
         return None
     return round(math.exp(sum(sampled.logprobs)), 4)
 

@@ -158,7 +158,7 @@ def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
             batch.append(episode.finish("terminated"))
         returns.append(learner.update(batch).mean_return)
     assert returns[0] < 0.7
-    assert returns[-1] > 0.9
+    assert returns[-1] > 0.85
 
 
 def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
@@ -213,7 +213,7 @@ def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, na
         monkeypatch.setattr(policy.model.v_head, "fit", None)
     returns = [learner.update(play(policy, 200)).mean_return for _ in range(25)]
     assert returns[0] < 0.65
-    assert returns[-1] > 0.9
+    assert returns[-1] > 0.85
 
 
 def test_its_critic_foresees_returns(tokenizer) -> None:

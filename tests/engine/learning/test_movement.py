@@ -13,7 +13,7 @@ from torch import Tensor
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import PPOConfig, RunConfig, SFTSettings
-from llamagym_tui.engine.learning import head_ppo
+from llamagym_tui.engine.learning import directions
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.movement import Marks
@@ -136,7 +136,7 @@ def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
     policy = head_policy(tokenizer, "score")
     monkeypatch.setattr("tests.engine.learning.test_head_ppo.OBSERVATIONS", OBSERVATIONS[:1])
     # Nor is the place at which replies part any different from the others.
-    monkeypatch.setattr(head_ppo, "constant", lambda mean, others: torch.zeros_like(mean))
+    monkeypatch.setattr(directions, "constant", lambda mean, *_: torch.zeros_like(mean))
     with pytest.raises(StoodStill, match="sees in what states differ, and these differ in nothing"):
         head_learner(policy).update(play(policy, 20))
 

@@ -43,5 +43,5 @@ def test_a_step_that_went_much_too_far_is_undone_once(kl) -> None:
     assert pace.factor == 0.5
     assert not pace.take_back(kl, 0.02)
     pace.keep()
-    pace.begin()  # another update has begun, whose batch the policy of now has sampled
+    pace.end()  # the next update's batch is sampled by the policy of now
     assert not pace.take_back(kl, 0.02)

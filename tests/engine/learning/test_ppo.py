@@ -20,7 +20,13 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import RunStoreError, StoodStill
 
 QUICK = PPOConfig(
-    lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0, kl_coef=0.05, entropy_coef=0.0
+    lr=3e-3,
+    epochs=2,
+    mini_batch_size=16,
+    critic_warmup_updates=0,
+    kl_coef=0.05,
+    entropy_coef=0.0,
+    update_kl=1e9,
 )
 
 

@@ -122,7 +122,7 @@ def test_an_update_reads_as_often_whatever_the_number_of_rows(make_policy):
     for rows in (4, 16):
         policy = make_policy()
         ppo, batch = (
-            PPO(policy, PPOConfig(mini_batch_size=64, critic_warmup_updates=0)),
+            PPO(policy, PPOConfig(mini_batch_size=64, critic_warmup_updates=0, update_kl=1e9)),
             collect(policy, rows, turns=1),
         )
         with Transfers() as transfers:

@@ -17,6 +17,7 @@ from llamagym_tui.protocol.events import (
     ConversationProbed,
     EpisodeStarted,
     ObservationShown,
+    PaceChanged,
     TurnFinished,
     WheelTaken,
 )
@@ -114,7 +115,8 @@ class ChestTrainer(fakes.FakeClient):
 
 
 def events() -> list[AnyEvent]:
-    return [*opening(), *at(0), acted(0, "take key"), *at(1), acted(1, "go north"), *at(2)]
+    slowly = PaceChanged(turn_s=1.0)  # at full speed a turn is one line, without probabilities
+    return [*opening(), slowly, *at(0), acted(0, "take key"), *at(1), acted(1, "go north"), *at(2)]
 
 
 def app_of(client: fakes.FakeClient) -> LlamaGymApp:

@@ -323,7 +323,7 @@ async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
         await pilot.press("K")
         assert not path.exists()
         client.emit(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
-        await sees(pilot, "return  ▼ −1")
+        await sees(pilot, "▼ −1")
         await pilot.press("K", "K")
         await until(pilot, path.exists)
         await sees(pilot, "Episode 7 (return")
@@ -338,7 +338,7 @@ async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: Make
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await sees(pilot, "rolling out")
         client.emit(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
-        await sees(pilot, "return  ▼ −1")
+        await sees(pilot, "▼ −1")
         await pilot.press("K")
         await sees(pilot, "was not kept")
     assert not demo_files.default_path("blackjack").exists()
