@@ -26,8 +26,10 @@ class PlayedByTheBook(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._agent = agent
 
-    def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(**given)
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
         while _hand(observation) in KEPT_BACK:
             observation, _, terminated, _, info = self.env.step(self._agent.expert(observation))
             if terminated:
