@@ -53,7 +53,11 @@ DEALERS = (2, 6, 10)
 LOOKED_AT = [state for state in STATES if state[1] in DEALERS]
 RULE_FROM = 17
 RULE = f" Stick at {RULE_FROM} or more."
-NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one"]
+NUMBERS = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven",
+    "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen",
+    "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one",
+]  # fmt: skip
 
 
 def shown(hand: State) -> str:
