@@ -13,7 +13,7 @@ pytest.importorskip("pty")
 
 from tests.app.terminal_app import TerminalApp
 
-PLAYS = "first update after"
+PLAYS = "collecting turns"
 BOOM = """
 def boom(*arguments, **settings):
     raise RuntimeError("it \\x1b[2J broke")
@@ -69,7 +69,6 @@ QUICK = ("handler", "reducer")
     "place",
     [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in FAULTS],
 )
-@pytest.mark.xfail(reason="waits for words that the playground of ADR 0021 has no more", run=False)
 def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path, place: str):
     fault, key = FAULTS[place]
     (tmp_path / "run" / "model").mkdir(parents=True)
@@ -91,7 +90,6 @@ def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, *SLOW_SIGNALS])
-@pytest.mark.xfail(reason="waits for words that the playground of ADR 0021 has no more", run=False)
 def test_a_signal_gives_the_terminal_back_and_ends_the_trainer_in_order(
     tmp_path: Path, number: signal.Signals
 ):
@@ -147,7 +145,6 @@ def test_hang_ups_that_come_twice_do_not_end_what_is_saved(tmp_path: Path):
 
 
 @pytest.mark.parametrize("second", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.xfail(reason="waits for words that the playground of ADR 0021 has no more", run=False)
 def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(
     tmp_path: Path, second: bool
 ):
@@ -176,7 +173,6 @@ def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(
         assert app.trainers_exit_code == "0"
 
 
-@pytest.mark.xfail(reason="waits for words that the playground of ADR 0021 has no more", run=False)
 def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_paints_everything_again(tmp_path: Path):
     with TerminalApp(tmp_path, shell=True) as app:
         app.sees(PLAYS)

@@ -134,8 +134,7 @@ async def test_where_there_is_room_the_return_says_what_its_plus_minus_is(
         await sees(pilot, f"{name}−0.003 ± 0.060")
 
 
-@pytest.mark.parametrize(("size", "has_curve"), [((80, 24), True), ((60, 20), False)])
-@pytest.mark.xfail(reason="not yet adapted to the playground of ADR 0021", run=False)
+@pytest.mark.parametrize(("size", "has_curve"), [((80, 24), True), ((79, 20), False)])
 async def test_a_small_terminal_has_a_curve_of_six_rows_and_the_smallest_has_bars(
     make_app: MakeApp, size: tuple[int, int], has_curve: bool
 ):

@@ -210,7 +210,6 @@ async def test_every_word_on_the_screens_can_be_read(
 
 
 @pytest.mark.parametrize("depth", [*DEPTHS, "16"])
-@pytest.mark.xfail(reason="not yet adapted to the playground of ADR 0021", run=False)
 async def test_the_chosen_row_of_home_and_the_pause_are_seen_at_each_depth(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, depth: str
 ) -> None:
@@ -235,7 +234,7 @@ async def test_the_chosen_row_of_home_and_the_pause_are_seen_at_each_depth(
         banner = app.screen.query_one(Banner)
         assert banner.has_class("-note")
         client.emit(*fakes.hand(3, [("17", "Hit.", "keyword")], 0.0))
-        await sees(pilot, "hit")
+        await sees(pilot, "stick")
         await pilot.press("k")
         assert not vanished(app), "neither the sentence nor the marked reply"
         await pilot.press("g")
