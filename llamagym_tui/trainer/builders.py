@@ -296,33 +296,14 @@ class Builders:
     ) -> WarmStartStats:
         """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
         it the learner's reference."""
+        learn: Callable[..., WarmStartStats]
         if isinstance(learner, HeadPPO):
-            stats = train_head_on(
-                learner,
-                data.conversations,
-                self.config.sft,
-                seed=self.config.seed,
-                progress=progress,
-                should_stop=should_stop,
-            )
+            learn = partial(train_head_on, learner, data.conversations, self.config.sft)
         elif data.method == "dpo":
-            stats = prefer(
-                policy,
-                data.preferences,
-                self.config.dpo,
-                seed=self.config.seed,
-                progress=progress,
-                should_stop=should_stop,
-            )
+            learn = partial(prefer, policy, data.preferences, self.config.dpo)
         else:
-            stats = train_on(
-                policy,
-                data.conversations,
-                self.config.sft,
-                seed=self.config.seed,
-                progress=progress,
-                should_stop=should_stop,
-            )
+            learn = partial(train_on, policy, data.conversations, self.config.sft)
+        stats = learn(seed=self.config.seed, progress=progress, should_stop=should_stop)
         if learner.reference is not None:
             learner.reference = Reference(policy)
         checkpoint.save_start(Path(self.config.run_dir), policy)

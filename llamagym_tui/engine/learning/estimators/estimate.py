@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.rewards import SMALLEST_SPREAD
 from llamagym_tui.engine.learning.steps import Batch
 
@@ -142,6 +143,16 @@ def compared_episodes(
     ]
     of_steps = [keys[at] for at in batch.by_step(torch.arange(len(lengths))).tolist()]
     return compared(peers, returns, of_steps, batch.by_step(torch.tensor(counts)))
+
+
+def compared_by_seed(batch: Batch, config: PPOConfig) -> tuple[Tensor, Comparison]:
+    """(T,) the return of each step's episode, and these compared among the episodes of its seed.
+
+    What a turn is charged for itself is no part of the return: added after the comparison, it is that turn's alone.
+    """
+    to_go, _ = returns_to_go(batch, batch.steps.rewards + batch.steps.charges, config.gamma)
+    returns = episode_returns(batch, to_go)
+    return returns, compared_episodes("episodes of its seed", batch, returns, batch.seeds)
 
 
 def whiten(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:

@@ -16,21 +16,14 @@ alike, as a failure would cost less a turn the longer it was drawn out.
 import torch
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.estimators.estimate import (
-    Estimate,
-    compared_episodes,
-    episode_returns,
-    returns_to_go,
-)
+from llamagym_tui.engine.learning.estimators.estimate import Estimate, compared_by_seed
 from llamagym_tui.engine.learning.steps import Batch
 
 
 def group_relative(batch: Batch, config: PPOConfig) -> Estimate:
     """How far an episode is above the mean of its seed."""
     steps = batch.steps
-    to_go, _ = returns_to_go(batch, steps.rewards + steps.charges, config.gamma)
-    returns = episode_returns(batch, to_go)
-    group = compared_episodes("episodes of its seed", batch, returns, batch.seeds)
+    returns, group = compared_by_seed(batch, config)
     advantages = group.deviations(divided=not config.correct_spread) - steps.charges
     if not config.correct_length:
         lengths = torch.tensor(batch.lengths, dtype=torch.float32)

@@ -9,21 +9,14 @@ with.
 """
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.estimators.estimate import (
-    Estimate,
-    compared_episodes,
-    episode_returns,
-    returns_to_go,
-)
+from llamagym_tui.engine.learning.estimators.estimate import Estimate, compared_by_seed
 from llamagym_tui.engine.learning.steps import Batch
 
 
 def leave_one_out(batch: Batch, config: PPOConfig) -> Estimate:
     """How much more an episode earned than the others of its seed."""
     steps = batch.steps
-    to_go, _ = returns_to_go(batch, steps.rewards + steps.charges, config.gamma)
-    returns = episode_returns(batch, to_go)
-    group = compared_episodes("episodes of its seed", batch, returns, batch.seeds)
+    returns, group = compared_by_seed(batch, config)
     sizes = group.of_steps(group.sizes)
     # R - mean of the others = (R - mean of all) n / (n - 1)
     advantages = group.deviations(divided=False) * sizes / (sizes - 1).clamp(min=1)
