@@ -88,6 +88,10 @@ class NoModelError(LlamaGymError):
     """An agent that was made without a model was asked to act."""
 
 
+RAISED = (Exception, SystemExit)
+"""What other people's code may raise: its `sys.exit` ends what was asked of it, and not the program."""
+
+
 def require_library(module: str, extra: str) -> None:
     """Check that the library of an extra is installed; raises UsageError if it is not."""
     if find_spec(module) is None:
@@ -101,6 +105,11 @@ def described(error: BaseException, *, or_library: bool = False) -> str:
     if lines:
         message = f": {lines[0][:MOST_WORDS].rstrip('.')}"
     return f"{type(error).__name__}{message}{user_place(error, or_library=or_library)}"
+
+
+def program_ended(error: SystemExit) -> AgentFileError:
+    """What to say where other people's code ended the program amid something else."""
+    return AgentFileError(f"Code of an agent or environment ended the program: {described(error)}.")
 
 
 def user_place(error: BaseException, *, or_library: bool = False) -> str:

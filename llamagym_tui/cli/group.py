@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.errors import LlamaGymError, UsageError, program_ended, user_place
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog
 
@@ -48,6 +48,10 @@ class AgentOrCommand(TyperGroup):
             if "--debug" in words:
                 echo(traceback.format_exc(), to=sys.stderr, lines=True)
             end_failed(error)
+        except SystemExit as error:
+            if not user_place(error):  # a completion of the shell's
+                raise
+            end_failed(program_ended(error))
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
 

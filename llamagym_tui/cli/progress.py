@@ -44,7 +44,7 @@ class Progress:
         self._began_at: float | None = None
         self._updates = 0
         self._returns: deque[float] = deque(maxlen=RECENT)
-        self._text = ""
+        self._played: events.EpisodesCounted | None = None
         """The latest figures of play."""
         self._doing = ""
         """How far something is that takes seconds. Empty: nothing is under way."""
@@ -147,15 +147,22 @@ class Progress:
             self._stage = stage
             self.show(detail)
 
+    @property
+    def _text(self) -> str:
+        """The latest figures of play, with the updates by now; empty before the first."""
+        play = self._played
+        if play is None:
+            return ""
+        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
+        text = f"{counted(play.episodes, 'episode')}, mean return {mean:,.3f}"
+        text += f", {counted(self._updates, 'update')}, {play.episodes_per_s:.0f}/s"
+        return f"{text}, {play.dropped:,} dropped" if play.dropped else text
+
     def _show_play(self, event: events.EpisodesCounted) -> None:
         if self._began_at is None:
             self._began_at = self._clock()
         self._returns.extend(event.returns)
-        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
-        play = f"{counted(event.episodes, 'episode')}, mean return {mean:,.3f}"
-        self._text = f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s"
-        if event.dropped:
-            self._text += f", {event.dropped:,} dropped"
+        self._played = event
         done = event.episodes if self._episodes else self._clock() - self._began_at
         shown = ", ".join(filter(None, [self._text, self._doing]))
         self.update(shown, done, self._episodes or self._seconds)

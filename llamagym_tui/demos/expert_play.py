@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
-from llamagym_tui.errors import EnvError, UsageError
+from llamagym_tui.errors import RAISED, EnvError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import expert_action, observed
@@ -33,9 +33,9 @@ def expert_episodes(
             yield _episode(agent, agent_name, env, seed + number, clock)
     except UsageError:
         raise
-    except Exception as error:  # an environment's code, or the expert's, may raise anything
+    except RAISED as error:  # an environment's code, or the expert's, may raise anything
         raise EnvError(
-            f"The expert's play in {agent.env_id} failed: {type(error).__name__}: {error}."
+            f"The expert's play in {agent.env_id} failed: {described(error)}."
         ) from error
     finally:
         env.close()

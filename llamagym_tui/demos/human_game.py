@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
-from llamagym_tui.errors import EnvError, described
+from llamagym_tui.errors import RAISED, EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -149,7 +149,7 @@ class HumanGame:
         try:
             observation, info = env.reset(seed=self._seed)
             now = observed(self._agent, observation, info)
-        except Exception as error:
+        except RAISED as error:
             raise EnvError(
                 f"{self._agent.env_id} refused to begin an episode: {described(error)}."
             ) from error
@@ -182,7 +182,7 @@ class HumanGame:
             refused = is_refused(info)
             over = terminated or truncated
             now = Observed("", None) if over else observed(self._agent, observation, info)
-        except Exception as error:
+        except RAISED as error:
             self.over = True
             raise EnvError(
                 f"{self._agent.env_id} refused the action: {described(error)}."
@@ -213,7 +213,7 @@ class HumanGame:
             return ""
         try:
             action = expert_action(self._agent, self._observation, self._info, self._env)
-        except Exception:  # a user's own code
+        except RAISED:  # a user's own code
             return ""
         return "" if action is None else self._agent.action_name(action)
 

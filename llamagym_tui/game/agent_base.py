@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
+from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index, plain_action, read_action
 from llamagym_tui.game.policy_map import PolicyMap
 
@@ -198,7 +198,7 @@ class AgentBase(ABC):
             action = self.extract_action(reply)
         except ActionParseError:
             return FAILED
-        except (Exception, SystemExit) as error:  # a user's own code
+        except RAISED as error:  # a user's own code
             if is_reply and not self.reading_fault:
                 self.reading_fault = (
                     f"{type(self).__name__}.extract_action failed on the reply {reply[:MOST_WORDS]!r}: "

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, Info, called
 
@@ -55,7 +56,7 @@ def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) ->
             return StateDrawing(_bounded(str(called(agent.draw, observation, {"info": info}))))
         rendered = env.render() if env.render_mode == "ansi" else ""
         return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else StateDrawing("")
-    except Exception:  # an environment's code, or a user's, may raise anything
+    except RAISED:  # an environment's code, or a user's, may raise anything
         return StateDrawing("")
 
 
@@ -63,7 +64,7 @@ def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
     """What the game hid until the episode was over; empty: nothing."""
     try:
         return _bounded(str(called(agent.reveal, observation, {"info": info, "env": env})))
-    except Exception:  # a user's code, or an environment of another kind
+    except RAISED:  # a user's code, or an environment of another kind
         return ""
 
 

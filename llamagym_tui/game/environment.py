@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.errors import EnvError, described, user_place
+from llamagym_tui.errors import RAISED, EnvError, described, user_place
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.drawing import draws, renders_text
 
@@ -40,7 +40,7 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
 
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
-    except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
+    except RAISED as error:  # an environment's constructor may raise anything
         message = str(error).strip()
         first_line = message.splitlines()[0] if message else ""
         reason = first_line.partition(" was raised from the environment creator")[0]
@@ -80,7 +80,7 @@ def wrapped_env(
         from gymnasium.wrappers import RepeatAction
 
         return RepeatAction(env, agent.action_repeat)
-    except (Exception, SystemExit) as error:  # a user's own code
+    except RAISED as error:  # a user's own code
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
 

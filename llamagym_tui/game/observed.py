@@ -10,6 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from llamagym_tui.errors import RAISED
 from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
 
@@ -56,7 +57,7 @@ def described_return(agent: AgentBase, mean: float) -> str:
     """A mean return in the agent's words, on one line; empty if its code fails."""
     try:
         words = " ".join(agent.describe_return(mean).split())
-    except Exception:  # a user's own code
+    except RAISED:  # a user's own code
         return ""
     return _without_surrogates(words[:MOST_DESCRIBED])
 
@@ -67,7 +68,7 @@ def described_turn(agent: AgentBase, observation: Any, action: Any, reward: floa
         return ""
     try:
         words = " ".join(agent.describe_turn(observation, action, reward).split())
-    except Exception:  # a user's own code
+    except RAISED:  # a user's own code
         return ""
     return _without_surrogates(words[:MOST_DESCRIBED])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from llamagym_tui.config import LARGEST
-from llamagym_tui.errors import AgentFileError, UsageError
+from llamagym_tui.errors import RAISED, AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE
 from llamagym_tui.user_files import file_content
@@ -69,7 +69,7 @@ def _executed(path: Path) -> ModuleType:
     try:
         # `spec.loader.exec_module` could take cached byte code, which hides an edit of the same second and size.
         exec(code, module.__dict__)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         del sys.modules[spec.name]
         line = _line_in(path, error)
         message = str(error) or "no message"

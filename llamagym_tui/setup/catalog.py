@@ -17,6 +17,7 @@ from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.config import Prompt, RunConfig
 from llamagym_tui.errors import (
     MOST_WORDS,
+    RAISED,
     AgentFileError,
     EnvError,
     UsageError,
@@ -118,7 +119,7 @@ def made(agent_class: type[AgentBase]) -> AgentBase:
         # argparse says on stderr why it ends the program.
         with contextlib.redirect_stderr(printed):
             agent = agent_class()
-    except (Exception, SystemExit) as error:  # a user's own code
+    except RAISED as error:  # a user's own code
         code = getattr(agent_class.__init__, "__code__", None)
         place = user_place(error)
         if not place and code is not None:  # it wants arguments, and was not even entered

@@ -13,7 +13,7 @@ import msgspec
 from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from llamagym_tui.agents.generic import GenericAgent
-from llamagym_tui.errors import EnvError, UsageError, described
+from llamagym_tui.errors import RAISED, EnvError, UsageError, described
 from llamagym_tui.game.environment import (
     MOST_COMBINATIONS,
     Env,
@@ -61,7 +61,7 @@ def completed(
         if not base.observation_ranges:
             try:
                 given["observation_ranges"] = ranges_of(env, ranges or ())
-            except (Exception, SystemExit) as error:  # an environment's reset may raise anything
+            except RAISED as error:  # an environment's reset may raise anything
                 raise UsageError(f"{base.env_id} failed to reset: {described(error)}.") from error
     finally:
         env.close()

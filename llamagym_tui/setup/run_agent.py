@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import AgentFileError, UsageError, described
+from llamagym_tui.errors import RAISED, AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.setup.catalog import agent_name, agent_of, find_agent, made
 from llamagym_tui.setup.trust import code_of
@@ -58,7 +58,7 @@ class RunAgent:
         agent = self.agent
         try:
             return agent.get_system_prompt()
-        except Exception as error:
+        except RAISED as error:
             raise AgentFileError(
                 f"{type(agent).__name__}.get_system_prompt failed: {described(error)}."
             ) from error

@@ -37,7 +37,6 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
-from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
@@ -50,6 +49,7 @@ from llamagym_tui.game.observed import names_by_turn, replies_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_config import holds_adapter
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons
 from llamagym_tui.trainer.preflight import preflight
@@ -108,7 +108,7 @@ class Builders:
             str(form) if own else config.model,
             config.device,
             full_finetuning=config.full_finetuning,
-            lora=None if _is_adapter(config.model) and not own else config.lora,
+            lora=None if holds_adapter(config.model) and not own else config.lora,
             dtype=config.dtype,
             precision=config.precision,
             base=None if own else config.base,
@@ -138,7 +138,7 @@ class Builders:
             config.model,
             config.device,
             full_finetuning=is_small,
-            lora=None if is_small or _is_adapter(config.model) else ADAPTER,
+            lora=None if is_small or holds_adapter(config.model) else ADAPTER,
             dtype=config.dtype,
             base=config.base,
         )
@@ -312,12 +312,6 @@ class Builders:
     def checkpoint_files(self) -> Any:
         """The module that reads and writes checkpoints."""
         return checkpoint
-
-
-def _is_adapter(model: str) -> bool:
-    """Whether a model is an adapter that was saved, which is trained as it is."""
-    folder = model_folder(model)
-    return folder is not None and base_of(folder) is not None
 
 
 def _card(config: RunConfig, learnt: FormLearnt) -> str:

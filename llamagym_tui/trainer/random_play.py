@@ -9,10 +9,10 @@ import time
 from typing import NamedTuple
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, action_named, observed
-from llamagym_tui.trainer.rollout.failures import RAISED
 
 
 class RandomTurn(NamedTuple):

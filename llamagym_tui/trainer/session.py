@@ -24,6 +24,7 @@ from llamagym_tui.errors import (
     LlamaGymError,
     RunStoreError,
     UsageError,
+    program_ended,
 )
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
@@ -122,6 +123,8 @@ class Session:
                     self._advance(run)
         except Exception as error:  # whatever it is, the UI gets a sentence and the log a traceback
             self._fail(error)
+        except SystemExit as error:
+            self._fail(program_ended(error))
         finally:
             try:
                 self._exits.close()

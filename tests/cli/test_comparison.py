@@ -86,6 +86,16 @@ def test_a_person_gets_the_sentence_both_sides_and_the_maps(
     assert Side.plays == [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
 
 
+def test_what_is_played_now_is_a_line_of_progress(
+    sides: tuple[RunConfig, RunConfig],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("llamagym_tui.cli.progress.LINE_EVERY_S", 0.0)
+    comparison.compare(sides, greedy=True, half_width=0.5, most=1)
+    assert capfd.readouterr().err.splitlines() == ["A: 1 episode", "B: 1 episode"]
+
+
 def test_in_json_a_side_that_names_no_action_is_warned_of_beside_it(
     sides: tuple[RunConfig, RunConfig], capfd: pytest.CaptureFixture[str]
 ):

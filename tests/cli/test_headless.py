@@ -511,6 +511,14 @@ def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
         assert stream.getvalue() == f"900 episodes, mean return 0.500, {words}, 50/s\n"
 
 
+def test_the_last_line_counts_the_update_that_came_after_the_last_episodes() -> None:
+    stream = io.StringIO()
+    with Progress(stream, clock=Clock()) as progress:
+        progress.take(counted(900))
+        progress.take(UpdateFinished(update=1, episodes=900, stats=fakes.STATS))
+    assert stream.getvalue() == "900 episodes, mean return 0.500, 1 update, 50/s\n"
+
+
 NOTICES: list[Event] = [
     WarningRaised(message="The disk is nearly full."),
     RolledBack(update=7, reason="requested"),

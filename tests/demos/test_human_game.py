@@ -230,13 +230,14 @@ def test_a_space_that_keys_cannot_play_is_refused_in_a_sentence(space: spaces.Sp
         choices(StepAgent(), space)
 
 
-def test_an_environment_that_raises_is_an_env_error(tmp_path: Path):
+@pytest.mark.parametrize("raised", [RuntimeError("the wheel came off"), SystemExit("no road")])
+def test_an_environment_that_raises_is_an_env_error(tmp_path: Path, raised: BaseException):
     class Broken(TwoStep):
         def step(self, action: int) -> Any:
-            raise RuntimeError("the wheel came off")
+            raise raised
 
     game = table(tmp_path, Broken())
-    with pytest.raises(EnvError, match="the wheel came off"):
+    with pytest.raises(EnvError, match=f"{raised}.*test_human_game.py, line"):
         game.act(0)
     assert game.over
 

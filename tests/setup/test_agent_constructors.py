@@ -93,6 +93,27 @@ def test_each_command_tells_it_in_one_sentence_and_ends_with_2(
     )
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "FILE", "--episodes", "1"],
+        ["eval", "FILE", "--episodes", "1"],
+        ["demos", "generate", "FILE", "--episodes", "1", "--output", "OUT"],
+    ],
+)
+def test_a_method_that_ends_the_program_is_told_with_file_and_line(
+    tmp_path: Path, command: list[str]
+) -> None:
+    spec = agent_file(tmp_path, "pass")
+    path = Path(spec)
+    ends = path.read_text().replace('return "Play."', "sys.exit('no licence')")
+    path.write_text(f"{ends}\n    def expert(self, observation): return 0\n")
+    words = {"FILE": spec, "OUT": str(tmp_path / "demos.jsonl")}
+    ended = CliRunner().invoke(app, [words.get(word, word) for word in command])
+    assert ended.exit_code in (1, 2)
+    assert f"SystemExit: no licence ({spec}, line 8)." in ended.stderr
+
+
 def test_what_a_constructor_prints_is_still_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
@@ -85,7 +86,7 @@ class PolicyMapper:
                 laid_out = PolicyMapLaidOut(
                     why_not="This agent names no discrete actions, so none can be mapped."
                 )
-        except Exception as error:  # a user's own code
+        except RAISED as error:  # a user's own code
             why_not = (
                 f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
             )

@@ -20,13 +20,13 @@ from typing import Any
 import gymnasium
 
 from llamagym_tui.config import ParallelEnvs
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import RAISED, EnvError
 from llamagym_tui.game.environment import EnvMaker, agent_env
 from llamagym_tui.game.observations import Range
 from llamagym_tui.setup.catalog import find_agent, made
 from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.rollout.environments import close
-from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
+from llamagym_tui.trainer.rollout.failures import EpisodeFault
 
 SLOW_S = 0.005
 """Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""

@@ -13,7 +13,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
 from llamagym_tui.engine.tokens.tokenization import Opening
-from llamagym_tui.errors import PromptTooLongError
+from llamagym_tui.errors import RAISED, PromptTooLongError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import episode_seed
@@ -29,7 +29,7 @@ from llamagym_tui.trainer.rollout.environments import (
     was_reset,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Notices
+from llamagym_tui.trainer.rollout.failures import EpisodeFault, Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 
-from llamagym_tui.errors import MOST_WORDS
+from llamagym_tui.errors import MOST_WORDS, RAISED
 from llamagym_tui.game import observed
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
+from llamagym_tui.trainer.rollout.failures import EpisodeFault
 
 if TYPE_CHECKING:
     import gymnasium

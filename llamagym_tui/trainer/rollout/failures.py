@@ -13,8 +13,6 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 MOST_REMEMBERED = 4096
 """Numbers of dropped episodes among which a row is searched."""
-RAISED = (Exception, SystemExit)
-"""What other people's code may raise: `sys.exit` of an environment ends its episode, and no more."""
 
 
 class EpisodeFault(LlamaGymError):

@@ -271,6 +271,20 @@ def test_broken_weights_are_refused_in_one_sentence(tmp_path, tokenizer):
         load_model_and_tokenizer(saved(lm, tokenizer, tmp_path), "cpu")
 
 
+def test_a_model_without_a_hidden_state_of_each_token_is_refused_in_one_sentence(monkeypatch):
+    lm = tiny_llama(64)
+    forward = lm.model.forward
+
+    def every_other(**arguments):
+        output = forward(**arguments)
+        output.last_hidden_state = output.last_hidden_state[:, ::2]
+        return output
+
+    monkeypatch.setattr(lm.model, "forward", every_other)
+    with pytest.raises(ValueError, match="it has no hidden state of each token that a value head"):
+        checked_backbone(lm, "fp32")
+
+
 def test_an_error_inside_a_property_is_not_reported_as_a_missing_property():
     model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
     model.pretrained_model.get_decoder = lambda: None.layers
