@@ -4,17 +4,17 @@ Where only an adapter on the head is trained, this never changes, so that rollou
 policy map read a prompt once in a run. Notation: B prompts, M nodes of a tree of replies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree, tree_rows
+from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 COLUMNS_AT_ONCE = 1024
-"""Columns of one forward over prompts at most, padding included; one prompt may have more."""
+"""Columns of one forward over prompts at most; one prompt may have more."""
 
 
 @torch.no_grad()
@@ -33,8 +33,8 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
         order: list[int] = []
         parts: list[Encoded] = []
         policy.on_reading(0, len(indices))
-        for group in _groups(prompts, indices, len(trie.tree)):
-            parts.append(_behind(policy.model.backbone, [prompts[index] for index in group], trie))
+        for group in _groups(prompts, indices, trie):
+            parts.append(_read(policy.model.backbone, [prompts[index] for index in group], trie))
             order += group
             policy.on_reading(len(order), len(indices))
         place = {index: at for at, index in enumerate(indices)}
@@ -46,35 +46,46 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
     return policy.memory.rows(keys, compute, narrow.is_whole)
 
 
-def _groups(prompts: Sequence[Opening], indices: Sequence[int], nodes: int) -> list[list[int]]:
-    """Indices of prompts for one forward each: of one prefix, of similar length, and not too many."""
-    groups: list[list[int]] = []
-    ordered = sorted(indices, key=lambda index: (prompts[index].prefix, -len(prompts[index].rest)))
-    for index in ordered:
-        last = groups[-1] if groups else []
-        is_alike = bool(last) and prompts[last[0]].prefix == prompts[index].prefix
-        width = len(prompts[last[0]].rest) + nodes if last else 0
-        if not is_alike or width * (len(last) + 1) > COLUMNS_AT_ONCE:
-            groups.append([])
-        groups[-1].append(index)
-    return groups
+def _groups(
+    prompts: Sequence[Opening], indices: Sequence[int], trie: ActionTrie
+) -> Iterator[list[int]]:
+    """Indices of prompts for one forward each: of one prefix, those that begin alike together, and not too many."""
+    group: list[int] = []
+    tree = TokenTree()
+    for index in sorted(indices, key=lambda index: (prompts[index].prefix, prompts[index].rest)):
+        prompt = prompts[index]
+        columns = tree.columns_for(prompt.rest) + len(trie.tree)
+        is_alike = bool(group) and prompts[group[0]].prefix == prompt.prefix
+        if group and not (is_alike and len(tree) + columns <= COLUMNS_AT_ONCE):
+            yield group
+            group = []
+            tree = TokenTree()
+        group.append(index)
+        _insert(tree, prompt.rest, trie)
+    if group:
+        yield group
 
 
-def _behind(backbone: Backbone, prompts: Sequence[Opening], trie: ActionTrie) -> Encoded:
-    """The last token of prompts that begin with one prefix, and the nodes of the tree behind each."""
-    trees: list[TokenTree] = []
-    columns: list[list[int]] = []
-    for prompt in prompts:
-        tree = TokenTree.of(prompt.rest)
-        end = len(prompt.rest)
-        for reply in trie.replies:
-            tree.insert([*prompt.rest, *reply[:-1]])
-        trees.append(tree)
-        # Replies are inserted in one order everywhere, so that node k of the tree is column k behind the prompt.
-        columns.append(list(range(end - 1, end + len(trie.tree))))
-    rows = torch.arange(len(trees), device=backbone.device)[:, None]
+def _insert(tree: TokenTree, rest: Sequence[int], trie: ActionTrie) -> list[int]:
+    """Add a prompt with the admissible replies behind it; the columns of its last token and of the replies' nodes."""
+    columns = [tree.insert(rest)[-1], *[ROOT] * len(trie.tree)]
+    for reply, nodes in zip(trie.replies, trie.paths, strict=True):
+        path = tree.insert([*rest, *reply[:-1]])
+        for node, column in zip(nodes, path[len(rest) :], strict=True):
+            columns[1 + node] = column
+    return columns
+
+
+def _read(backbone: Backbone, prompts: Sequence[Opening], trie: ActionTrie) -> Encoded:
+    """The last token of prompts that begin with one prefix, and the nodes of the tree behind each.
+
+    All of them are one tree: what an observation has in common with others is read once, too.
+    """
+    tree = TokenTree()
+    columns = [_insert(tree, prompt.rest, trie) for prompt in prompts]
     at = torch.tensor(columns, device=backbone.device)
-    packed = tree_rows(trees, backbone.device)
+    packed = tree_rows([tree], backbone.device)
     read = torch.zeros_like(packed.ids, dtype=torch.bool)
-    read[rows, at] = True
+    read[0, at] = True
+    rows = torch.zeros_like(at)
     return backbone.encode_trees(tuple(prompts[0].prefix), packed, read).picked(rows, at)

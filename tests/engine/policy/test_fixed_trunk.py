@@ -1,0 +1,56 @@
+"""Prompts and the admissible replies behind them are read together as if each were read alone."""
+
+from __future__ import annotations
+
+import torch
+
+from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.tokenization import Opening
+from tests.engine.conftest import REPLIES, tiny_llama
+
+PROMPTS = [
+    Opening((1, 2), (5, 6, 7)),
+    Opening((1, 3), (5, 6, 7)),
+    Opening((1, 2), (5, 8, 7, 9)),
+    Opening((1, 2), (5, 6)),  # another prompt begins with all of it
+    Opening((1, 2), (5, 6, 4)),
+]
+
+
+def narrow_policy(tokenizer) -> Policy:
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    model.adapt(LoraConfig(layers="head", r=8))
+    return Policy(model, tokenizer, GenerationConfig(policy="score", max_new_tokens=6), REPLIES)
+
+
+def test_prompts_that_are_read_together_have_the_states_of_each_alone(tokenizer) -> None:
+    policy = narrow_policy(tokenizer)
+    together = states_of(policy, PROMPTS, policy.trie).hidden
+    assert together.shape[:2] == (len(PROMPTS), 1 + len(policy.trie.tree))
+    for prompt, found in zip(PROMPTS, together, strict=True):
+        for reply, path in zip(policy.trie.replies, policy.trie.paths, strict=True):
+            ids = torch.tensor([[*prompt.prefix, *prompt.rest, *reply[:-1]]])
+            plain = policy.model.backbone.decoder(input_ids=ids).last_hidden_state[0]
+            columns = [0, *(1 + node for node in path)]
+            first = len(prompt.prefix) + len(prompt.rest) - 1
+            assert torch.allclose(found[columns], plain[first:], atol=1e-5)
+
+
+def test_what_prompts_have_in_common_is_read_once(tokenizer, monkeypatch) -> None:
+    policy = narrow_policy(tokenizer)
+    read: list[int] = []
+    plain = Backbone.encode_trees
+
+    def encode_trees(backbone, prefix, trees, *more):
+        read.extend(map(len, trees.trees))
+        return plain(backbone, prefix, trees, *more)
+
+    monkeypatch.setattr(Backbone, "encode_trees", encode_trees)
+    states_of(policy, PROMPTS, policy.trie)
+    replies = len(policy.trie.tree)
+    # Behind (1, 2) the prompts have 5, 6, 7, 4, then 8, 7, 9; behind (1, 3) they have three tokens.
+    assert sorted(read) == [3 + replies, 7 + 4 * replies]
