@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.policy.known_tokens import Key
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -42,8 +43,16 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
         positions = positions.argsort()
         return narrow.kept(Encoded.joined(parts, positions))
 
-    keys = [(trie.tree, tuple(prompt.prefix), tuple(prompt.rest)) for prompt in prompts]
-    return policy.memory.rows(keys, compute, narrow.is_whole)
+    return policy.memory.rows(_keys(prompts, trie), compute, narrow.is_whole)
+
+
+def share_of_known(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> float:
+    """Share of the prompts that a policy has read that are among these; 0 if it has read none."""
+    return policy.memory.share_of(set(_keys(prompts, trie)))
+
+
+def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:
+    return [(trie.tree, tuple(prompt.prefix), tuple(prompt.rest)) for prompt in prompts]
 
 
 def _groups(

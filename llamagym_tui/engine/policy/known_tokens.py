@@ -5,7 +5,7 @@ conversation that begins like this. They are copied into the rows of a cache, wh
 `PromptMemory` has what a forward after a prompt gave: hidden states, and no keys or values.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -125,6 +125,10 @@ class PromptMemory:
     def clear(self) -> None:
         self._known.clear()
         self._bytes = 0
+
+    def share_of(self, keys: Collection[Key]) -> float:
+        """Share of the prompts that are remembered that these are; 0 if none is."""
+        return sum(key in self._known for key in keys) / max(len(self._known), 1)
 
     def row(self, key: Key) -> Encoded | None:
         """What is known of one prompt. None: nothing."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.fixed_trunk import share_of_known
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
@@ -31,6 +32,8 @@ CHEAP_S = 2.0
 """Seconds that a map may take whoever looks: the first one, and one under another prompt."""
 AT_ONCE = 64
 """States in one piece; between two of them the map can be given up."""
+MOST_OF_PLAY = 0.5
+"""Share of the prompts met in play that are states of a map, from which on these are read for it all at once."""
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
 """Characters that the texts of all states have together, at most."""
@@ -74,6 +77,8 @@ class PolicyMapper:
         """The policy's version when the last map was made."""
         self._conditions: tuple[GenerationConfig, int] | None = None
         """How the policy was sampled then, and the version of the prompt. None: no map was made."""
+        self._is_of_play: bool | None = None
+        """Whether its states are what is met in play, once that was looked at."""
 
     def lay_out(self) -> None:
         """Emit the layout; nothing, if the agent has no map."""
@@ -166,6 +171,22 @@ class PolicyMapper:
         """Whether states are remembered, so that a map that was given up takes less the next time, and soon little."""
         return self._policy.narrow is not None
 
+    def _is_read_at_once(self, system_prompt: str) -> bool:
+        """Whether a map is made whole though nobody looks and it takes long.
+
+        What is met in play has to be read in any case, and takes less if all of it is read together.
+        """
+        if not self._keeps_what_it_reads:
+            return False
+        if self._is_of_play is None:
+            self._is_of_play = self.share_of_play(system_prompt) > MOST_OF_PLAY
+        return self._is_of_play
+
+    def share_of_play(self, system_prompt: str) -> float:
+        """Share of the prompts that were read up to now that are states of the map."""
+        prompts = [self._policy.chat.opening(system_prompt, words) for words in self._states]
+        return share_of_known(self._policy, prompts, self._policy.trie)
+
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""
         if self._ended_at is None:
@@ -181,6 +202,7 @@ class PolicyMapper:
         """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long for now."""
         began_at = self._clock()
         whole = len(self._states)
+        is_patient = self._watched or self._is_read_at_once(system_prompt)
         shares: list[list[float]] = []
         doing = "computing the policy map"
         report = self._progress(doing)
@@ -193,7 +215,7 @@ class PolicyMapper:
             piece = min(AT_ONCE, whole - len(shares))
             report(len(shares) + piece * done // max(total, 1), whole)
             is_too_long = self._keeps_what_it_reads and self._clock() - began_at >= CHEAP_S
-            if is_too_long and not self._watched:
+            if is_too_long and not is_patient:
                 self._ended_at = self._clock()
                 raise _GivenUp
 
@@ -205,7 +227,7 @@ class PolicyMapper:
                 self._took_s = (now - began_at) * whole / len(shares)
                 if len(shares) < whole:
                     on_reading(0, 0)
-                    if self._ended_at is None and not (self._watched or self.is_cheap):
+                    if self._ended_at is None and not (is_patient or self.is_cheap):
                         self._ended_at = now
                         raise _GivenUp
         finally:

@@ -7,7 +7,7 @@ import torch
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.fixed_trunk import share_of_known, states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.conftest import REPLIES, tiny_llama
@@ -54,3 +54,11 @@ def test_what_prompts_have_in_common_is_read_once(tokenizer, monkeypatch) -> Non
     replies = len(policy.trie.tree)
     # Behind (1, 2) the prompts have 5, 6, 7, 4, then 8, 7, 9; behind (1, 3) they have three tokens.
     assert sorted(read) == [3 + replies, 7 + 4 * replies]
+
+
+def test_which_prompts_were_read_is_known(tokenizer) -> None:
+    policy = narrow_policy(tokenizer)
+    assert share_of_known(policy, PROMPTS, policy.trie) == 0
+    states_of(policy, PROMPTS[:4], policy.trie)
+    assert share_of_known(policy, [PROMPTS[4], PROMPTS[0], PROMPTS[0]], policy.trie) == 0.25
+    assert share_of_known(policy, PROMPTS, policy.trie) == 1

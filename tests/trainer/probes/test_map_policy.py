@@ -170,6 +170,7 @@ def test_where_prompts_are_remembered_a_map_is_made_bit_by_bit_though_nobody_loo
 ) -> None:
     table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
     table.policy.narrow = object()  # type: ignore[assignment]
+    monkeypatch.setattr(PolicyMapper, "share_of_play", lambda mapping, prompt: 0.5)
     assert table.map() == 0
     table.clock.now += 10
     assert table.map() == 0
@@ -178,6 +179,17 @@ def test_where_prompts_are_remembered_a_map_is_made_bit_by_bit_though_nobody_loo
     table.clock.now += 9
     assert table.map() == 0
     table.clock.now += 1
+    assert table.map() == 1
+
+
+def test_states_that_are_met_in_play_are_read_at_once_where_they_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
+    monkeypatch.setattr(PolicyMapper, "share_of_play", lambda mapping, prompt: 0.6)
+    assert table.map() == 0  # what is not remembered would be read for the map alone
+    table.policy.narrow = object()  # type: ignore[assignment]
+    table.clock.now += 1000
     assert table.map() == 1
 
 
