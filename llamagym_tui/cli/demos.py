@@ -16,7 +16,9 @@ from llamagym_tui.setup.run_config import env_kwargs
 demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data)."
 )
-Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE", help="Files of demonstrations, JSON Lines.")
+]
 MOST_NAMED_LINES = 5
 """Unreadable lines of a file whose numbers are listed, at most."""
 
@@ -136,7 +138,9 @@ def merge(
 
 @demos_app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(help="File of demonstrations, JSON Lines.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File of demonstrations, JSON Lines.")
+    ],
     to: Annotated[
         Literal["parquet", "pairs", "prompts", "dpo", "kto", "minari"],
         typer.Option(
@@ -183,8 +187,9 @@ def import_set(
     form: Annotated[
         Literal["minari", "openai", "sharegpt", "alpaca", "pairs"],
         typer.Argument(
+            metavar="FORM",
             help="Whose form it has: Minari's; conversations as OpenAI's messages, ShareGPT or Alpaca; or pairs of "
-            "prompt and completion."
+            "prompt and completion.",
         ),
     ],
     name: Annotated[

@@ -44,6 +44,37 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
+def usages(command: Any) -> dict[str, str]:
+    """What follows each command's name in its line of usage."""
+    if not hasattr(command, "commands"):
+        return {"": " ".join(command.collect_usage_pieces(typer.Context(command)))}
+    return {
+        f"{name} {below}".strip(): words
+        for name, each in command.commands.items()
+        for below, words in usages(each).items()
+    }
+
+
+def test_the_lines_of_usage_name_what_each_command_takes():
+    arguments = {
+        "train": "[AGENT]",
+        **dict.fromkeys(["sft", "dpo", "eval", "compare", "demos generate"], "{AGENT}"),
+        **dict.fromkeys(["report", "track", "replay"], "[RUN]"),
+        "lessons": "[NAME]",
+        "export": "{RUN} {OUT}",
+        "sweep": "{SPEC}",
+        "serve": "[[AGENT [OPTIONS]]]...",
+        **dict.fromkeys(["demos check", "demos merge"], "{FILE}..."),
+        "demos list": "[PLACE]",
+        "demos export": "{FILE}",
+        "demos import": "{FORM} {SOURCE}",
+    }
+    found = usages(typer.main.get_command(app))
+    assert {name: words for name, words in found.items() if words != "[OPTIONS]"} == {
+        name: f"[OPTIONS] {words}" for name, words in arguments.items()
+    }
+
+
 class Headless:
     """Stands for the module that trains: keeps the calls."""
 

@@ -204,6 +204,16 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
     assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
 
 
+def test_a_resumed_run_keeps_its_settings_where_its_agent_that_is_named_again_has_others(
+    tmp_path: Path,
+):
+    agent = an_agent(tmp_path, "{'ppo.gamma': 0.9, 'n_envs': 8}")
+    earlier = RunConfig(agent=agent, run_dir=str(tmp_path), n_envs=4, ppo=PPOConfig(gamma=0.99))
+    a_run(tmp_path, msgspec.to_builtins(earlier))
+    again = run_config(agent=agent, run_dir=tmp_path, resume=True, trust_agent=True)
+    assert (again.n_envs, again.ppo.gamma) == (4, 0.99)
+
+
 def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_path: Path):
     a_run(
         tmp_path,

@@ -253,15 +253,12 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def _saves_embeddings(self) -> bool | str:
         """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed.
 
-        It asks the hub for that, at each checkpoint, unless an adapter is on them.
+        It asks the hub for that, at each checkpoint.
         """
         if self.has_narrow_head:
             return False
-        config = self.pretrained_model.peft_config["default"]
-        targets = getattr(config, "target_modules", None) or ()
-        if isinstance(targets, str) or {"embed_tokens", "lm_head"} & {*targets}:
-            return "auto"
-        before = _vocabulary_of(config.base_model_name_or_path)
+        base = self.pretrained_model.peft_config["default"].base_model_name_or_path
+        before = _vocabulary_of(base)
         return "auto" if before is None else self.causal_lm.config.vocab_size != before
 
     @property

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from msgspec.structs import replace
+from transformers import AutoModelForCausalLM
 
 from llamagym_tui import run_store
 from llamagym_tui.config import LoraConfig, RunConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError, RunStoreError, UsageError
 from llamagym_tui.model_registry import fingerprint
 from llamagym_tui.run_store import RunStore
@@ -76,6 +78,26 @@ def test_an_adapter_is_put_on_its_base_model_where_that_is_now(adapter: Path, ba
         agent="blackjack", model=str(adapter), base=str(tmp_path / "elsewhere"), run_dir=""
     )
     assert preflight(replace(config, device="cpu"), catalog.agent_of(config)()) is not None
+
+
+def test_the_base_model_of_an_adapter_that_is_here_may_come_from_the_hub(
+    adapter: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+    load = AutoModelForCausalLM.from_pretrained
+
+    def from_pretrained(name: str, **options):
+        asked.append((name, options.get("local_files_only", False)))
+        return load(str(base), **options)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    file = adapter / "adapter_config.json"
+    for name in (str(base), "someone/base"):
+        file.write_text(
+            json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": name})
+        )
+        AutoModelForCausalLMWithValueHead.from_pretrained(str(adapter), local_files_only=True)
+    assert asked == [(str(base), True), ("someone/base", False)]
 
 
 def test_a_base_model_for_what_is_no_adapter_is_refused(base: Path):

@@ -31,6 +31,15 @@ def test_what_hardly_differs_is_scaled_up_no_further_than_a_hundredth_of_the_lar
     assert second.var(unbiased=False) == pytest.approx(1 / 101, rel=1e-3)
 
 
+@pytest.mark.parametrize(("least", "directions"), [(0.44, 2), (0.45, 1)])
+def test_what_spreads_by_less_than_a_share_of_the_whole_spread_is_left_out(
+    least: float, directions: int
+) -> None:
+    # Spreads of 2 and 1 along two axes, so of sqrt(5) in all: 1 / sqrt(5) is 0.447. The mean of 9 is no spread.
+    states = torch.tensor([[9.0, 2.0, 1.0], [9.0, 2.0, -1.0], [9.0, -2.0, 1.0], [9.0, -2.0, -1.0]])
+    assert len(whitening(states, torch.empty(0, 3), [], 3, least)) == directions
+
+
 def test_what_differs_by_more_at_other_places_is_seen_little() -> None:
     # Along the second axis the states spread by 1 and those of another place by 30, along the third neither.
     states = torch.tensor([[2.0, 1.0, 5.0], [2.0, -1.0, 5.0], [-2.0, 1.0, 5.0], [-2.0, -1.0, 5.0]])
