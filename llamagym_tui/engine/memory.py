@@ -4,8 +4,10 @@ Notation: B environments, C columns of an update's forward, P tokens of the shar
 D, Q, F, V as in `llamagym_tui.engine.model.shape`; b bytes of an element of activations, L layers. Bytes of
 
     weights   parameters x b
-    training  3 elements for each trained weight, its gradient and Adam's moments; with an adapter its weights too,
-              rank x (inputs + outputs) of every matrix in fp32; with full fine-tuning the reference, if it is used
+    training  4 elements for each trained weight, its gradient, Adam's moments and what it was before the last step,
+              which may be undone (3 where that is not kept: of shards, and of an adapter on the head alone); with an
+              adapter its weights too, rank x (inputs + outputs) of every matrix in fp32; with full fine-tuning the
+              reference, if it is used
     cache     B x columns x L x 2 x keys x b; columns double from the system prompt's until the longest
               conversation has room
     rollout   B x opening tokens x (4 D + 3 F) x b + B x longest x 2 Q x b (one layer) + 5 B V fp32 (logits)
@@ -147,6 +149,8 @@ def estimate_memory(
             training = 3 * weights + reference
         else:
             training = 4 * adapter
+        if not config.shard and (full or config.lora.layers == "all"):
+            training += weights if full else adapter  # as they were before the last step
         if config.shard:
             training //= config.ranks
         factor = 1.0

@@ -46,19 +46,22 @@ def test_the_estimate_of_full_fine_tuning_is_the_sum_worked_by_hand():
     found = estimate_memory(TINY, RUN, TALK, full=True, base=7)
     assert (found.weights, found.training) == (
         4000,
-        4000 + 8000 + 4000,
-    )  # gradients, moments, reference
+        4000 + 8000 + 4000 + 4000,
+    )  # gradients, moments, what was before the last step, reference
     assert found.cache == 3 * 200 * 2 * 2 * 4 * 4  # 100 columns are doubled once
     assert found.rollout == 3 * ((5 * (4 * 8 + 3 * 16) + 150 * 2 * 8) * 4 + 5 * 10 * 4)
     kept = (200 + 100) * 3 * (6 * 8 + 4 * 8 + 4 * 16) * 4 + 2 * 100 * 2 * 2 * 8 * 4
     assert found.update == int(kept * 1.1) + 80 * 3 * 10 * 4
-    assert found.total == 7 + 4000 + 16_000 + found.cache + found.update
+    assert found.total == 7 + 4000 + 20_000 + found.cache + found.update
 
 
 def test_an_adapter_has_gradient_and_moments_and_no_second_model_is_kept():
     found = estimate_memory(TINY, RUN, TALK, full=False)
     elements = 2 * (8 + 8) + 2 * (16 + 8)
-    assert (found.weights, found.training) == (4000, 4 * (elements + elements + 2 * elements))
+    # weights, gradients, moments, and weights before the last step
+    assert (found.weights, found.training) == (4000, 4 * (1 + 1 + 2 + 1) * elements)
+    head = replace(RUN, lora=LoraConfig(layers="head", r=2))
+    assert estimate_memory(TINY, head, TALK, full=False).training == 4 * 4 * 2 * (8 + 10)
     assert TINY.adapter(LoraConfig(layers="all", r=2, target_modules=["down"])) == 2 * 24
 
 
