@@ -75,6 +75,20 @@ def test_turns_actions_prompts_and_free_text_are_counted_as_they_are() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("prompts", "words"),
+    [
+        (["Play.", "Play."], "recorded under this prompt"),
+        (["Play.", "Win."], "recorded under 2 prompts, this one in 1 of 2 episodes"),
+        (["Win.", "Win."], "recorded under another prompt"),
+        (["Win.", "Lose."], "recorded under 2 other prompts"),
+    ],
+)
+def test_under_which_prompts_it_was_recorded_is_said_in_words(prompts: list[str], words: str):
+    found = facts(*(demo('{"action": 1}', prompt=prompt) for prompt in prompts))
+    assert fact_lines(found)["prompts"] == words
+
+
 def test_of_a_corrected_episode_only_the_turns_of_the_person_count() -> None:
     found = facts(demo("no idea, 0", '{"action": 1}', replaced_replies={1: "no"}))
     assert (found.turns, found.actions, found.free_replies) == (1, {"stick": 0, "hit": 1}, 0)
