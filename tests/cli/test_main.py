@@ -308,6 +308,11 @@ def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_p
     path = write_agent(tmp_path, "run_settings = {'max_turns': 5}")
     assert run("eval", str(path)).exit_code == 0
     assert headless.calls[0][0].max_turns == 5
+    # A reason has room for its words: 48 tokens, and not the 32 of an action alone.
+    for prompt, tokens in (("reason", 48), ("own", 32)):
+        assert run("eval", "blackjack", "--prompt", prompt).exit_code == 0
+        config = headless.calls[-1][0]
+        assert (config.prompt, config.generation.max_new_tokens) == (prompt, tokens)
 
 
 def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
@@ -554,6 +559,7 @@ def test_agents_are_listed_with_what_they_lack(monkeypatch: pytest.MonkeyPatch) 
     assert [
         line.split()[0] for line in lines if line.endswith(" Not installed: pip install it.")
     ] == ["babyai"]
+    assert not [line for line in lines if ":" in line.split()[1]], "ids without their modules"
 
 
 def test_a_command_hands_on_what_it_was_given(
