@@ -29,13 +29,11 @@ from llamagym_tui.screens.widgets import plot
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
-from tests.screens.steps import caught_up, stands_still
+from tests.screens.steps import caught_up, comes_to_rest, stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
 CHART_S = 0.2
 """Seconds between two drawings of a chart, at least: a person has more time for them than a test."""
-HOPS = 6
-"""Messages that follow one from the other: key, action, message of a screen, command, event, binding."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,28 +56,26 @@ def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes once the app has shown all events, and has been handled before the next one comes.
 
     Textual's pilot waits until the process seems idle: up to a second while a run emits events, and too short in a
-    process that gets no processor.
+    process that gets no processor. And it sends every widget a message to hear that it has handled the others, which
+    was a third of what these tests took.
     """
     press, click = Pilot.press, Pilot.click
 
     async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
         await sleep(delay or 0)
-        for _ in range(HOPS if delay is None else 1):
-            if not pilot.app._exit:
-                await pilot._wait_for_screen()
-        pilot.app.screen._on_timer_update()
+        await comes_to_rest(pilot)
 
     async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
         for key in keys:
             await caught_up(pilot)
             await press(pilot, key)
-            await pilot.pause()
 
     async def wait_and_click(pilot: Pilot[None], *place: Any, **options: Any) -> bool:
         await caught_up(pilot)
         return await click(pilot, *place, **options)
 
     monkeypatch.setattr("textual.app.wait_for_idle", sleep)
+    monkeypatch.setattr(Pilot, "_wait_for_screen", comes_to_rest)
     monkeypatch.setattr(Pilot, "pause", pause)
     monkeypatch.setattr(Pilot, "press", press_and_wait)
     monkeypatch.setattr(Pilot, "click", wait_and_click)

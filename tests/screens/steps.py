@@ -9,6 +9,7 @@ from typing import Any
 
 from textual._context import visible_screen_stack
 from textual.app import App
+from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.strip import Strip
@@ -22,6 +23,8 @@ from tests.fakes import FakeClient
 
 PATIENCE_S = 60.0
 """Far more than anything takes, on any machine: only a test that fails waits for so long."""
+FRAMES = 6
+"""How often something may ask to be painted because it was: the layout of a scroll bar, a row that wraps."""
 STILL = 5
 """Looks at a picture that find it unchanged before it is taken."""
 
@@ -31,6 +34,50 @@ class BareApp(App[None]):
 
     def get_css_variables(self) -> dict[str, str]:
         return readable(super().get_css_variables())
+
+
+async def comes_to_rest(pilot: Pilot[None]) -> None:
+    """Wait until all messages have been handled, and those that came of them, and what waits for a frame has had one.
+
+    Only threads, timers and sleeping tasks are left then. Fails after `PATIENCE_S`.
+    """
+    app = pilot.app
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE_S
+    frames = 0
+    while not app._exit and not app._exception_event.is_set():
+        await asyncio.sleep(0)
+        if loop.time() > end:
+            raise AssertionError(f"never came to rest: {_handling(app)}")
+        if loop._ready:
+            continue
+        if _handling(app):
+            await asyncio.sleep(0.005)
+        elif frames < FRAMES and _waits_for_a_frame(app.screen):
+            app.screen._on_timer_update()
+            frames += 1
+        else:
+            return
+
+
+def _handling(app: App[None]) -> list[MessagePump]:
+    """What handles a message, or has one to handle, of the app and the widgets on top."""
+    pumps = [app, *app.screen.walk_children(with_self=True)]
+    return [
+        pump for pump in pumps if not pump._closing and not pump._message_queue.ready_event._waiters
+    ]
+
+
+def _waits_for_a_frame(screen: Screen[Any]) -> object:
+    """Whether something is to be painted, or done once it is."""
+    return not screen.app._batch_count and (
+        screen._layout_required
+        or screen._scroll_required
+        or screen._repaint_required
+        or screen._recompose_required
+        or screen._dirty_widgets
+        or screen._callbacks
+    )
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
