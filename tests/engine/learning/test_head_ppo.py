@@ -19,7 +19,7 @@ from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
 from tests.engine.conftest import REPLIES, tiny_llama
@@ -54,20 +54,30 @@ def play(
     `as_free_text`: replies that were chosen count as sampled token by token; `by_observation`: the reward is 1 on odd
     observations, whatever is done.
     """
-    sampler, found = Sampler(policy, 1), []
-    for number in range(episodes):
-        episode = Episode(policy, "Play.")
-        prompt = episode.observe(OBSERVATIONS[number % len(OBSERVATIONS)])
-        sampler.restart(0, prompt.restart)
-        (reply,) = sampler.reply([0], [prompt.ids])
-        if as_free_text:
-            reply.choice = None
-        text = episode.reply(reply)
-        is_right = text == REPLIES[1 - number % 2]
-        reward = number % 2 if by_observation else is_right
-        episode.reward(float(reward), parse_failed=text not in REPLIES)
-        found.append(episode.finish("terminated"))
+    found = []
+    for first in range(0, episodes, len(OBSERVATIONS)):
+        numbers = range(first, min(first + len(OBSERVATIONS), episodes))
+        begun, replies = replied(policy, [OBSERVATIONS[each - first] for each in numbers])
+        for number, episode, reply in zip(numbers, begun, replies, strict=True):
+            if as_free_text:
+                reply.choice = None
+            text = episode.reply(reply)
+            is_right = text == REPLIES[1 - number % 2]
+            reward = number % 2 if by_observation else is_right
+            episode.reward(float(reward), parse_failed=text not in REPLIES)
+            found.append(episode.finish("terminated"))
     return found
+
+
+def replied(policy: Policy, observations: list[str]) -> tuple[list[Episode], list[Reply]]:
+    """Episodes that begin with these observations, and a reply to each, sampled at once."""
+    sampler = Sampler(policy, len(observations))
+    begun = [Episode(policy, "Play.") for _ in observations]
+    prompts = [episode.observe(text) for episode, text in zip(begun, observations, strict=True)]
+    for slot, prompt in enumerate(prompts):
+        sampler.restart(slot, prompt.restart)
+    replies = sampler.reply(list(range(len(begun))), [prompt.ids for prompt in prompts])
+    return begun, replies
 
 
 @pytest.fixture(params=["score", "generate"])
@@ -145,15 +155,11 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
 def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
     policy = head_policy(tokenizer, "score")
     learner = head_learner(policy)
-    sampler = Sampler(policy, 1)
     returns = []
     for _ in range(12):
         batch = []
-        for _ in range(60):
-            episode = Episode(policy, "Play.")
-            prompt = episode.observe("Two levers.")
-            sampler.restart(0, prompt.restart)
-            text = episode.reply(sampler.reply([0], [prompt.ids])[0])
+        for episode, reply in zip(*replied(policy, ["Two levers."] * 60), strict=True):
+            text = episode.reply(reply)
             episode.reward(float(text == REPLIES[1]), parse_failed=False)
             batch.append(episode.finish("terminated"))
         returns.append(learner.update(batch).mean_return)
