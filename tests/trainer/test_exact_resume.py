@@ -209,16 +209,36 @@ def without_times(value: Any) -> Any:
     return [without_times(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.fixture(autouse=True)
+def nothing_waits_for_the_disk(monkeypatch) -> None:
+    """What is killed here is no machine: a run keeps its checkpoints in any case."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(make_policy, tmp_path_factory) -> tuple[Stage, list[Event]]:
+    """A run with the settings of most of these tests, which many compare theirs with, and what it reported."""
+    stage = stage_in(tmp_path_factory.mktemp("undisturbed"), make_policy)
+    events, _ = stage.play("straight")
+    return stage, events
+
+
 @pytest.fixture
 def stage(make_policy, tmp_path, request) -> Stage:
     full, policy = getattr(request, "param", (True, "generate"))
+    return stage_in(tmp_path, make_policy, full, policy)
+
+
+def stage_in(
+    folder: Path, make_policy: Callable[..., Policy], full: bool = True, policy: str = "generate"
+) -> Stage:
     settings = {
         "generation": {"policy": policy, "max_new_tokens": 4},
         "full_finetuning": full,
         "ppo": PPO,
     }
     config = RunConfig(
-        form="off", agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0
+        form="off", agent="walk", run_dir=str(folder), n_envs=6, threads=1, checkpoint_every_s=0
     )
     return Stage(
         make_policy,
@@ -444,9 +464,9 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
 
 
 def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repeated(
-    stage, monkeypatch
+    stage, undisturbed, monkeypatch
 ):
-    events, _ = stage.play("not looked")
+    not_looked, events = undisturbed
     assert not [event for event in events if isinstance(event, ObservationsDistinguished)], (
         "they are too few"
     )
@@ -456,7 +476,7 @@ def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repea
     after, _ = stage.play("looked", resume=True)
     looked = [event for event in (*before, *after) if isinstance(event, ObservationsDistinguished)]
     assert [(event.observations, event.distinguished) for event in looked] == [(3, 3)]
-    assert stage.learnt("looked") == stage.learnt("not looked")
+    assert stage.learnt("looked") == not_looked.learnt("straight")
 
 
 def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, monkeypatch):
@@ -489,15 +509,16 @@ def test_episodes_that_are_cut_off_are_refused_where_nothing_foresees_their_end(
         Builders(replace(stage.config, ppo=ppo)).learner(stage.make_policy())
 
 
-def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage, monkeypatch):
+def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(
+    stage, undisturbed, monkeypatch
+):
     monkeypatch.setattr(
         "llamagym_tui.engine.learning.measured_settings.SHORT", 100
     )  # the longest one is not
     names = ("ppo.gamma", "ppo.lam", "ppo.whole_episodes")
-    stage.play("fixed")
     stage.config = replace(stage.config, measured=dict.fromkeys(names, ""))
     stage.play("measured")
-    assert stage.learnt("measured") == stage.learnt("fixed")
+    assert stage.learnt("measured") == undisturbed[0].learnt("straight")
 
 
 def test_the_first_batch_is_measured_whole_although_later_ones_shall_cut_episodes(stage):
@@ -528,12 +549,12 @@ def test_settings_that_were_all_changed_live_are_not_waited_for(stage):
 
 
 def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_another_seed_does_not(
-    stage,
+    stage, undisturbed
 ):
-    stage.play("parent")
-    parent = Path(stage.config.run_dir, "parent")
+    original = undisturbed[0]
+    parent = Path(original.config.run_dir, "straight")
     assert kept_updates(parent) == [1, 2, 3]
-    learnt = stage.learnt("parent")
+    learnt = original.learnt("straight")
     for name in ("same", "other"):
         begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/{name}", parent=f"{parent}@1"))
     began, _ = stage.play("same", resume=True)
@@ -545,20 +566,14 @@ def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_an
     _, other = stage.play("other", resume=True)
     assert other.active_run.learner.updates == UPDATES
     assert stage.learnt("other")["model.safetensors"] != learnt["model.safetensors"]
-    assert stage.learnt("parent") == learnt
+    assert original.learnt("straight") == learnt
 
 
 def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes_from_its_beginning(
-    stage, monkeypatch
+    stage, undisturbed, monkeypatch
 ):
-    stage.play("parent")
-    begun(
-        replace(
-            stage.config,
-            run_dir=f"{stage.config.run_dir}/other",
-            parent=f"{stage.config.run_dir}/parent@1",
-        )
-    )
+    parent = f"{undisturbed[0].config.run_dir}/straight@1"
+    begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/other", parent=parent))
     stage.config = replace(stage.config, seed=1)
     found = as_resumed(stage, monkeypatch, "other")
     assert torch.equal(
