@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -166,34 +165,6 @@ def test_a_killed_trainer_leaves_a_run_that_goes_on(tmp_path: Path, model: str) 
         resumed.send(Stop())
         assert resumed.ends() == 0
     assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
-
-
-def test_the_end_of_its_commands_ends_it_with_a_checkpoint(
-    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model=model, ppo=SMALL)
-        trainer.wait_for(CheckpointSaved)
-        before = (tmp_path / "model").stat().st_ino
-        trainer.wait_for(EpisodeFinished)
-        trainer.end_commands()
-        assert trainer.ends() == 0
-        assert (tmp_path / "model").stat().st_ino != before
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    monkeypatch.setattr(socket.socket, "connect", no_network)
-    policy = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
-    ids = tokenizer.apply_chat_template(
-        [{"role": "user", "content": "Your total: 12."}],
-        add_generation_prompt=True,
-        return_tensors="pt",
-    )
-    assert policy(**ids).logits.isfinite().all()
-
-
-def no_network(*address: object) -> None:
-    raise AssertionError(f"the network was asked for: {address}")
 
 
 WITHOUT_A_MODEL = """

@@ -1,8 +1,11 @@
-"""A person at the wheel of a real trainer: they act, the run goes on, and nothing hangs when they go away."""
+"""A person at the wheel of a real trainer: they act, the run goes on, and its end leaves a model that others load."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+
+import pytest
 
 from llamagym_tui.protocol.commands import (
     Act,
@@ -10,6 +13,7 @@ from llamagym_tui.protocol.commands import (
     InspectTurn,
     LetGo,
     SetMode,
+    SetSystemPrompt,
     TakeWheel,
 )
 from llamagym_tui.protocol.events import (
@@ -18,6 +22,7 @@ from llamagym_tui.protocol.events import (
     EpisodesCounted,
     EvaluationFinished,
     ModeChanged,
+    PromptChanged,
     RunFinished,
     TurnFinished,
     TurnInspected,
@@ -38,8 +43,8 @@ def act(trainer: TrainerProcess, action: int, reasoning: str = "") -> TurnFinish
     return trainer.wait_for(TurnFinished, lambda event: event.how == "human")
 
 
-def test_a_person_acts_a_run_goes_on_without_them_and_ends_while_it_waits_for_them(
-    tmp_path: Path, model: str
+def test_a_person_acts_a_run_goes_on_without_them_and_ends_with_a_checkpoint_while_it_waits_for_them(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with TrainerProcess(tmp_path) as trainer:
         trainer.start(model=model, ppo=SMALL)
@@ -65,9 +70,30 @@ def test_a_person_acts_a_run_goes_on_without_them_and_ends_while_it_waits_for_th
         assert update.stats.first_ratio < 1e-3
         trainer.send(TakeWheel())
         trainer.wait_for(ActionAwaited)
+        trainer.send(
+            SetSystemPrompt(system_prompt="Hit below 13.")
+        )  # there is something new to save
+        trainer.wait_for(PromptChanged)
+        before = (tmp_path / "model").stat().st_mtime_ns
         trainer.end_commands()
         assert trainer.ends() == 0
+        assert (tmp_path / "model").stat().st_mtime_ns > before
         assert isinstance(trainer.events[-1], RunFinished)
         played = trainer.of(EpisodesCounted)
         counted = played[-1].episodes - sum(len(event.returns) for event in played)
         assert counted == len(trainer.of(EpisodeCorrected)) == 1
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    policy = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Your total: 12."}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+    )
+    assert policy(**ids).logits.isfinite().all()
+
+
+def no_network(*address: object) -> None:
+    raise AssertionError(f"the network was asked for: {address}")
