@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,15 +98,16 @@ def findings(source: str, path: str) -> list[Finding]:
         path: its name from the top of the checkout, which decides ceiling and exceptions.
     """
     tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
     found = {
         Finding(path, line, kind, KINDS[kind])
         for kind, line in (
-            *_of_assignments(tree),
-            *_of_conditions(tree),
-            *_of_ternaries(tree),
-            *_of_starred(tree),
+            *_of_assignments(nodes),
+            *_of_conditions(nodes),
+            *_of_ternaries(nodes),
+            *_of_starred(nodes),
             *_of_keywords(tree, path),
-            *_of_setattr(tree),
+            *_of_setattr(nodes),
         )
     }
     ceiling = ceiling_of(path)
@@ -123,20 +124,23 @@ def ceiling_of(path: str) -> float:
     return next((most for folder, most in CEILINGS.items() if path.startswith(folder)), CEILING)
 
 
-def _of_assignments(tree: ast.AST) -> Places:
+def _of_assignments(nodes: Sequence[ast.AST]) -> Places:
     """``self.a, self.b = a, b``, ``self.a = self.b = a``, and ``FIRST, MOST = 8, 20`` in a module or a class."""
-    for parent in ast.walk(tree):
-        for node in ast.iter_child_nodes(parent):
-            if isinstance(node, ast.Assign):
-                targets = [each for target in node.targets for each in _targets(target)]
-                if len(targets) < 2:
-                    continue
-                if any(isinstance(each, ast.Attribute) for each in targets):
-                    yield "attributes", node.lineno
-                elif isinstance(parent, ast.Module | ast.ClassDef) and all(
-                    isinstance(each, ast.Name) for each in targets
-                ):
-                    yield "constants", node.lineno
+    shared = {
+        statement
+        for parent in nodes
+        if isinstance(parent, ast.Module | ast.ClassDef)
+        for statement in parent.body
+    }
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            targets = [each for target in node.targets for each in _targets(target)]
+            if len(targets) < 2:
+                continue
+            if any(isinstance(each, ast.Attribute) for each in targets):
+                yield "attributes", node.lineno
+            elif node in shared and all(isinstance(each, ast.Name) for each in targets):
+                yield "constants", node.lineno
 
 
 def _targets(target: ast.expr) -> Iterator[ast.expr]:
@@ -148,10 +152,10 @@ def _targets(target: ast.expr) -> Iterator[ast.expr]:
         yield target
 
 
-def _of_conditions(tree: ast.AST) -> Places:
+def _of_conditions(nodes: Sequence[ast.AST]) -> Places:
     """``[a] * is_last``, ``left *= not done``, ``("a", "b")[is_last]``."""
-    flags = set(_flags(tree))
-    for node in ast.walk(tree):
+    flags = set(_flags(nodes))
+    for node in nodes:
         match node:
             case ast.BinOp(op=ast.Mult(), left=left, right=right):
                 for one, other in ((left, right), (right, left)):
@@ -165,9 +169,9 @@ def _of_conditions(tree: ast.AST) -> Places:
                     yield "index by condition", node.lineno
 
 
-def _flags(tree: ast.AST) -> Iterator[str]:
+def _flags(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Names and attributes that a file declares as bool, or assigns a condition to."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.arg(arg=name, annotation=ast.Name(id="bool")):
                 yield name
@@ -220,18 +224,18 @@ def _is_no_tensor(node: ast.AST) -> bool:
     return False
 
 
-def _of_ternaries(tree: ast.AST) -> Places:
+def _of_ternaries(nodes: Sequence[ast.AST]) -> Places:
     """``a if x else b if y else c``, in brackets or not."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.IfExp):
             inside = (each for each in ast.walk(node) if each is not node)
             if any(isinstance(each, ast.IfExp) for each in inside):
                 yield "nested ternary", node.lineno
 
 
-def _of_starred(tree: ast.AST) -> Places:
+def _of_starred(nodes: Sequence[ast.AST]) -> Places:
     """``[*[a] * n]``, ``[*([a] if x else [])]``, ``f(**{"a": 1})``."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Starred(value=value, ctx=ast.Load()) | ast.keyword(arg=None, value=value):
                 if _is_made_in_place(value):
@@ -275,9 +279,9 @@ def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function]]
             yield from functions(node, inside)
 
 
-def _of_setattr(tree: ast.AST) -> Places:
+def _of_setattr(nodes: Sequence[ast.AST]) -> Places:
     """``for name in names: setattr(self, name, 0)``."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.For | ast.While | ast.ListComp | ast.GeneratorExp):
             for each in ast.walk(node):
                 match each:
