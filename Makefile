@@ -19,6 +19,8 @@ DEV_STAMP := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 # One thread in each test process: more of them on few cores is slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+# Each test process, and each program that a test starts, would compile every module anew, which takes it 15 s.
+ONE_THREAD += PYTHONDONTWRITEBYTECODE=
 
 # What the site shows, laid out as here.
 PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md

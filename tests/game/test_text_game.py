@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("textworld")
-
 import gymnasium
+import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.agents.textworld import TextWorldAgent
@@ -24,6 +22,10 @@ from llamagym_tui.game.observed import observed
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import run_config
 
+# Looked for and not imported, which takes more than a second of each process that collects the tests.
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("textworld") is None, reason="textworld is not installed"
+)
 SETTINGS = dict(TextWorldAgent.env_kwargs)
 
 
