@@ -21,7 +21,10 @@ def test_lessons_are_listed_with_number_name_and_minutes() -> None:
     listed = run("lessons")
     assert listed.exit_code == 0
     assert [line.split()[1] for line in listed.stdout.splitlines()] == NAMES
-    assert listed.stdout.splitlines()[0].startswith(" 1  learning-rate ")
+    first = lessons()["learning-rate"]
+    assert listed.stdout.splitlines()[0] == (
+        f" 1  learning-rate        {first.minutes:g} min  {first.title}"
+    )
 
 
 def test_without_a_terminal_a_lessons_text_is_all() -> None:

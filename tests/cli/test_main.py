@@ -617,7 +617,7 @@ def test_ctrl_c_before_anything_has_begun_is_one_word(monkeypatch: pytest.Monkey
     assert (interrupted.exit_code, interrupted.stderr) == (1, "llamagym-tui: Interrupted.\n")
 
 
-def test_runs_and_their_models_are_listed(data: Path) -> None:
+def test_runs_and_their_models_are_listed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("runs").stdout == ""
     a_run_folder(data / "runs" / "one")
     assert re.fullmatch(
@@ -627,8 +627,16 @@ def test_runs_and_their_models_are_listed(data: Path) -> None:
     with FileLock(data / "runs" / "one" / ".lock"):
         listed = run("runs").stdout
     assert ("running " in listed, str(data / "runs" / "one") in listed) == (True, True)
+    a_run_folder(data / "runs" / "two")
+    (data / "runs" / "two" / "model").rmdir()
+    monkeypatch.setattr(model_registry, "is_here", lambda name: name == "bundled")
     models = run("models").stdout.splitlines()
-    assert re.fullmatch(r"bundled {30}[\d.]+ M  here      mit", models[0])
+    assert models[:3] == [
+        "bundled                              1.05 M  here      mit",
+        "HuggingFaceTB/SmolLM2-135M-Instruct   135 M  not here  apache-2.0",
+        "google/gemma-3-270m-it                268 M  not here  gemma, gated",
+    ]
+    assert not [line for line in models if line.startswith(str(data / "runs" / "two"))]
     assert models[-1] == f"{data / 'runs' / 'one'}  bundled trained on blackjack"
 
 
