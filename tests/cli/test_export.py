@@ -206,6 +206,25 @@ def test_a_converter_that_fails_is_one_sentence(
     assert (tmp_path / "a" / "model.safetensors").exists()
 
 
+def test_what_is_converted_and_uploaded_is_named_with_its_places(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "convert.py"
+    script.write_text("import sys\nopen(sys.argv[3], 'w').write(sys.argv[1])\n")
+    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
+    sent: list[Any] = []
+    monkeypatch.setattr(export, "create_repo", lambda name, **options: sent.append((name, options)))
+    monkeypatch.setattr(export, "upload_folder", lambda **options: sent.append(options))
+    out = tmp_path / "a"
+    words = ["export", str(adapted[0]), str(out), "--merge", "--gguf", "--push-to-hub", "me/it"]
+    result = CliRunner().invoke(app, words)
+    assert result.stdout == (
+        f"The model of one is in {out} and {out / 'a.gguf'} and me/it on the hub\n"
+    )
+    assert (out / "a.gguf").read_text() == str(out)
+    assert sent == [("me/it", {"exist_ok": True}), {"repo_id": "me/it", "folder_path": out}]
+
+
 def test_a_run_that_has_trained_an_adapter_is_evaluated_with_it(
     adapted: tuple[Path, torch.Tensor],
 ) -> None:
