@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
+from llamagym_tui.agent import Agent, Drawing, Ground, Landmark, Panel, Piece, PolicyMap
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Change of row and column by the name of an action."""
@@ -57,6 +57,8 @@ class GridAgent(Agent):
     """What a field is called, by its letter."""
     glyphs: ClassVar[Mapping[str, str]]
     """How a field is drawn, by its letter."""
+    grounds: ClassVar[Mapping[str, Ground]]
+    """What a field's colour stands for, by its letter."""
 
     @property
     @abstractmethod
@@ -80,12 +82,15 @@ class GridAgent(Agent):
         _, here = self._seen(observation)
         return f"row {here.row}, column {here.column}"
 
-    def draw(self, observation: Any) -> str:
+    def draw(self, observation: Any) -> Drawing:
         """The map, the walker's field in brackets."""
         grid, (row, column) = self._seen(observation)
-        rows = [[f" {self.glyphs[kind]} " for kind in line] for line in grid.rows]
-        rows[row][column] = f"[{rows[row][column].strip()}]"
-        return "\n".join("".join(row) for row in rows)
+        rows = [
+            [Piece(f" {self.glyphs[kind]} ", self.grounds[kind]) for kind in line]
+            for line in grid.rows
+        ]
+        rows[row][column] = Piece(f"[{self.glyphs[grid.rows[row][column]]}]", "player")
+        return rows
 
     def expert(self, observation: Any) -> int | None:
         """One of the best actions; if no step slips, it begins a shortest path. None: the goal cannot be reached."""
@@ -110,7 +115,9 @@ class GridAgent(Agent):
         self, title: str, rows: Sequence[str], observation_of: Callable[[int], Any]
     ) -> Panel:
         """Every field of one map; `observation_of` gets its number, counted row by row."""
-        landmarks = {kind: Landmark(self.glyphs[kind], self.words[kind]) for kind in "HG"}
+        landmarks = {
+            kind: Landmark(self.glyphs[kind], self.words[kind], self.grounds[kind]) for kind in "HG"
+        }
         width = len(rows[0])
         states: list[list[Any]] = []
         for row, line in enumerate(rows):

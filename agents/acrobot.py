@@ -7,14 +7,15 @@ instead of one in fifty.
 import math
 from typing import Any
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
+from llamagym_tui.agent import Agent, Dots, Panel, PolicyMap, named_levels
 
 NUMBERS = ("angle", "spin", "joint", "joint spin")
 RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
-WIDTH = 21
-"""Columns of a drawing; one is about half as wide as a row is high."""
-HEIGHT = 8
-"""Rows of a drawing."""
+COLUMNS = 25
+"""Columns of a drawing."""
+ROWS = 10
+REACH = 2.1
+"""Links from the pivot to the upper and the lower edge of a drawing; both together are two long."""
 
 
 class AcrobotAgent(Agent):
@@ -42,21 +43,25 @@ class AcrobotAgent(Agent):
         first, second, spin, joint_spin = _angles(observation)
         return f"{named_levels(NUMBERS, (first, spin, second, joint_spin), RANGES).capitalize()}."
 
-    def draw(self, observation: Any) -> str:
-        """The two links from + over o to the tip O, and the line that it has to pass."""
+    def draw(self, observation: Any) -> list[str]:
+        """The two links from + over o to the tip O, to scale, and the line that the tip has to pass."""
         first, second, *_ = _angles(observation)
-        lines = [[" "] * WIDTH for _ in range(HEIGHT)]
-        lines[2] = ["-"] * WIDTH
-        # Four steps along the first link and four along the second one; the ends come last, to be drawn over the rest.
-        for step in (1, 2, 3, 5, 6, 7, 0, 4, 8):
-            along_first = min(step, 4) / 4
-            along_second = max(step - 4, 0) / 4
-            right = math.sin(first) * along_first + math.sin(first + second) * along_second
-            down = math.cos(first) * along_first + math.cos(first + second) * along_second
-            row = round((down + 2) / 4 * (HEIGHT - 1))
-            column = round((right + 2) / 4 * (WIDTH - 1))
-            lines[row][column] = {0: "+", 4: "o", 8: "O"}.get(step, "*")
-        return "\n".join("".join(line) for line in lines)
+        dots = Dots(COLUMNS, ROWS)
+        middle = (dots.width - 1) / 2
+        per_link = (dots.height - 1) / (2 * REACH)
+        pivot_y = REACH * per_link
+        for x in range(0, dots.width, 3):
+            dots.dot(x, round(pivot_y - per_link))
+        joint_x = middle + math.sin(first) * per_link
+        joint_y = pivot_y + math.cos(first) * per_link
+        tip_x = joint_x + math.sin(first + second) * per_link
+        tip_y = joint_y + math.cos(first + second) * per_link
+        dots.line(middle, pivot_y, joint_x, joint_y)
+        dots.line(joint_x, joint_y, tip_x, tip_y)
+        dots.put(middle, pivot_y, "+")
+        dots.put(joint_x, joint_y, "o")
+        dots.put(tip_x, tip_y, "O")
+        return dots.lines
 
     def expert(self, observation: Any) -> int:
         """Turn the joint the way it spins once it spins twice as fast as the first link: a good rule, not the best."""

@@ -4,7 +4,7 @@ import copy
 import textwrap
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
+from llamagym_tui.agent import Agent, Drawing, Ground, Landmark, Panel, Piece, PolicyMap
 
 OBJECTS = (
     "unseen",
@@ -28,6 +28,18 @@ WIDTH = 60
 """Most columns of a drawing."""
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
 """How each kind of object is drawn."""
+GROUNDS: dict[str, Ground] = {
+    "empty": "floor",
+    "wall": "wall",
+    "floor": "floor",
+    "door": "thing",
+    "key": "thing",
+    "ball": "thing",
+    "box": "thing",
+    "goal": "goal",
+    "lava": "danger",
+}
+"""What the colour of each kind stands for."""
 THINGS = ("key", "ball", "box")
 """What can be picked up."""
 NAMES = ("turn left", "turn right", "go forward", "pick up", "drop", "open", "finish")
@@ -183,7 +195,7 @@ class BabyAIAgent(Agent):
         }
         return [name for name in self.action_names if is_possible[name]]
 
-    def draw(self, observation: Any) -> str:
+    def draw(self, observation: Any) -> Drawing:
         """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
         view = View(observation["image"])
         size = len(observation["image"])
@@ -191,15 +203,18 @@ class BabyAIAgent(Agent):
         carried = f"carries a {view.carried.words}" if view.carried else ""
         mission = textwrap.wrap(str(observation["mission"]), WIDTH - 2 * size - 2)
         words = [*mission, carried, *view.seen()]
-        lines = []
+        lines: list[list[str | Piece]] = []
         for row in range(size):
             tiles = [view.tile(size - 1 - row, right) for right in range(-middle, middle + 1)]
-            signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
+            pieces = []
+            for tile in tiles:
+                sign = "/" if tile.door == "open" else SIGNS[tile.kind]
+                pieces.append(Piece(f"{sign} ", GROUNDS.get(tile.kind, "")))
             if row == size - 1:
-                signs[middle] = "^"
+                pieces[middle] = Piece("^ ", "player")
             beside = words[row] if row < len(words) else ""
-            lines.append(f"{' '.join(signs)}   {beside}".rstrip()[:WIDTH])
-        return "\n".join(lines)
+            lines.append([*pieces, f"  {beside}"[: WIDTH - 2 * size]])
+        return lines
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:
         """What minigrid's bot advises; its plan goes on from turn to turn. None: this is no level of BabyAI."""

@@ -1,9 +1,21 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap
+from llamagym_tui.agent import Agent, Drawing, Panel, Piece, PolicyMap
+
+BACK = "░░"
+"""A card that lies face down."""
+APART = 5
+"""Cells between the two hands, at least."""
+
+
+class Hands(NamedTuple):
+    """Cards on the table; an ace is 1, a face is 10."""
+
+    dealer: Sequence[int]
+    player: Sequence[int]
 
 
 class BlackjackAgent(Agent):
@@ -57,25 +69,29 @@ class BlackjackAgent(Agent):
         hand = f"{total} soft" if ace else str(total)
         return f"{hand} against {'ace' if dealer == 1 else dealer}"
 
-    def draw(self, observation: Any) -> str:
-        """The dealer's two cards, one of them face down, and the player's total, as single cards are not observed."""
-        total, dealer, ace = [int(part) for part in observation]
-        hand = f"{total} soft" if ace else str(total)
-        edge = "─" * (len(hand) + 2)
-        card = f"{'A' if dealer == 1 else dealer:>2}"
-        return "\n".join(
-            [
-                f"┌────┐ ┌────┐     ┌{edge}┐",
-                f"│ {card} │ │ ░░ │     │ {hand} │",
-                f"└────┘ └────┘     └{edge}┘",
-                "dealer            you",
-            ]
-        )
+    def draw(self, observation: Any, info: Any = None, env: Any = None) -> Drawing:
+        """The dealer's card, another one face down, and the player's cards.
 
-    def reveal(self, observation: Any, info: Any, env: Any) -> str:
-        """Both hands, card by card, as the dealer's cards are turned once the player sticks or is bust."""
-        hands = {"dealer": env.unwrapped.dealer, "you": env.unwrapped.player}
-        return "\n".join(f"{name:<7}{_hand(cards)}" for name, cards in hands.items())
+        Single cards of the player are not observed; where no environment knows them, the total is on one card.
+        """
+        total, dealer, ace = [int(part) for part in observation]
+        words = f"{total} soft" if ace else str(total)
+        hands = _hands(env)
+        if hands is None:
+            return _table([*_faces([dealer]), BACK], "dealer", [words], "you")
+        return _table([*_faces([dealer]), BACK], "dealer", _faces(hands.player), f"you {words}")
+
+    def reveal(self, observation: Any, info: Any, env: Any) -> Drawing:
+        """Both hands, as the dealer's cards are turned once the player sticks or is bust."""
+        hands = _hands(env)
+        if hands is None:
+            return ""
+        return _table(
+            _faces(hands.dealer),
+            f"dealer {_total(hands.dealer)}",
+            _faces(hands.player),
+            f"you {_total(hands.player)}",
+        )
 
     def expert(self, observation: Any) -> int:
         """The optimal action if one can only hit (1) or stick (0).
@@ -107,10 +123,47 @@ class BlackjackAgent(Agent):
         return PolicyMap(panels, action=1, like="the book", noun="hands")
 
 
-def _hand(cards: Sequence[int]) -> str:
-    """Cards and their total; an ace counts 11 if that is not too much, else 1."""
+def _hands(env: Any) -> Hands | None:
+    """The cards that an environment has dealt; None: there is none, or it is of another kind."""
+    table = None if env is None else env.unwrapped
+    dealer = getattr(table, "dealer", None)
+    player = getattr(table, "player", None)
+    return Hands(dealer, player) if dealer and player else None
+
+
+def _faces(cards: Sequence[int]) -> list[str]:
+    return ["A" if card == 1 else str(card) for card in cards]
+
+
+def _total(cards: Sequence[int]) -> str:
+    """What a hand counts; an ace counts 11 if that is not too much, else 1."""
     total = sum(cards)
     if 1 in cards and total <= 11:
         total += 10
-    names = " ".join("A" if card == 1 else str(card) for card in cards)
-    return f"{names} = {total}, bust" if total > 21 else f"{names} = {total}"
+    return f"{total}, bust" if total > 21 else str(total)
+
+
+def _table(dealer: list[str], dealers: str, player: list[str], players: str) -> Drawing:
+    """Two hands next to each other, and under each what it is."""
+    left = _fan(dealer)
+    right = _fan(player)
+    width = sum(len(piece.text) for piece in left[0])
+    gap = " " * (APART + max(0, len(dealers) - width))
+    lines: list[list[str | Piece]] = []
+    for one, other in zip(left, right, strict=True):
+        lines.append([*one, gap, *other])
+    return [*lines, dealers.ljust(width + len(gap)) + players]
+
+
+def _fan(faces: list[str]) -> list[list[Piece]]:
+    """Cards on three lines, of which each lies on the one before and shows all but its right side."""
+    lines: list[list[Piece]] = [[], [], []]
+    for number, face in enumerate(faces, start=1):
+        edge = "─" * max(2, len(face))
+        sides = [f"┌{edge}", f"│{face:>2}", f"└{edge}"]
+        if number == len(faces):  # no other card lies on it
+            ends = ("──┐", "░░│" if face == BACK else "  │", "──┘")
+            sides = [side + end for side, end in zip(sides, ends, strict=True)]
+        for line, side in zip(lines, sides, strict=True):
+            line.append(Piece(side, "back" if face == BACK else "card"))
+    return lines

@@ -3,17 +3,20 @@
 import math
 from typing import Any
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
+from llamagym_tui.agent import Agent, Dots, Panel, PolicyMap, named_levels
 
 NUMBERS = ("position", "speed", "angle", "spin")
 RANGES = ((-2.4, 2.4), (-3.0, 3.0), (-0.21, 0.21), (-3.5, 3.5))
 """An episode ends at 2.4 metres or 0.2095 radians, either way."""
-TRACK = 41
-"""Columns of a drawing: how long the track is."""
-POLE = 4
-"""Rows of a drawing that the pole takes."""
-STEEPER = 4
-"""Factor on the pole's angle in a drawing, in which 12 degrees could not be seen."""
+TRACK = 5.4
+"""Metres of the track in a drawing; an episode ends 2.4 metres from its middle."""
+POLE = 1.0
+"""Metres of the pole."""
+CART = (0.4, 0.24)
+"""Width and height of the cart, as Gymnasium draws it."""
+COLUMNS = 41
+"""Columns of a drawing, in which all lengths and angles are to scale."""
+ROWS = 5
 
 
 class CartPoleAgent(Agent):
@@ -44,26 +47,25 @@ class CartPoleAgent(Agent):
     def describe_return(self, mean: float) -> str:
         return super().describe_return(mean).replace("earns", "keeps the pole up for", 1)
 
-    def draw(self, observation: Any) -> str:
-        """The cart on its track, the pole's angle four times as large."""
-        position = float(observation[0])
+    def draw(self, observation: Any) -> list[str]:
+        """The cart on its track and the pole on it, to scale."""
+        dots = Dots(COLUMNS, ROWS)
+        per_metre = (dots.width - 1) / TRACK
+        ground = dots.height - 1
+        middle = (float(observation[0]) + TRACK / 2) * per_metre
+        half = round(CART[0] / 2 * per_metre)
+        roof = ground - CART[1] * per_metre
+        dots.line(0, ground, dots.width - 1, ground)
+        for end in (-RANGES[0][1], RANGES[0][1]):
+            x = (end + TRACK / 2) * per_metre
+            dots.line(x, ground - 2, x, ground)
+        for y in range(round(roof), ground):
+            dots.line(round(middle) - half, y, round(middle) + half, y)
         angle = float(observation[2])
-        middle = round((position / 4.8 + 0.5) * (TRACK - 7)) + 3  # the cart is 7 columns wide
-        lean = math.tan(max(-1.2, min(angle * STEEPER, 1.2)))
-        if abs(lean) < 0.2:
-            glyph = "│"
-        elif lean > 0:
-            glyph = "╱"
-        else:
-            glyph = "╲"
-        lines = []
-        for height in range(POLE, 0, -1):
-            column = max(0, middle + round(lean * height))
-            lines.append(" " * column + glyph)
-        lines.append(" " * (middle - 3) + "┌──┴──┐")
-        wheels = "─" * (middle - 3) + "┴o───o┴"
-        lines.append(wheels.ljust(TRACK, "─"))
-        return "\n".join(lines)
+        tip_x = middle + math.sin(angle) * POLE * per_metre
+        tip_y = roof - math.cos(angle) * POLE * per_metre
+        dots.line(middle, roof, tip_x, tip_y)
+        return dots.lines
 
     def expert(self, observation: Any) -> int:
         """A linear controller, which keeps the pole up for all 500 steps."""

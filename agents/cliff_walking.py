@@ -17,6 +17,7 @@ class CliffWalkingAgent(GridAgent):
     place = "cliff"
     words = {"S": "ground", "F": "ground", "H": "cliff", "G": "goal"}
     glyphs = {"S": "S", "F": "·", "H": "#", "G": "G"}
+    grounds = {"S": "floor", "F": "floor", "H": "danger", "G": "goal"}
     grid = Grid(("F" * 12, "F" * 12, "F" * 12, "SHHHHHHHHHHG"), action_names)
 
     def get_system_prompt(self) -> str:

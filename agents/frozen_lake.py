@@ -40,6 +40,7 @@ class FrozenLakeAgent(GridAgent):
     place = "lake"
     words = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
     glyphs = {"S": "S", "F": "·", "H": "O", "G": "G"}
+    grounds = {"S": "ice", "F": "ice", "H": "danger", "G": "goal"}
 
     @property
     def grid(self) -> Grid:

@@ -10,10 +10,26 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
+from llamagym_tui.agent import Agent, Drawing, Ground, Panel, Piece, PolicyMap, fields
 
-MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
-"""The kitchen from above, with tomatoes, onions, bin, board, plate and hatch."""
+MAP = (
+    ("┌──", " T ", "───", " O ", "──┐"),
+    ("│  ", "   ", "   ", "   ", "  │"),
+    (" X ", "   ", "   ", "   ", " B "),
+    (" P ", "   ", "   ", "   ", "  │"),
+    ("└──", "───", " H ", "───", "──┘"),
+)
+"""The kitchen from above, with tomatoes, onions, bin, board, plate and hatch; three characters are a field."""
+GROUNDS: dict[str, Ground] = {
+    "   ": "floor",
+    " T ": "thing",
+    " O ": "thing",
+    " B ": "thing",
+    " P ": "thing",
+    " X ": "danger",
+    " H ": "goal",
+}
+"""What a field's colour stands for; walls have none."""
 STANDS = {
     "tomatoes": (1, 1),
     "onions": (1, 3),
@@ -207,22 +223,18 @@ class KitchenAgent(Agent):
             f"You stand at the {PLACES[place]}."
         )
 
-    def draw(self, observation: Any) -> str:
-        """The map with the cook as ``@``: T tomatoes, O onions, B board, P plate, H hatch, X bin."""
+    def draw(self, observation: Any) -> Drawing:
+        """The room with the cook as ``@``: T tomatoes, O onions, B board, P plate, H hatch, X bin."""
         order, place, hands, plate = state_of(observation)
-        lines = [list(line) for line in MAP]
+        room = [[Piece(field, GROUNDS.get(field, "")) for field in line] for line in MAP]
         row, column = STANDS[PLACES[place]]
-        lines[row][column] = "@"
-        words = (
-            "",
+        room[row][column] = Piece("[@]", "player")
+        return [
+            *room,
             f"order: {ON_PLATE[order]}",
             f"plate: {ON_PLATE[plate]}",
             f"hands: {HANDS[hands]}",
-            "",
-        )
-        return "\n".join(
-            f"{' '.join(line)}   {word}".rstrip() for line, word in zip(lines, words, strict=True)
-        )
+        ]
 
     def expert(self, observation: Any) -> int | None:
         """The first action of a quickest way to the right dish; None if there is no way any more."""

@@ -6,14 +6,13 @@ An action is held for four steps: an episode is then 50 decisions instead of 200
 import math
 from typing import Any
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
+from llamagym_tui.agent import Agent, Dots, Panel, PolicyMap, named_levels
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
-WIDTH = 41
+COLUMNS = 41
 """Columns of a drawing."""
-HEIGHT = 7
-"""Rows of a drawing."""
+ROWS = 6
 
 
 class MountainCarAgent(Agent):
@@ -39,16 +38,16 @@ class MountainCarAgent(Agent):
     def format_observation(self, observation: Any) -> str:
         return f"{named_levels(('position', 'speed'), observation, RANGES).capitalize()}."
 
-    def draw(self, observation: Any) -> str:
-        """The valley, the car in it and the flag."""
-        lines = [[" "] * WIDTH for _ in range(HEIGHT)]
-        for column in range(WIDTH):
-            position = -1.2 + 1.8 * column / (WIDTH - 1)
-            lines[_row(position)][column] = "·"
-        for position, glyph in ((FLAG, "F"), (float(observation[0]), "o")):
-            column = round((position + 1.2) / 1.8 * (WIDTH - 1))
-            lines[_row(position)][column] = glyph
-        return "\n".join("".join(line) for line in lines)
+    def draw(self, observation: Any) -> list[str]:
+        """The valley, the car ``o`` in it and the flag."""
+        dots = Dots(COLUMNS, ROWS)
+        lowest, highest = RANGES[0]
+        per_position = (dots.width - 1) / (highest - lowest)
+        for x in range(dots.width):
+            dots.dot(x, round(_depth(lowest + x / per_position) * (dots.height - 1)))
+        for position, sign in ((FLAG, "F"), (float(observation[0]), "o")):
+            dots.put((position - lowest) * per_position, _depth(position) * (dots.height - 1), sign)
+        return dots.lines
 
     def expert(self, observation: Any) -> int:
         """Push the way that the car moves: this always leads up, though not by the fastest way."""
@@ -64,6 +63,6 @@ class MountainCarAgent(Agent):
         return PolicyMap([panel], signs="←·→")
 
 
-def _row(position: float) -> int:
-    """The row of a drawing in which the ground lies at a position."""
-    return round((1 - math.sin(3 * position)) / 2 * (HEIGHT - 1))
+def _depth(position: float) -> float:
+    """How deep the ground lies at a position, from 0 on a hill to 1 in the valley."""
+    return (1 - math.sin(3 * position)) / 2

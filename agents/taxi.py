@@ -4,7 +4,7 @@ from collections import deque
 from functools import cache
 from typing import Any
 
-from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
+from llamagym_tui.agent import Agent, Drawing, Ground, Panel, Piece, PolicyMap, fields
 
 MAP = (
     "+---------+",
@@ -18,8 +18,12 @@ MAP = (
 """Gymnasium's own map."""
 SIZES = (5, 5, 5, 4)
 """How many values row, column, place of the passenger and destination have in an observation."""
+SIZE = 5
+"""Rows and columns of fields."""
 STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
 """Row and column of each stand."""
+SIGNS = {place: name[0].upper() for name, place in STANDS.items()}
+"""The letter of each stand, by its place."""
 NAMES = (*STANDS, "taxi")
 """Where the passenger may be."""
 IN_TAXI = 4
@@ -30,6 +34,14 @@ PICK_UP = 4
 DROP_OFF = 5
 Place = tuple[int, int]
 """Row and column."""
+# On the map a field is at (row + 1, 2 column + 1), with what is between it and its neighbours beside it.
+WALLS: frozenset[Place] = frozenset(
+    (row, column)
+    for row in range(SIZE)
+    for column in range(SIZE - 1)
+    if MAP[row + 1][2 * column + 2] == "|"
+)
+"""Each field with a wall on its right."""
 
 
 class TaxiAgent(Agent):
@@ -70,14 +82,31 @@ class TaxiAgent(Agent):
         row, column, passenger, _ = fields(int(observation), SIZES)
         return f"row {row}, column {column}{', taken in' if passenger == IN_TAXI else ''}"
 
-    def draw(self, observation: Any) -> str:
-        """The map with the taxi as ``T``, or as ``@`` once the passenger is in it."""
+    def draw(self, observation: Any) -> Drawing:
+        """The fields with their walls: the taxi in brackets, a waiting passenger in parentheses, the destination
+        between arrows."""
         row, column, passenger, destination = fields(int(observation), SIZES)
-        lines = [list(line) for line in MAP]
-        lines[row + 1][2 * column + 1] = "@" if passenger == IN_TAXI else "T"
-        lines[2] += f"   passenger: {NAMES[passenger]}"
-        lines[3] += f"   destination: {NAMES[destination]}"
-        return "\n".join("".join(line) for line in lines)
+        is_in = passenger == IN_TAXI
+        special: dict[Place, tuple[str, Ground]] = {STANDS[NAMES[destination]]: (">{}<", "goal")}
+        if not is_in:
+            special[STANDS[NAMES[passenger]]] = ("({})", "thing")
+        special[row, column] = ("[{}]", "player")
+        lines: list[list[str | Piece]] = []
+        for line in range(SIZE):
+            pieces: list[str | Piece] = ["│"]
+            for place in ((line, each) for each in range(SIZE)):
+                form, ground = special.get(place, (" {} ", "floor"))
+                sign = SIGNS.get(place, "·")
+                if place == (row, column):
+                    sign = "@" if is_in else "T"
+                is_open = place not in WALLS and place[1] < SIZE - 1
+                pieces += [
+                    Piece(form.format(sign), ground),
+                    Piece(" ", "floor") if is_open else "│",
+                ]
+            lines.append(pieces)
+        where = "[@] passenger in the taxi" if is_in else f"( ) passenger at {NAMES[passenger]}"
+        return [*lines, where, f"> < destination {NAMES[destination]}"]
 
     def expert(self, observation: Any) -> int:
         """The first of the best actions."""
@@ -103,8 +132,9 @@ class TaxiAgent(Agent):
         panels = []
         for stand in range(4):
             elsewhere = (stand + 1) % 4
-            panels.append(_panel(f"fetch {NAMES[stand]}", stand, elsewhere))
-            panels.append(_panel(f"to {NAMES[stand]}", IN_TAXI, stand))
+            letter = SIGNS[STANDS[NAMES[stand]]]
+            panels.append(_panel(f"get {letter}", stand, elsewhere))
+            panels.append(_panel(f"to {letter}", IN_TAXI, stand))
         return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions)
 
 
@@ -115,7 +145,7 @@ def _panel(title: str, passenger: int, destination: int) -> Panel:
         [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)]
         for row in range(5)
     ]
-    return Panel(title, numbers, numbers, states, "row", "column")
+    return Panel(title, numbers, numbers, states, "row", "column", WALLS)
 
 
 def _stand(number: int) -> str:
@@ -128,10 +158,11 @@ def ways_from(here: Place) -> list[Place]:
     row, column = here
     found = []
     for down, right in MOVES:
-        # On the map a field is at (row + 1, 2 column + 1), with what is between it and its neighbours beside it.
-        sign_beside = MAP[row + 1][2 * column + 1 + right]
-        is_open = sign_beside != "|" and 0 <= row + down < 5
-        found.append((row + down, column + right) if is_open else here)
+        to = (row + down, column + right)
+        is_inside = 0 <= to[0] < SIZE and 0 <= to[1] < SIZE
+        # A wall stands right of the left one of two fields.
+        is_walled = right != 0 and min(here, to) in WALLS
+        found.append(to if is_inside and not is_walled else here)
     return found
 
 

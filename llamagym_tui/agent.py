@@ -16,15 +16,17 @@ from llamagym_tui.game.actions import FAILED, ActionReading, read_action
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.answer import answer
 from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.dots import Dots
 from llamagym_tui.game.observations import fields, in_words, named_levels
+from llamagym_tui.game.pieces import Drawing, Ground, Piece
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 
 __all__ = [
-    "FAILED", "ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "answer", "fields", "in_words",
-    "named_levels", "read_action",
+    "FAILED", "ActionReading", "Agent", "Dots", "Drawing", "Ground", "Landmark", "Panel", "Piece", "PolicyMap",
+    "answer", "fields", "in_words", "named_levels", "read_action",
 ]  # fmt: skip
 
 

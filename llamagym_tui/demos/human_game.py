@@ -13,7 +13,7 @@ from llamagym_tui.errors import RAISED, EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
-from llamagym_tui.game.drawing import drawn, revealed
+from llamagym_tui.game.drawing import StateDrawing, drawn, revealed
 from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
 from llamagym_tui.game.observed import (
     NO_INFO,
@@ -86,7 +86,7 @@ class HumanGame:
         """The actions that the person can take now."""
         self.reasoning = ""
         """A sentence that the person has begun for the next reply."""
-        self.drawing = ""
+        self.drawing = StateDrawing("")
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
@@ -246,7 +246,7 @@ class HumanGame:
         """Keep a state, and draw it."""
         self._observation = observation
         self._info = info
-        self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
+        self.drawing = drawn(self._agent, self._env, observation, info)
 
     def _shown(self) -> ObservationShown:
         return ObservationShown(
@@ -272,9 +272,8 @@ class HumanGame:
         self.discarded = False
         self.writer.add(demo)
         hidden = revealed(self._agent, self._env, self._observation, self._info)
-        if hidden:
+        if hidden.text:
             self.drawing = hidden
-            self.transcript = self.transcript.note(hidden)
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         if self.match is not None and not self.match.is_over:

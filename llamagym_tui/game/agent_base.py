@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index, plain_action, read_action
+from llamagym_tui.game.pieces import Drawing
 from llamagym_tui.game.policy_map import PolicyMap
 
 
@@ -114,18 +115,21 @@ class AgentBase(ABC):
         """
         return None
 
-    def draw(self, observation: Any, *args: Any, **kwargs: Any) -> str:
-        """A drawing of an observation for people, some lines of plain text; empty (the default): there is none.
+    def draw(self, observation: Any, *args: Any, **kwargs: Any) -> Drawing:
+        """A drawing of an observation for people; empty (the default): there is none.
 
-        Define it with ``(self, observation)`` or ``(self, observation, info)``.
+        It is some lines of plain text or, to have fields of several colours, a list of lines, each a list of text and
+        of `Piece` with the ground on which it stands. At most 12 lines of 120 characters are shown.
+
+        Define it with ``(self, observation)``, ``(self, observation, info)`` or ``(self, observation, info, env)``;
+        where no environment is in that state, as in an episode that is shown again, `env` is None.
         """
         return ""
 
-    def reveal(self, observation: Any, *args: Any, **kwargs: Any) -> str:
-        """What the game hid from the player until the episode was over, in a few lines; empty (the default): nothing.
+    def reveal(self, observation: Any, *args: Any, **kwargs: Any) -> Drawing:
+        """The drawing of an episode's last state with what the game hid until then; empty (the default): nothing.
 
-        It is shown where a person plays. Define it with ``(self, observation)``, ``(self, observation, info)`` or
-        ``(self, observation, info, env)``.
+        It takes the place of the last drawing. Define it as `draw`; it is called where there is an environment.
         """
         return ""
 

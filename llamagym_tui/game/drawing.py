@@ -1,15 +1,16 @@
-"""The state of an environment as plain text for people: the agent's own drawing, or what the environment renders.
+"""The state of an environment as text for people: the agent's own drawing, or what the environment renders.
 
 A drawing has a limited size and none of a renderer's colour codes. If other people's code fails, there is none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, Info, called
+from llamagym_tui.game.pieces import Piece
 
 MAX_LINES = 12
 MAX_COLUMNS = 120
@@ -18,22 +19,13 @@ _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 class StateDrawing(NamedTuple):
-    """Some lines of text, and the places in it that are marked."""
+    """Some lines of text, the places in it that are marked, and those that stand on a ground."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
     """For each marked place, the index of its first character and the index after its last."""
-
-    def bracketed(self) -> str:
-        """The text alone, with each marked place in brackets."""
-        pieces = []
-        end_of_last = 0
-        for start, end in self.marks:
-            pieces.append(self.text[end_of_last:start])
-            pieces.append(f"[{self.text[start:end]}]")
-            end_of_last = end
-        pieces.append(self.text[end_of_last:])
-        return "".join(pieces)
+    grounds: tuple[tuple[int, int, str], ...] = ()
+    """The same for each place that stands on a ground, with the ground's name."""
 
 
 def draws(agent: AgentBase) -> bool:
@@ -50,22 +42,59 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
 
 
 def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> StateDrawing:
-    """The drawing of an observation, or of the environment's state; empty if there is none."""
+    """The drawing of an observation, or of the environment's state; empty if there is none.
+
+    Args:
+        agent: draws, if it can.
+        env: the environment, in the state of the observation. None: no environment is.
+        observation: what the environment has shown.
+        info: what it has added.
+    """
     try:
         if draws(agent):
-            return StateDrawing(_bounded(str(called(agent.draw, observation, {"info": info}))))
+            return _read(called(agent.draw, observation, {"info": info, "env": env}))
         rendered = env.render() if env.render_mode == "ansi" else ""
         return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else StateDrawing("")
     except RAISED:  # an environment's code, or a user's, may raise anything
         return StateDrawing("")
 
 
-def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
-    """What the game hid until the episode was over; empty: nothing."""
+def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> StateDrawing:
+    """The drawing of an episode's last state with what the game hid until then; empty: it hid nothing."""
     try:
-        return _bounded(str(called(agent.reveal, observation, {"info": info, "env": env})))
+        return _read(called(agent.reveal, observation, {"info": info, "env": env}))
     except RAISED:  # a user's code, or an environment of another kind
-        return ""
+        return StateDrawing("")
+
+
+def _read(drawing: Any) -> StateDrawing:
+    """What an agent has returned: text, or lines of pieces."""
+    if not isinstance(drawing, list | tuple):
+        return StateDrawing(_bounded(str(drawing)))
+    lines: list[str] = []
+    grounds: list[tuple[int, int, str]] = []
+    start_of_line = 0
+    for pieces in drawing[:MAX_LINES]:
+        line = ""
+        for text, ground in _pieces(pieces):
+            start = start_of_line + len(line)
+            line += text[: MAX_COLUMNS - len(line)]
+            end = start_of_line + len(line)
+            if not ground or start == end:
+                continue
+            if grounds and grounds[-1][1:] == (start, ground):
+                start = grounds.pop()[0]
+            grounds.append((start, end, ground))
+        lines.append(line)
+        start_of_line += len(line) + 1
+    return StateDrawing("\n".join(lines), (), tuple(grounds))
+
+
+def _pieces(line: Any) -> Iterable[tuple[str, str]]:
+    """The pieces of a line and the ground of each; all white space is spaces."""
+    for piece in [line] if isinstance(line, str | Piece) else line:
+        text, ground = piece if isinstance(piece, Piece) else (str(piece), "")
+        yield "".join(" " if letter.isspace() else letter for letter in text), ground
 
 
 def _bounded(text: str) -> str:

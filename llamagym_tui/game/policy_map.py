@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from llamagym_tui.game.pieces import Ground
+
 
 class Landmark(NamedTuple):
     """A field of a panel on which no action is taken: a hole, the goal."""
@@ -11,6 +13,8 @@ class Landmark(NamedTuple):
     """One character."""
     name: str
     """What it is, in a word or two."""
+    ground: Ground = ""
+    """What it stands on, for its colour."""
 
 
 class Panel(NamedTuple):
@@ -27,6 +31,8 @@ class Panel(NamedTuple):
     """What the rows are: ``your total``."""
     column_name: str = ""
     """What the columns are: ``dealer shows``."""
+    walls: Collection[tuple[int, int]] = ()
+    """Index of row and column of each field that has a wall on its right."""
 
 
 class PolicyMap(NamedTuple):

@@ -142,6 +142,8 @@ class StateDrawn(Event, frozen=True, kw_only=True):
     """Some lines, as `llamagym_tui.game.drawing` bounds them."""
     marks: list[tuple[int, int]] = []
     """Places in the text that the environment marks: the first character, and the one after the last."""
+    grounds: list[tuple[int, int, str]] = []
+    """The same for places that stand on a ground, each with its name, of `llamagym_tui.game.pieces`."""
 
 
 class ActionsProbed(Event, frozen=True, kw_only=True):

@@ -12,6 +12,10 @@ class MapCell(Struct, frozen=True, kw_only=True):
     """The character of a landmark; empty: the field is a state, or nothing."""
     best: list[int] = []
     """Best actions, by index; empty: nobody knows."""
+    ground: str = ""
+    """What a landmark stands on, by a name of `llamagym_tui.game.pieces`."""
+    has_wall: bool = False
+    """Whether a wall stands on its right."""
 
     @property
     def is_state(self) -> bool:

@@ -16,8 +16,8 @@ TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
 FIRST = events.WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
-MAX_PLACES = 64
-"""Most marked places that are kept of a drawing."""
+MAX_PLACES = 256
+"""Most places of a kind that are kept of a drawing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,10 @@ class StateView:
         match event:
             case events.StateDrawn():
                 bounded = with_fields(
-                    event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]
+                    event,
+                    text=clipped(event.text),
+                    marks=event.marks[:MAX_PLACES],
+                    grounds=event.grounds[:MAX_PLACES],
                 )
                 return replace(self, drawn=bounded)
             case events.EpisodeFinished():

@@ -16,12 +16,13 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Evaluate, ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
-from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.grounds import drawing_content
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
@@ -347,8 +348,8 @@ class HumanTableScreen(ChoosingScreen[None]):
         table.placeholder = "This environment cannot be played." if self._fault else MAKING
         table.show(game.transcript.entries)
         drawing = self.query_one("#drawing", Static)
-        drawing.display = bool(game.drawing)
-        drawing.update(Content(literal(game.drawing)))
+        drawing.display = bool(game.drawing.text)
+        drawing.update(drawing_content(self.app, *game.drawing))
         self.update_text("choices", self._choices_text() if self._opened else "")
         self.show_sentence()
         self._show_hint()

@@ -6,7 +6,8 @@ Next to the drawing stand the actions with their probabilities as bars; at full 
 from textual.content import Content
 
 from llamagym_tui.game.drawing import MAX_LINES
-from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.grounds import drawing_content
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import bar, number, share
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -36,7 +37,7 @@ class StateDrawing(StateText):
 
     def content_at(self, width: int) -> Content:
         """The title and as many lines as there is room for."""
-        drawing = _drawn_lines(self.state)
+        drawing = self._drawn_lines()
         wide = max(line.cell_length for line in drawing) + GAP
         if self.state.view.drawn is not None and width - wide >= LEAST_ROOM:
             beside = [*_probabilities(self.state), *_result(self.state)]
@@ -53,6 +54,14 @@ class StateDrawing(StateText):
         if len(lines_shown) > (room := self.content_size.height):
             lines_shown[max(room - 1, 1) :] = [Content.styled("…", ASIDE)]
         return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines_shown])
+
+    def _drawn_lines(self) -> list[Content]:
+        drawn = self.state.view.drawn
+        if drawn is None:
+            words = "The next observation is drawn here." if self.state.live else "Not drawn."
+            return [Content.styled(words, ASIDE)]
+        text = drawing_content(self.app, drawn.text, drawn.marks, drawn.grounds)
+        return text.split("\n", include_separator=False, allow_blank=True)[:MAX_LINES]
 
 
 def _title(state: RunState) -> Content:
@@ -111,18 +120,3 @@ def _result(state: RunState) -> list[Content]:
     return (
         [] if result is None else [Content(""), Content("  ") + _return_text(result.episode_return)]
     )
-
-
-def _drawn_lines(state: RunState) -> list[Content]:
-    drawn = state.view.drawn
-    if drawn is None:
-        return [
-            Content.styled(
-                "The next observation is drawn here." if state.live else "Not drawn.", ASIDE
-            )
-        ]
-    text = Content(literal(drawn.text))
-    for start, stop in drawn.marks:
-        if 0 <= start < stop <= len(drawn.text):
-            text = text.stylize("reverse", start, stop)
-    return text.split("\n", include_separator=False, allow_blank=True)[:MAX_LINES]

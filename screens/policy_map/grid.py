@@ -29,6 +29,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     policy_text,
     policy_warmth,
 )
+from llamagym_tui.screens.widgets.grounds import ground_style
 from llamagym_tui.screens.widgets.sizes import WIDE
 
 GAP = 2
@@ -36,6 +37,8 @@ GAP = 2
 APART = 3
 """Between two panels."""
 MOST_LABEL = 12
+WALL = "│"
+"""Right of a field that has a wall there, in cells with room for it."""
 LARGE = 7
 """Width from which cells of the optimal strategy are as wide as the policy's."""
 
@@ -321,12 +324,18 @@ class PolicyGrid(ScrollView, can_focus=True):
             text, warmth = best_text(layout, cell), best_warmth(layout, cell)
         else:
             text, warmth = policy_text(layout, cell, width), policy_warmth(layout, cell)
-        style = self.visual_style + colours(self.app, warmth) + Style.from_meta({"spot": spot})
+        colour = colours(self.app, warmth)
+        if cell.cell.ground:
+            colour = ground_style(self.app, cell.cell.ground)
+        style = self.visual_style + colour + Style.from_meta({"spot": spot})
         if spot == self.cursor:
             style += Style(reverse=True, bold=True)
         elif cell.cell.sign or cell.agrees is False:
             style += Style(bold=True)
-        return Segment(_centred(text if middle else "", width), style.rich_style)
+        shown = _centred(text if middle else "", width)
+        if cell.cell.has_wall and shown.endswith(" "):
+            shown = f"{shown[:-1]}{WALL}"
+        return Segment(shown, style.rich_style)
 
     def _segment(self, text: str, *, bold: bool = False, aside: bool = False) -> Segment:
         style = self.visual_style + Style(bold=bold or None)

@@ -8,13 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from llamagym_tui.game.dots import BRAILLE, DOTS
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 Point = tuple[float, float]
-DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The dots of a Braille character by row and column, as bits."""
-BRAILLE = 0x2800
-"""The character without dots."""
 CELLS_PER_DASH = 2
 """Cells of a level for each of its dashes."""
 AXIS = "aside"

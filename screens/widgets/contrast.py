@@ -24,6 +24,19 @@ TINTED = {
 }
 """Other grounds of texts, the background with a part of a colour: rows under a cursor, with the focus and without;
 matches of a search; sentences above a run."""
+FIELDS = {
+    "floor": ("#808080", 0.2),
+    "ice": ("#3d9be0", 0.5),
+    "danger": ("#d9453f", 0.7),
+    "goal": ("#2fa35c", 0.8),
+    "wall": ("#808080", 0.7),
+    "thing": ("#a05fe0", 0.6),
+    "player": ("#f2b632", 1.0),
+    "card": ("#ffffff", 0.9),
+    "back": ("#2f6fd0", 0.9),
+}
+"""The fields of drawings and maps, by what they stand on: the background with a part of a colour, which is the same in
+every theme, as ice is blue wherever one is."""
 COLOURED = ("primary", "accent", "success", "warning", "error")
 """Variables of coloured texts; words in the background's colour stand on them, too."""
 ASIDE = 0.6
@@ -45,6 +58,8 @@ def readable(variables: Mapping[str, str]) -> dict[str, str]:
         found["aside"] = f"{variables['foreground']} 60%"
         # A part of one of the terminal's own colours is the whole of it, and its texts would vanish.
         return found | dict.fromkeys(TINTED, variables["background"])
+    for name, (tint, share) in FIELDS.items():
+        found[f"field-{name}"] = background.blend(Color.parse(tint), share).hex
     grounds = [Color.parse(variables[name]) for name in GROUNDS]
     for name, (tint, share) in TINTED.items():
         ground = background.blend(Color.parse(variables[tint]), share)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from llamagym_tui.agents import babyai
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import expert_action
 from llamagym_tui.screens.past_runs.agent_list import agent_card
@@ -68,7 +69,7 @@ def test_a_view_in_words_and_drawn() -> None:
         "Mission: open the red door. Free: 2 ahead, 3 left, 0 right. You see yellow box 1 ahead 2 left, "
         "locked red door 3 ahead, lava 6 ahead 3 right. You carry a red key."
     )
-    lines = agent.draw(shown).split("\n")
+    lines = [line.rstrip() for line in drawn(agent, None, shown).text.split("\n")]
     assert lines[0] == "· · · · · · ~   open the red door"
     assert lines[1] == "· · · · · · ·   carries a red key"
     assert lines[3].startswith("· · · + · · ·")

@@ -2,30 +2,87 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
-from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, drawn
+from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, StateDrawing, drawn, revealed
+from llamagym_tui.game.pieces import Piece
 from tests.toy_env import CountAgent
 
+LAKE = [" S  ·  ·  · ", " ·  O [·] O ", " ·  ·  ·  O ", " O  ·  ·  G "]
+TABLE = SimpleNamespace(unwrapped=SimpleNamespace(dealer=[1, 10], player=[10, 6, 9]))
+"""An environment of Blackjack in which the player has drawn a card."""
 
-def test_cards_lie_on_the_table() -> None:
-    assert BlackjackAgent().draw((14, 1, 1)).split("\n") == [
-        "┌────┐ ┌────┐     ┌─────────┐",
-        "│  A │ │ ░░ │     │ 14 soft │",
-        "└────┘ └────┘     └─────────┘",
-        "dealer            you",
+
+def lines(found: StateDrawing) -> list[str]:
+    return found.text.split("\n")
+
+
+def grounds(found: StateDrawing) -> list[tuple[str, str]]:
+    """What stands on each ground, in order."""
+    return [(found.text[start:stop], ground) for start, stop, ground in found.grounds]
+
+
+def test_cards_lie_on_the_table_as_far_as_they_are_known() -> None:
+    agent = BlackjackAgent()
+    assert lines(drawn(agent, None, (14, 1, 1))) == [
+        "┌──┌────┐     ┌─────────┐",
+        "│ A│░░░░│     │14 soft  │",
+        "└──└────┘     └─────────┘",
+        "dealer        you",
+    ]
+    table = drawn(agent, TABLE, (25, 1, 0))
+    assert lines(table) == [
+        "┌──┌────┐     ┌──┌──┌────┐",
+        "│ A│░░░░│     │10│ 6│ 9  │",
+        "└──└────┘     └──└──└────┘",
+        "dealer        you 25",
+    ]
+    assert grounds(table)[3:6] == [("│ A", "card"), ("│░░░░│", "back"), ("│10│ 6│ 9  │", "card")]
+
+
+def test_the_dealers_card_is_turned_when_the_hand_is_over() -> None:
+    agent = BlackjackAgent()
+    assert lines(revealed(agent, TABLE, (25, 1, 0), {})) == [
+        "┌──┌────┐     ┌──┌──┌────┐",
+        "│ A│10  │     │10│ 6│ 9  │",
+        "└──└────┘     └──└──└────┘",
+        "dealer 21     you 25, bust",
+    ]
+    drew = SimpleNamespace(unwrapped=SimpleNamespace(dealer=[10, 6, 10], player=[1, 1]))
+    assert lines(revealed(agent, drew, (12, 10, 1), {})) == [
+        "┌──┌──┌────┐        ┌──┌────┐",
+        "│10│ 6│10  │        │ A│ A  │",
+        "└──└──└────┘        └──└────┘",
+        "dealer 26, bust     you 12",
+    ]
+    other = SimpleNamespace(unwrapped=SimpleNamespace())
+    assert revealed(agent, other, (12, 10, 1), {}) == ("", (), ()), "nothing is invented"
+
+
+def test_a_lake_is_ice_with_holes_and_the_walkers_field_is_another() -> None:
+    found = drawn(FrozenLakeAgent(), None, 6)
+    assert lines(found) == LAKE
+    assert grounds(found) == [
+        (" S  ·  ·  · ", "ice"),
+        *((" · ", "ice"), (" O ", "danger"), ("[·]", "player"), (" O ", "danger")),
+        *((" ·  ·  · ", "ice"), (" O ", "danger")),
+        *((" O ", "danger"), (" ·  · ", "ice"), (" G ", "goal")),
     ]
 
 
-def test_the_walker_stands_on_the_lake() -> None:
-    assert FrozenLakeAgent().draw(6).split("\n") == [
-        " S  ·  ·  · ",
-        " ·  O [·] O ",
-        " ·  ·  ·  O ",
-        " O  ·  ·  G ",
-    ]
+def test_pieces_are_read_as_lines_and_bounded() -> None:
+    line = [Piece("ab", "ice"), Piece("c\nd", "ice"), "e", Piece("f", "goal")]
+    found = drawn(Draws(), None, [line, "text", Piece("g", "goal")])
+    assert found.text == "abc def\ntext\ng"
+    assert grounds(found) == [("abc d", "ice"), ("f", "goal"), ("g", "goal")]
+    wide = [[Piece("x" * 1_000, "ice"), Piece("y", "goal")]] * 1_000
+    found = drawn(Draws(), None, wide)
+    assert lines(found) == ["x" * MAX_COLUMNS] * MAX_LINES
+    assert grounds(found) == [("x" * MAX_COLUMNS, "ice")] * MAX_LINES
+    assert drawn(Draws(), None, [[Piece(None, "ice")]]) == ("", (), ())  # type: ignore[arg-type]
 
 
 class Renders:
@@ -49,26 +106,26 @@ class Plain(CountAgent):
 class Draws(CountAgent):
     """Draws what it observes."""
 
-    def draw(self, observation: Any) -> str:
-        return observation  # type: ignore[no-any-return]
+    def draw(self, observation: Any) -> Any:
+        return observation
 
 
 def test_what_gymnasium_marks_by_a_colour_is_marked_without_one() -> None:
     rendered = "  (Down)\nS\x1b[41mF\x1b[0mFF\nFH\x1b[1;32mF\x1b[mH\n"
-    assert drawn(Plain(), Renders(rendered), 0) == ("  (Down)\nSFFF\nFHFH", ((10, 11), (16, 17)))
-    assert drawn(Plain(), Renders(rendered), 0).bracketed() == "  (Down)\nS[F]FF\nFH[F]H"
+    found = drawn(Plain(), Renders(rendered), 0)
+    assert found == ("  (Down)\nSFFF\nFHFH", ((10, 11), (16, 17)), ())
 
 
 def test_a_mark_lasts_until_the_next_colour_or_the_end() -> None:
-    assert drawn(Plain(), Renders("a\x1b[31mb\x1b[32mc"), 0) == ("abc", ((1, 2), (2, 3)))
-    assert drawn(Plain(), Renders("a\x1b[31m\x1b[0mb"), 0) == ("ab", ())
+    assert drawn(Plain(), Renders("a\x1b[31mb\x1b[32mc"), 0) == ("abc", ((1, 2), (2, 3)), ())
+    assert drawn(Plain(), Renders("a\x1b[31m\x1b[0mb"), 0) == ("ab", (), ())
 
 
 def test_a_drawing_is_bounded_whatever_is_drawn() -> None:
     for hostile in ("x" * 1_000_000, "x\n" * 1_000_000, "\x1b[1m" * 300_000, "\t" * 1_000_000):
-        text, marks = drawn(Draws(), None, hostile)
+        text, marks, _ = drawn(Draws(), None, hostile)
         assert len(text) <= MAX_LINES * (MAX_COLUMNS + 1)
-        text, marks = drawn(Plain(), Renders(hostile), 0)
+        text, marks, _ = drawn(Plain(), Renders(hostile), 0)
         assert len(text) <= MAX_LINES * (MAX_COLUMNS + 1)
         assert len(marks) <= MAX_LINES * MAX_COLUMNS
 
@@ -78,6 +135,6 @@ def test_what_raises_or_is_no_text_draws_nothing() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    assert drawn(Draws(), None, Unsayable()) == ("", ())
-    assert drawn(Plain(), Renders(RuntimeError("no")), 0) == ("", ())
-    assert drawn(Plain(), Renders(None), 0) == ("", ())
+    assert drawn(Draws(), None, Unsayable()) == ("", (), ())
+    assert drawn(Plain(), Renders(RuntimeError("no")), 0) == ("", (), ())
+    assert drawn(Plain(), Renders(None), 0) == ("", (), ())

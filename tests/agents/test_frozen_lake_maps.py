@@ -11,6 +11,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from llamagym_tui.agents._lake_maps_env import LakeMaps, is_held_out
 from llamagym_tui.agents.frozen_lake_maps import SHOWN, FrozenLakeMapsAgent
 from llamagym_tui.config import RunConfig
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env, evaluated_agent
 from llamagym_tui.game.policy_map import Landmark
 from llamagym_tui.trainer import builders
@@ -85,7 +86,7 @@ def test_the_map_is_told_with_the_walker_and_what_is_around() -> None:
         ". . . G",
         "You are at row 1, column 2: left ice, down hole, right hole, up hole.",
     ]
-    assert AGENT.draw((LAKE, 6)).split("\n")[1] == " ·  · [·] O "
+    assert drawn(AGENT, None, (LAKE, 6)).text.split("\n")[1] == " ·  · [·] O "
 
 
 def test_the_expert_goes_by_the_map_that_it_is_on() -> None:

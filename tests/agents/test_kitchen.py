@@ -23,6 +23,7 @@ from llamagym_tui.agents.kitchen import (
     state_of,
     states,
 )
+from llamagym_tui.game.drawing import drawn
 
 GET_TOMATO, GET_ONION = 0, 1
 BOTH = ON_PLATE.index("tomato and onion")
@@ -64,9 +65,10 @@ def test_an_errand_takes_the_way_and_the_work(
 
 def test_each_stand_is_on_free_floor_next_to_its_letter() -> None:
     for (row, column), letter in zip(STANDS.values(), "TOBPHX", strict=True):
-        assert MAP[row][column] == " "
+        assert MAP[row][column].isspace()
         assert letter in {
-            MAP[row + down][column + right] for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))
+            MAP[row + down][column + right].strip()
+            for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))
         }
 
 
@@ -118,10 +120,16 @@ def test_its_state_in_words_and_drawn() -> None:
     assert agent.format_observation(number) == (
         "Order: tomato and onion. Plate: tomato. Hands: chopped onion. You stand at the board."
     )
-    assert agent.draw(number).splitlines() == [
-        "# T # O #",
-        "#       #   order: tomato and onion",
-        "X     @ B   plate: tomato",
-        "P       #   hands: chopped onion",
-        "# # H # #",
+    room = drawn(agent, None, number)
+    assert room.text.splitlines() == [
+        "┌── T ─── O ──┐",
+        "│             │",
+        " X       [@] B ",
+        " P            │",
+        "└───── H ─────┘",
+        "order: tomato and onion",
+        "plate: tomato",
+        "hands: chopped onion",
     ]
+    on_ground = [room.text[start:stop] for start, stop, ground in room.grounds if ground == "thing"]
+    assert on_ground == [" T ", " O ", " B ", " P "]

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.world_baselines import exact, played
 from llamagym_tui.agents import acrobot, cart_pole, cliff_walking, mountain_car, taxi
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import expert_action
 from llamagym_tui.setup import catalog
@@ -95,11 +96,20 @@ def test_a_taxis_state_in_words() -> None:
         "Taxi at row 0, column 1: south road, north wall, east wall, west road. Passenger in the taxi. "
         "Destination green, row 0, column 4."
     )
-    assert agent.draw(((0 * 5 + 1) * 5 + 4) * 4 + 1).split("\n")[1:4] == [
-        "|R:@| : :G|",
-        "| : | : : |   passenger: taxi",
-        "| : : : : |   destination: green",
+    assert drawn(agent, None, ((0 * 5 + 1) * 5 + 4) * 4 + 1).text.split("\n") == [
+        "│ R  [@]│ ·   ·  >G<│",
+        "│ ·   · │ ·   ·   · │",
+        "│ ·   ·   ·   ·   · │",
+        "│ · │ ·   · │ ·   · │",
+        "│ Y │ ·   · │ B   · │",
+        "[@] passenger in the taxi",
+        "> < destination green",
     ]
+    waits = drawn(agent, None, ((1 * 5 + 3) * 5 + 0) * 4 + 2)
+    assert waits.text.split("\n")[0] == "│(R)  · │ ·   ·   G │"
+    assert waits.text.split("\n")[4:6] == ["│>Y<│ ·   · │ B   · │", "( ) passenger at red"]
+    on_ground = {ground: waits.text[start:stop] for start, stop, ground in waits.grounds}
+    assert (on_ground["thing"], on_ground["player"], on_ground["goal"]) == ("(R)", "[T]", ">Y<")
 
 
 @pytest.mark.parametrize(
@@ -144,17 +154,36 @@ def test_numbers_of_continuous_worlds_are_levels_of_their_ranges() -> None:
 
 def test_a_pole_leans_as_it_falls() -> None:
     agent = cart_pole.CartPoleAgent()
-    assert agent.draw([0, 0, 0.1, 0]).split("\n")[0].index("╱") == 22
-    assert agent.draw([0, 0, -0.1, 0]).split("\n")[0].index("╲") == 18
-    assert agent.draw([-2.4, 0, 0, 0]).split("\n")[-1].startswith("┴o───o┴──")
-    assert agent.draw([2.4, 0, 0, 0]).split("\n")[-1].endswith("──┴o───o┴")
+    assert [line.rstrip() for line in agent.draw([0, 0, 0, 0])] == [
+        "                    ⡇",
+        "                    ⡇",
+        "                    ⡇",
+        "                  ⢀⣀⣇⣀",
+        "⣀⣀⣰⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣸⣿⣿⣿⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣆⣀⣀",
+    ]
+    # A metre is 15 dots, and so are 5.4 metres 81: at 0.2 rad the tip is 15 sin 0.2 = 3 dots aside.
+    assert [line.strip() for line in agent.draw([0, 0, 0.2, 0])][:3] == ["⢰", "⡇", "⢰⠁"]
+    assert agent.draw([0, 0, 0.2, 0])[0].index("⢰") == 21
+    # At the ends of the track the cart stands on the posts at 2.4 metres, 4.5 dots from either edge.
+    assert agent.draw([-2.4, 0, 0, 0])[-1].startswith("⣀⣿⣿⣿⣇⣀")
+    assert agent.draw([2.4, 0, 0, 0])[-1].endswith("⣀⣸⣿⣿⣿⣀")
 
 
 def test_the_car_the_links_and_the_walker_are_drawn_where_they_are() -> None:
-    assert mountain_car.MountainCarAgent().draw([-0.5236, 0]).split("\n")[-1].strip() == "····o····"
-    links = acrobot.AcrobotAgent().draw([1, 0, 1, 0, 0, 0]).split("\n")
-    assert [line[10] for line in links] == [" ", " ", "-", " ", "+", "o", "*", "O"]
-    assert cliff_walking.CliffWalkingAgent().draw(36).split("\n")[-1] == "[S]" + " # " * 10 + " G "
+    assert mountain_car.MountainCarAgent().draw([-0.5236, 0])[-1].strip() == "⠈⠑⠢⠤⣀⣀o⣀⡠⠤⠔⠊⠁"
+    hanging = acrobot.AcrobotAgent().draw([1, 0, 1, 0, 0, 0])
+    assert "".join(line[12] for line in hanging) == "  ⠄  +⡇o⡇O"
+    # The first link to the right, the second one straight up from there: the tip is on the line.
+    bent = acrobot.AcrobotAgent().draw([0, 1, 0, 1, 0, 0])
+    assert [line.rstrip() for line in bent[2:6]] == [
+        "⠄⠠ ⠄⠠ ⠄⠠ ⠄⠠ ⠄⠠ ⠄⠠O⠄⠠ ⠄⠠ ⠄",
+        "                 ⡇",
+        "                 ⡇",
+        "            +⠉⠉⠉⠉o",
+    ]
+    cliff = drawn(cliff_walking.CliffWalkingAgent(), None, 36)
+    assert cliff.text.split("\n")[-1] == "[S]" + " # " * 10 + " G "
+    assert [ground for *_, ground in cliff.grounds[-3:]] == ["player", "danger", "goal"]
 
 
 def test_a_cart_pole_is_mapped_at_rest_by_angle_and_spin() -> None:

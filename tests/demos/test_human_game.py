@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -25,7 +24,6 @@ from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
-from llamagym_tui.state.transcript import Notice
 from tests.text_env import ROOMS, CommandAgent
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -334,7 +332,7 @@ def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
     assert not game.writer.path.exists()
 
 
-def test_gymnasiums_text_rendering_is_drawn_with_brackets_for_colours(tmp_path: Path):
+def test_gymnasiums_text_rendering_is_drawn_with_marks_for_colours(tmp_path: Path):
     class Walker(GenericAgent):
         env_id = "FrozenLake-v1"
         env_kwargs: ClassVar[Mapping[str, Any]] = {"is_slippery": False}
@@ -351,9 +349,9 @@ def test_gymnasiums_text_rendering_is_drawn_with_brackets_for_colours(tmp_path: 
     )
     game.open()
     game.deal()
-    assert game.drawing.splitlines()[-4:] == ["[S]FFF", "FHFH", "FFFH", "HFFG"]
+    assert game.drawing == ("SFFF\nFHFH\nFFFH\nHFFG", ((0, 1),), ())
     game.act(2)
-    assert game.drawing.splitlines()[-4:] == ["S[F]FF", "FHFH", "FFFH", "HFFG"]
+    assert game.drawing == ("  (Right)\nSFFF\nFHFH\nFFFH\nHFFG", ((11, 12),), ())
 
 
 def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
@@ -361,35 +359,21 @@ def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
         def draw(self, observation: Any) -> str:
             raise RuntimeError("no paper")
 
-    assert blackjack_table(tmp_path, Clumsy()).drawing == ""
+    assert blackjack_table(tmp_path, Clumsy()).drawing.text == ""
 
 
 def test_what_the_game_hid_is_shown_once_it_is_over(tmp_path: Path):
     game = blackjack_table(tmp_path)
-    assert "░░" in game.drawing
+    assert "░░" in game.drawing.text
     env = game._env.unwrapped
     env.player, env.dealer = [10, 9], [10, 8]
     assert game.act(0)
-    assert game.drawing == "dealer 10 8 = 18\nyou    10 9 = 19"
-    assert [
-        entry.fact.text for entry in game.transcript.entries if isinstance(entry.fact, Notice)
-    ] == [game.drawing]
+    assert game.drawing.text.splitlines()[1::2] == [
+        "│10│ 8  │     │10│ 9  │",
+        "dealer 18     you 19",
+    ]
     game.deal()
-    assert "░░" in game.drawing, "the next hand is hidden again"
-
-
-@pytest.mark.parametrize(
-    ("player", "dealer", "shown"),
-    [
-        ([10, 6, 9], [1, 10], "dealer A 10 = 21\nyou    10 6 9 = 25, bust"),
-        ([1, 1], [10, 6, 1], "dealer 10 6 A = 17\nyou    A A = 12"),
-    ],
-)
-def test_a_hand_of_blackjack_is_counted_as_the_game_counts_it(
-    player: list[int], dealer: list[int], shown: str
-):
-    table = SimpleNamespace(unwrapped=SimpleNamespace(player=player, dealer=dealer))
-    assert BlackjackAgent().reveal((0, 0, 0), {}, table) == shown
+    assert "░░" in game.drawing.text, "the next hand is hidden again"
 
 
 def test_what_cannot_be_revealed_is_left_out(tmp_path: Path):
@@ -399,7 +383,7 @@ def test_what_cannot_be_revealed_is_left_out(tmp_path: Path):
 
     game = blackjack_table(tmp_path, Clumsy())
     assert game.act(0)
-    assert "░░" in game.drawing
+    assert "░░" in game.drawing.text
 
 
 def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:

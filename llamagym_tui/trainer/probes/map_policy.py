@@ -289,7 +289,14 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
 def _panel(
     agent: AgentBase, panel: Panel, best: Callable[[Any], Any] | None, actions: int
 ) -> MapPanel:
-    cells = [[_cell(agent, state, best, actions) for state in row] for row in panel.states]
+    walls = {(int(row), int(column)) for row, column in panel.walls}
+    cells = [
+        [
+            _cell(agent, state, best, actions, has_wall=(row, column) in walls)
+            for column, state in enumerate(states)
+        ]
+        for row, states in enumerate(panel.states)
+    ]
     if len(cells) != len(panel.rows) or any(len(row) != len(panel.columns) for row in cells):
         raise ValueError(
             f"panel {panel.title!r} needs {len(panel.rows)} rows of {len(panel.columns)} states"
@@ -304,11 +311,23 @@ def _panel(
     )
 
 
-def _cell(agent: AgentBase, state: Any, best: Callable[[Any], Any] | None, actions: int) -> MapCell:
+def _cell(
+    agent: AgentBase,
+    state: Any,
+    best: Callable[[Any], Any] | None,
+    actions: int,
+    *,
+    has_wall: bool,
+) -> MapCell:
     if state is None:
-        return MapCell()
+        return MapCell(has_wall=has_wall)
     if isinstance(state, Landmark):
-        return MapCell(words=state.name or "nothing", sign=(state.sign or "?")[:1])
+        return MapCell(
+            words=state.name or "nothing",
+            sign=(state.sign or "?")[:1],
+            ground=str(state.ground),
+            has_wall=has_wall,
+        )
     if best is not None:
         found = [int(action) for action in best(state)]
     else:
@@ -316,7 +335,7 @@ def _cell(agent: AgentBase, state: Any, best: Callable[[Any], Any] | None, actio
         found = [] if action is None else [int(action)]
     if not all(action in range(actions) for action in found):
         raise ValueError(f"the best actions {found} are not all among {actions}")
-    return MapCell(words=observation_text(agent, state, NO_INFO), best=found)
+    return MapCell(words=observation_text(agent, state, NO_INFO), best=found, has_wall=has_wall)
 
 
 def _signs(names: Sequence[str]) -> list[str]:

@@ -286,7 +286,8 @@ class EnvSlot:
         self.observation = words.text
         self.seen = outcome.observation
         self.admissible = words.actions
-        self._show_state(outcome.observation, outcome.info)
+        is_over = outcome.terminated or outcome.truncated
+        self._show_state(outcome.observation, outcome.info, is_over=is_over)
         if outcome.terminated:
             return self._end("terminated")
         if outcome.truncated:
@@ -373,8 +374,9 @@ class EnvSlot:
     def _show(self, event: events.Event) -> None:
         self.shared.spectator.observe(self.index, event)
 
-    def _show_state(self, observation: Any, info: Info) -> None:
-        state = Undrawn(self.index, self.counts.number, self.counts.length, observation, info)
+    def _show_state(self, observation: Any, info: Info, *, is_over: bool = False) -> None:
+        counts = self.counts
+        state = Undrawn(self.index, counts.number, counts.length, observation, info, is_over)
         self.shared.spectator.observe_state(state)
 
     def _show_observation(self) -> None:

@@ -23,11 +23,11 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction, choices
-from llamagym_tui.game.drawing import drawn, draws
+from llamagym_tui.game.drawing import StateDrawing, drawn, draws, revealed
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.env_process import ParallelMaker
+from llamagym_tui.trainer.rollout.env_process import EnvProcess, ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import (
     AnyEnv,
     EnvSlot,
@@ -93,7 +93,7 @@ class Rollout:
         self.episode_limit = episode_limit
         """Episodes to end since the run began. None: no limit."""
         self._emit = emit
-        self.spectator = Spectator(self._emit_watched)
+        self.spectator = Spectator(self._emit_watched, self._kept)
         self.wheel = Wheel(agent, emit)
 
         def warn(sentence: str) -> None:
@@ -171,10 +171,16 @@ class Rollout:
 
     def _emit_watched(self, item: Item) -> None:
         """Emit an event, or a state as a drawing if those are wanted."""
-        if not isinstance(item, Undrawn):
-            self._emit(item)
-        elif self._drawing and (drawing := self._drawn(item)) is not None:
-            self._emit(drawing)
+        shown = self._kept(item) if isinstance(item, Undrawn) else item
+        if isinstance(shown, Undrawn) or (
+            isinstance(shown, events.StateDrawn) and not self._drawing
+        ):
+            return
+        self._emit(shown)
+
+    def _kept(self, state: Undrawn) -> Item:
+        """A state as a drawing if those are wanted, and there is one."""
+        return (self._drawn(state) if self._drawing else None) or state
 
     def _drawn(self, state: Undrawn) -> events.StateDrawn | None:
         """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
@@ -182,11 +188,23 @@ class Rollout:
         is_there = slot is not None and slot.is_at(state.episode, state.turn)
         if not is_there and not draws(self.agent):
             return None
-        text, marks = drawn(self.agent, slot.env if slot else None, state.observation, state.info)
-        if not text:
+        env = slot.env if slot is not None and is_there else None
+        # One in a process of its own renders; nothing here knows its state.
+        has_state = not isinstance(env, EnvProcess)
+        found = StateDrawing("")
+        if state.is_over and env is not None and has_state:
+            found = revealed(self.agent, env, state.observation, state.info)
+        if not found.text:
+            shown = env if has_state or not draws(self.agent) else None
+            found = drawn(self.agent, shown, state.observation, state.info)
+        if not found.text:
             return None
         return events.StateDrawn(
-            episode=state.episode, turn=state.turn, text=text, marks=list(marks)
+            episode=state.episode,
+            turn=state.turn,
+            text=found.text,
+            marks=list(found.marks),
+            grounds=list(found.grounds),
         )
 
     def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:

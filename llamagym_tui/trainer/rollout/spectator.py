@@ -26,6 +26,8 @@ class Undrawn(NamedTuple):
     """Turns of the episode before."""
     observation: Any
     info: Info
+    is_over: bool = False
+    """Whether its episode has ended by itself, so that what the game hid may be seen."""
 
 
 Item = Event | Undrawn
@@ -36,8 +38,16 @@ Ended = tuple[float, list[Item]]
 class Spectator:
     """Observes every environment and emits what is watched."""
 
-    def __init__(self, emit: Callable[[Item], None]) -> None:
-        """A spectator of the first environment; `emit` receives events, and states to draw."""
+    def __init__(
+        self, emit: Callable[[Item], None], kept: Callable[[Undrawn], Item] = lambda state: state
+    ) -> None:
+        """A spectator of the first environment.
+
+        Args:
+            emit: receives events, and states to draw.
+            kept: what is kept of the last state of an episode that may be shown again, while its environment is there.
+        """
+        self._kept = kept
         self.turns = 0
         """Turns that were emitted as they were played."""
         self._emit = emit
@@ -108,13 +118,24 @@ class Spectator:
                 # What is watched was emitted already.
                 self._begin(WatchChanged(kind="failure", env=env), [] if is_watched else items)
         if isinstance(event, EpisodeFinished):
-            ended = (event.episode_return, items)
-            self._present = {
-                "best": max(self._present.get("best", ended), ended, key=itemgetter(0)),
-                "worst": min(self._present.get("worst", ended), ended, key=itemgetter(0)),
-            }
+            self._present = self._extremes((event.episode_return, items))
             if env == self.env and self._now.kind == "failure":
                 self._is_held = True
+
+    def _extremes(self, ended: Ended) -> dict[str, Ended]:
+        """The best and the worst episode of the batch so far, with one that has just ended."""
+        found = {
+            "best": max(self._present.get("best", ended), ended, key=itemgetter(0)),
+            "worst": min(self._present.get("worst", ended), ended, key=itemgetter(0)),
+        }
+        if all(extreme is not ended for extreme in found.values()):
+            return found
+        episode_return, items = ended
+        kept = [self._kept(item) if isinstance(item, Undrawn) else item for item in items]
+        for kind, extreme in found.items():
+            if extreme is ended:
+                found[kind] = (episode_return, kept)
+        return found
 
     def watch(self, env: int) -> None:
         """Stream an environment from now on, its episode so far first; environments are counted around in a circle."""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
+from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, UpdateFinished
 from llamagym_tui.screens.playground import map_pane
 from llamagym_tui.screens.playground.map_pane import LiveGrid, MapPane, changed_cells
@@ -95,6 +96,26 @@ async def test_what_another_map_has_changed_flashes_and_settles(
         assert style is not None
         assert style.reverse
         await until(pilot, lambda: not grid.flashing, "it settles")
+
+
+async def test_a_field_that_is_no_state_has_its_ground_and_a_wall_is_a_line(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(map_events.lake()))
+    async with rolling_out(app, (120, 34)) as pilot:
+        await pilot.press("a")
+        await sees(pilot, "policy map · now")
+        grid = app.screen.query_one(LiveGrid)
+        hole, goal, ice = (grid._cell(Spot(0, *at), 9, middle=True, best=False) for at in PLACES)
+        assert [each.text.strip() for each in (hole, goal)] == ["O", "G"]
+        colors = [each.style.bgcolor.name for each in (hole, goal, ice) if each.style]
+        assert colors[:2] == [app.theme_variables[f"field-{name}"].lower() for name in GROUNDS]
+        assert len(set(colors)) == 3
+        grid.show(MappedPolicy(map_events.layout_of(TaxiAgent()), None))
+        for width, at, text in ((2, (0, 1), "·│"), (5, (0, 1), "  · │"), (5, (0, 2), "  ·  ")):
+            assert grid._cell(Spot(0, *at), width, middle=True, best=False).text == text
+
+
+PLACES = ((1, 1), (3, 3), (0, 0))
+GROUNDS = ("danger", "goal")
 
 
 def test_cells_have_changed_that_prefer_another_action_or_moved_by_a_tenth():

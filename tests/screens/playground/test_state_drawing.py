@@ -25,7 +25,7 @@ from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, strips, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SMALL, WIDE = (80, 24), (120, 34)
@@ -72,6 +72,21 @@ async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: Mak
         client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "Your total: 9.")
         await until(pilot, lambda: "│ 22 │" not in shown(pilot))
+
+
+async def test_what_a_field_stands_on_has_its_colour_and_an_unknown_ground_none(make_app: MakeApp):
+    client = fakes.FakeClient(opening())
+    app = make_app(client)
+    places = [(0, 3, "ice"), (3, 6, "danger"), (7, 9, "lava"), (9, 99, "goal")]
+    async with app.run_test(size=WIDE) as pilot:
+        client.emit(drawn(7, 0, " S  O \nx?", grounds=places))
+        await sees(pilot, " S  O ")
+        line = next(strip for strip in strips(app) if strip.text.startswith("  S  O "))
+        grounds = {text: style.bgcolor.name for text, style, _ in line if style and style.bgcolor}
+        assert grounds[" S "] == app.theme_variables["field-ice"].lower()
+        assert grounds[" O "] == app.theme_variables["field-danger"].lower()
+        below = next(strip for strip in strips(app) if strip.text.startswith(" x? "))
+        assert len({style.bgcolor.name for _, style, _ in below.crop(0, 40) if style}) == 1
 
 
 async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_and_takes_it_away(

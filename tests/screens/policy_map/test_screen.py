@@ -232,7 +232,7 @@ async def test_arrow_keys_cross_to_the_panel_below_and_to_the_one_beside(make_ap
     taxi = iter([*fakes.opening_events(), layout_of(TaxiAgent())])
     async with rolling_out(make_app(fakes.FakeClient(taxi)), (160, 45)) as pilot:
         await pilot.press("g")
-        await sees(pilot, "fetch red")
+        await sees(pilot, "get R")
         grid = pilot.app.screen.query_one(PolicyGrid)
         for keys, spot in (
             (("down",) * 5, Spot(3, 0, 0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import LEVELS, colours
 from llamagym_tui.screens.widgets.chart_cells import BASELINES
 from llamagym_tui.screens.widgets.contrast import (
     COLOURED,
+    FIELDS,
     GROUNDS,
     LEAST_CONTRAST,
     TINTED,
@@ -89,6 +90,19 @@ def test_a_chosen_row_and_a_bar_differ_from_the_background_in_256_colours(theme:
     background = nearest(colors["background"])
     for name in ("selected", "ground-error", "ground-warning", "ground-note"):
         assert nearest(colors[name]) != background, name
+
+
+@pytest.mark.parametrize("theme", OFFERED, ids=lambda theme: theme.name)
+def test_fields_of_a_drawing_differ_from_each_other_at_each_depth(theme: Theme) -> None:
+    found = readable({**theme.to_color_system().generate(), **theme.variables})
+    colors = {name: Color.parse(found[f"field-{name}"]) for name in FIELDS}
+    shades = {name: lab(color) for name, color in colors.items()}
+    for one, other in combinations(FIELDS, 2):
+        assert math.dist(shades[one], shades[other]) > 0.05, (one, other)
+    few: dict[int, list[str]] = {}
+    for name, color in colors.items():
+        few.setdefault(nearest(color), []).append(name)
+    assert [names for names in few.values() if len(names) > 1] == []
 
 
 def test_a_theme_that_can_be_read_keeps_its_colours() -> None:

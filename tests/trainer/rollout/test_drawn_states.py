@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from llamagym_tui.game.pieces import Piece
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, CountEnv
@@ -53,6 +54,16 @@ class DrawingAgent(CountAgent):
     def draw(self, observation: Any) -> str:
         DrawingAgent.drawings_made += 1
         return "#" * (observation + 1)
+
+
+class HidingAgent(CountAgent):
+    """Draws what it observes, and at the end what its environment hid."""
+
+    def draw(self, observation: Any, info: Any, env: Any = None) -> list[Piece]:
+        return [Piece(f"{observation} of {'?' if env is None else 'some'}", "back")]
+
+    def reveal(self, observation: Any, info: Any, env: Any) -> list[Piece]:
+        return [Piece(f"{observation} of {env.unwrapped.steps}", "card")]
 
 
 Make = Callable[..., tuple[Rollout, list[events.Event]]]
@@ -111,7 +122,29 @@ def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(
     rollout.set_drawing(True)
     assert drawn(seen) == [(0, 1, "##")], "the present state comes at once"
     rollout.step()
-    assert DrawingAgent.drawings_made == 2
+    assert drawn(seen)[1:] == [(0, 2, "###")]
+    assert DrawingAgent.drawings_made == 3, "the last one is kept as that of the best episode, too"
+
+
+def test_what_was_hidden_is_drawn_once_the_episode_is_over_and_when_it_is_shown_again(
+    make_rollout: Make,
+) -> None:
+    rollout, seen = make_rollout(HidingAgent())
+    rollout.set_drawing(True)
+    rollout.step()
+    rollout.step()
+    assert drawn(seen) == [(0, 0, "0 of some"), (0, 1, "1 of some"), (0, 2, "2 of 2")]
+    places = [event.grounds for event in seen if isinstance(event, events.StateDrawn)]
+    assert places == [[(0, 9, "back")], [(0, 9, "back")], [(0, 6, "card")]]
+    for _ in range(3):
+        rollout.step()
+    seen.clear()
+    assert rollout.spectator.watch_next("best")
+    assert drawn(seen) == [(0, 2, "2 of 2")]
+    rollout.set_drawing(False)
+    seen.clear()
+    assert rollout.spectator.watch_next("best")
+    assert drawn(seen) == [], "nobody asks"
 
 
 def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Make) -> None:
