@@ -27,7 +27,7 @@ class Empty(App):
 Empty().run()
 """
 PLAYGROUND = ["-m", "llamagym_tui", "blackjack"]
-PAINTED = b"Play yourself"
+PAINTED = b"All keys"
 """In the last lines that the playground paints."""
 
 

@@ -289,7 +289,7 @@ def search(terminal: AppTerminal, times: Times) -> None:
         )
         if letter != ord(" "):  # the cursor looks like it
             times["typing a search"].append(pressed)
-    terminal.press(ESCAPE, lambda painted: b"Play yourself" in painted)
+    terminal.press(ESCAPE, lambda painted: b"All keys" in painted)
     terminal.watch(0.3)
     terminal.write(END)
     terminal.watch(0.3)

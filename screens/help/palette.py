@@ -19,7 +19,7 @@ SYNONYMS = {
     "table": "human me game hand manual",
     "metrics": "learning chart graph plot curve figures statistics loss entropy kl",
     "policy_map": "book strategy chart states heatmap table grid best",
-    "settings": "learning rate lr hyperparameters parameters options configuration temperature kl",
+    "settings": "rate learning lr hyperparameters parameters options configuration temperature kl",
     "evaluate": "score test benchmark measure compare",
     "checkpoint": "save write weights keep",
     "roll_back": "undo revert restore back",

@@ -6,6 +6,7 @@ It asks the trainer for nothing: maps come by themselves, for a small share of t
 import time
 
 from rich.segment import Segment
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -44,6 +45,7 @@ class LiveGrid(PolicyGrid, can_focus=False):
         self.places = largest_places(self.policy.layout, *self.size)
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
+        self.post_message(self.Placed())
 
     def _cell(self, spot: Spot, width: int, *, middle: bool, best: bool) -> Segment:
         segment = super()._cell(spot, width, middle=middle, best=best)
@@ -73,6 +75,7 @@ class MapPane(Vertical):
         super().__init__(id=id)
         self._changed_at = 0.0
         self._shown_title = Content()
+        self._state: RunState | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="map-title", markup=False)
@@ -103,7 +106,15 @@ class MapPane(Vertical):
             before = grid.policy
             grid.show(MappedPolicy(layout, state.mapped))
             self._flash(changed_cells(before, grid.policy))
-        title = self._title(state, grid)
+        self._state = state
+        self._show_title()
+
+    @on(LiveGrid.Placed)
+    def _show_title(self) -> None:
+        """Its legend goes by the size of the cells, which is known once they are laid out."""
+        if self._state is None:
+            return
+        title = self._title(self._state, self.query_one(LiveGrid))
         if not title.is_same(self._shown_title):
             self._shown_title = title
             self.query_one("#map-title", Static).update(title, layout=False)

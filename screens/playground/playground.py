@@ -37,22 +37,50 @@ LEAST_CHART = 9
 HIGH_ENOUGH_FOR_BOTH = 44
 """Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
+RUN = Binding.Group("The run")
+SPEED = Binding.Group("Speed", compact=True)
+CHANGE = Binding.Group("Change it")
+LOOK = Binding.Group("Look")
+PLAY = Binding.Group("Play")
+REST = Binding.Group("Judge and keep")
+KEYS = Binding.Group("Help and the way out")
+
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS = [
-        Binding("space", "pause", "Pause", tooltip="Pause after the current step.", id="pause"),
-        Binding("space", "resume", "Resume", tooltip="Resume playing and training.", id="pause"),
         Binding(
-            "t",
-            "mode('inference')",
-            "Inference",
-            tooltip="Only play: nothing is trained.",
-            id="mode",
+            "space",
+            "pause",
+            "Pause",
+            tooltip="Pause after the current step.",
+            id="pause",
+            group=RUN,
         ),
         Binding(
-            "t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"
+            "space",
+            "resume",
+            "Resume",
+            tooltip="Resume playing and training.",
+            id="pause",
+            group=RUN,
+        ),
+        Binding(
+            "plus,equals_sign",
+            "pace('faster')",
+            "Faster",
+            tooltip="Fewer seconds a turn; at last full speed.",
+            id="pace.faster",
+            group=SPEED,
+        ),
+        Binding(
+            "minus",
+            "pace('slower')",
+            "Slower",
+            tooltip="More seconds for each turn that is watched.",
+            id="pace.slower",
+            group=SPEED,
         ),
         Binding(
             "r",
@@ -60,6 +88,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Restart",
             tooltip="Start again from the last checkpoint.",
             id="restart",
+            group=RUN,
         ),
         Binding(
             "p",
@@ -67,27 +96,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Prompt",
             tooltip="Edit the system prompt of the next episodes.",
             id="prompt",
-        ),
-        Binding(
-            "h",
-            "app.human_table",
-            "Play yourself",
-            tooltip="Play at a table of your own.",
-            id="table",
-        ),
-        Binding(
-            "m",
-            "metrics",
-            "Metrics",
-            tooltip="Charts of every figure, and what is healthy.",
-            id="metrics",
-        ),
-        Binding(
-            "g",
-            "policy_map",
-            "Policy map",
-            tooltip="What the policy does in each state, and what is best.",
-            id="policy_map",
+            group=CHANGE,
         ),
         Binding(
             "s",
@@ -95,6 +104,47 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Settings",
             tooltip="Change learning rate, KL and more, live.",
             id="settings",
+            group=CHANGE,
+        ),
+        Binding(
+            "t",
+            "mode('inference')",
+            "Inference",
+            tooltip="Only play: nothing is trained.",
+            id="mode",
+            group=CHANGE,
+        ),
+        Binding(
+            "t",
+            "mode('train')",
+            "Train",
+            tooltip="Train the model on what it plays.",
+            id="mode",
+            group=CHANGE,
+        ),
+        Binding(
+            "m",
+            "metrics",
+            "Metrics",
+            tooltip="Charts of every figure, and what is healthy.",
+            id="metrics",
+            group=LOOK,
+        ),
+        Binding(
+            "g",
+            "policy_map",
+            "Map",
+            tooltip="What the policy does in each state, and what is best.",
+            id="policy_map",
+            group=LOOK,
+        ),
+        Binding(
+            "h",
+            "app.human_table",
+            "Play",
+            tooltip="Play at a table of your own.",
+            id="table",
+            group=PLAY,
         ),
         Binding(
             "e",
@@ -102,6 +152,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Evaluate",
             tooltip="Measure how well it plays now; training is not affected.",
             id="evaluate",
+            group=REST,
         ),
         Binding(
             "c",
@@ -109,6 +160,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
+            group=REST,
         ),
         Binding(
             "ctrl+r",
@@ -116,6 +168,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Roll back",
             tooltip="Back to the last good checkpoint; asks first.",
             id="roll_back",
+            group=REST,
         ),
         Binding(
             "full_stop",
@@ -139,22 +192,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "What changed",
             tooltip="What the last update did: in which states, by which episode.",
             id="changes",
-            show=False,
-        ),
-        Binding(
-            "minus",
-            "pace('slower')",
-            "Slower",
-            tooltip="More seconds for each turn that is watched.",
-            id="pace.slower",
-            show=False,
-        ),
-        Binding(
-            "plus,equals_sign",
-            "pace('faster')",
-            "Faster",
-            tooltip="Fewer seconds a turn; at last full speed.",
-            id="pace.faster",
             show=False,
         ),
         Binding(
@@ -320,12 +357,27 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         Binding(
             "question_mark",
             "app.help",
-            "Help",
+            "All keys",
             tooltip="What the keys and figures mean.",
             id="help",
+            group=KEYS,
         ),
-        Binding("q", "app.leave_run", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
-        Binding("q", "app.go_home", "Home", tooltip="Write a checkpoint and go home.", id="quit"),
+        Binding(
+            "q",
+            "app.leave_run",
+            "Quit",
+            tooltip="Write a checkpoint and leave.",
+            id="quit",
+            group=KEYS,
+        ),
+        Binding(
+            "q",
+            "app.go_home",
+            "Home",
+            tooltip="Write a checkpoint and go home.",
+            id="quit",
+            group=KEYS,
+        ),
     ]
     HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
         "The run": (

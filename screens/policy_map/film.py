@@ -36,6 +36,8 @@ NEUTRAL = Color.parse("#232b38")
 """Colour of a state without a likelier action."""
 WARM = Color.parse("#bd7a1e")
 """Colour of the mapped action alone."""
+LANDMARKS = {"danger": Color.parse("#9e3532"), "goal": Color.parse("#28844b")}
+"""Colours of fields without a state, by what they stand on."""
 STYLE = (
     ".film text { font: 12px ui-monospace, monospace; fill: #d6dbe3; text-anchor: middle } .film .l { text-anchor: "
     "start } .film .r { text-anchor: end; opacity: .7 } .film .t { font-size: 20px; text-anchor: start }"
@@ -112,6 +114,8 @@ def _picture(policy: MappedPolicy, caption: str, *, is_still: bool) -> tuple[str
                 words = f"<title>{escape(one_line(cell.cell.words))}: {escape(describe(policy, cell).plain)}</title>"
                 level = 0.0 if warmth is None else round(2 * LEVELS * warmth) / LEVELS - 1
                 fill = NEUTRAL.blend(COLD if level < 0 else WARM, abs(level)).hex
+                if cell.cell.ground in LANDMARKS:
+                    fill = LANDMARKS[cell.cell.ground].hex
                 tip = words if is_still else ""
                 parts.append(f'<rect x="{left}" y="{top}" fill="{fill}">{tip}</rect>')
                 parts.append(_text("", left + CELL / 2, top + 13, policy_text(layout, cell, 4)))

@@ -24,6 +24,8 @@ KEPT = 2
 """Keys at the end that are always shown: help, and the way out."""
 GAP = 2
 """Cells between two keys."""
+APART = " │ "
+"""Between two groups of keys."""
 MORE = "…"
 """Stands for keys without room; a click on it opens the palette, which has them all."""
 
@@ -34,6 +36,13 @@ class Key(NamedTuple):
     description: str
     tooltip: str
     enabled: bool
+    group: Binding.Group | None = None
+    """Keys of one group stand together; those of a compact one are one word with a description in common, which
+    stands with the group before it."""
+
+    @property
+    def is_compact(self) -> bool:
+        return self.group is not None and self.group.compact
 
 
 class KeyBar(Widget):
@@ -55,26 +64,26 @@ class KeyBar(Widget):
             ):
                 name, description = self.app.get_key_display(binding), binding.description
                 shown[binding.action] = Key(
-                    binding.key, name, description, tooltip or description, enabled
+                    binding.key, name, description, tooltip or description, enabled, binding.group
                 )
         return list(shown.values())
 
     def render(self) -> Content:
         """Keys in a row, disabled ones dim; where room is short the last two stay, and `MORE` stands for the rest."""
-        cells = [_cell(key) for key in self.keys]
+        cells = _cells(self.keys)
         last = cells[-KEPT:]
-        room = self.content_size.width - sum(cell.cell_length + GAP for cell in last)
+        room = self.content_size.width - sum(cell.cell_length for cell in last)
         row: list[Content] = []
         for cell in cells[:-KEPT]:
             more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
-            if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
+            if sum(shown.cell_length for shown in row) + cell.cell_length + more > room:
                 meta = Style.from_meta(
                     {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."}
                 )
-                row.append(Content.styled(MORE, "$aside").stylize(meta))
+                row.append(Content(" " * GAP) + Content.styled(MORE, "$aside").stylize(meta))
                 break
             row.append(cell)
-        return Content(" " * GAP).join([*row, *last])
+        return Content("").join([*row, *last])
 
     def on_mouse_move(self, event: MouseMove) -> None:
         tip = event.style.meta.get("tooltip")
@@ -112,7 +121,40 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
 
 
-def _cell(key: Key) -> Content:
-    meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
-    name, description = ("bold $primary", "$foreground") if key.enabled else ("$aside", "$aside")
-    return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)
+def _cells(keys: list[Key]) -> list[Content]:
+    """Each key, and those of a compact group together, after what sets it apart from the one before."""
+    cells: list[Content] = []
+    group: Binding.Group | None = None
+    """The group that the last key stands in."""
+    for at, key in enumerate(keys):
+        before = keys[at - 1] if at else None
+        if key.is_compact and before is not None and before.group == key.group:
+            continue  # it stands in the cell of the first one
+        cell = _cell(
+            [each for each in keys if each.group == key.group] if key.is_compact else [key]
+        )
+        is_apart = not key.is_compact and key.group != group
+        if not key.is_compact:
+            group = key.group
+        if before is not None:
+            cell = Content.styled(APART, "$aside") + cell if is_apart else Content(" " * GAP) + cell
+        cells.append(cell)
+    return cells
+
+
+def _cell(keys: list[Key]) -> Content:
+    first = keys[0]
+    words = (
+        first.group.description if first.group is not None and len(keys) > 1 else first.description
+    )
+    style = "$foreground" if any(key.enabled for key in keys) else "$aside"
+    parts: list[Content] = []
+    for key in keys:
+        name = Content.styled(key.shown, "bold $primary" if key.enabled else "$aside")
+        parts.append(name.stylize(_meta(key)))
+    description = Content.styled(f" {words}", style).stylize(_meta(first))
+    return Content("/").join(parts) + description
+
+
+def _meta(key: Key) -> Style:
+    return Style.from_meta({"key": key.key, "tooltip": key.tooltip})

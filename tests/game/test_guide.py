@@ -13,6 +13,7 @@ from llamagym_tui.agents.textworld import TextWorldAgent
 from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.writer import DemoWriter
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed, reply_of
 from llamagym_tui.game.text_game import made
@@ -43,6 +44,15 @@ def test_the_guides_world_of_minigrid_is_told_and_played(tmp_path: Path) -> None
     for reply in ('{"action": 3}', '{"action": 0}', "Action: open"):
         observation = env.step(agent.read(reply).action)[0]
     assert "green goal" in agent.format_observation(observation)
+
+
+def test_the_guides_drawing_has_a_colour_for_each_kind_of_field(tmp_path: Path) -> None:
+    text = GUIDE.read_text(encoding="utf-8").split("**A drawing** is")[1]
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    (tmp_path / "corridor.py").write_text(code, encoding="utf-8")
+    found = drawn(find_agent(str(tmp_path / "corridor.py"))(), None, 2)
+    assert found.text == " ·  · [@] ·  ·  ·  G \nthe goal is at the right"
+    assert [ground for *_, ground in found.grounds] == ["floor", "player", "floor", "goal"]
 
 
 def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path: Path) -> None:

@@ -76,8 +76,11 @@ async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(
 ):
     write_keys(config_dir, '[keys]\ntable = "f8"\npause = "f5"\n')
     async with make_app().run_test(size=LARGE) as pilot:
-        await sees(pilot, "f5 Pause  t Inference  p Prompt  f8 Play yourself  m Metrics")
-        await sees(pilot, "? Help  q Quit")
+        await sees(
+            pilot,
+            "f5 Pause  +/- Speed │ p Prompt  s Settings  t Inference │ m Metrics  g Map │ f8 Play",
+        )
+        await sees(pilot, "? All keys  q Quit")
 
 
 async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, config_dir: Path):
@@ -184,7 +187,7 @@ FOUND = {
     "learning rate": "Settings",
     "chart": "Metrics",
     "compare": "Past runs",
-    "book": "Policy map",
+    "book": "Map",
     "sft": "Warm start",
     "speed": "Slower",
     "exit": "Quit",
@@ -462,14 +465,14 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(
     app = make_app()
     async with rolling_out(app, (60, 20)) as pilot:
         bar = app.screen.query_one(KeyBar).render().plain
-        assert bar.endswith("…  ? Help  q Quit")
+        assert bar.endswith("… │ ? All keys  q Quit")
         assert len(bar) <= 58
         await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
         await reaches(pilot, CommandPalette)
         await pilot.press("escape")
         await pilot.resize_terminal(*LARGE)
         await sees(pilot, "^r Roll back")
-        assert "…  ?" not in shown(pilot)
+        assert "… │ ?" not in shown(pilot)
 
 
 async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):

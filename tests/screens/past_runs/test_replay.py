@@ -123,10 +123,10 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
             "Play/pause",
             "Speed",
             "Back",
-            "Help",
-            "Play yourself",
+            "All keys",
+            "Play",
             "Metrics",
-            "Policy map",
+            "Map",
         }
         await until(
             pilot,

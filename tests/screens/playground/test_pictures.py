@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui import user_files
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.protocol.events import (
     ActionsProbed,
     AnyEvent,
@@ -35,7 +36,8 @@ def run_with_all() -> Iterator[AnyEvent]:
     for event in fakes.demo_run():
         is_last = isinstance(event, ObservationShown) and event.episode == 20_494
         if is_last:
-            yield StateDrawn(episode=20_494, turn=0, text=agent.draw((12, 10, 0)))
+            text, _, grounds = drawn(agent, None, (12, 10, 0))
+            yield StateDrawn(episode=20_494, turn=0, text=text, grounds=list(grounds))
         if isinstance(event, EpisodesCounted):
             words = "loses 13 chips in 100 hands (random 40, best 5)"
             yield structs.replace(event, words=words)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.protocol.events import (
     AnyEvent,
     ModeChanged,
@@ -23,8 +27,11 @@ from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import is_drawn, sees, until
 
-TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ 19 │\n└────┘ └────┘     └────┘\ndealer            you"
-LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
+HANDS = SimpleNamespace(unwrapped=SimpleNamespace(dealer=[10, 6, 9], player=[10, 9]))
+DRAWINGS = {
+    "table": revealed(BlackjackAgent(), HANDS, (19, 10, 0), {}),
+    "lake": drawn(FrozenLakeAgent(), None, 6),
+}
 
 
 async def drawn_whole(pilot: Pilot[None], app: LlamaGymApp) -> None:
@@ -54,7 +61,7 @@ def in_inference() -> Iterator[AnyEvent]:
 
 
 @AT_BOTH_SIZES
-@pytest.mark.parametrize("drawing", ["table", "lake"])
+@pytest.mark.parametrize("drawing", DRAWINGS)
 def test_the_watched_state(
     snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str
 ):
@@ -66,8 +73,8 @@ def test_the_watched_state(
         await sees(pilot, "state · episode 20,494, turn 2")
         await drawn_whole(pilot, app)
 
-    text, marks = (TABLE, []) if drawing == "table" else (LAKE, [(14, 15)])
-    state = StateDrawn(episode=20_494, turn=1, text=text, marks=marks)
+    text, _, grounds = DRAWINGS[drawing]
+    state = StateDrawn(episode=20_494, turn=1, text=text, grounds=list(grounds))
     app = make_app(fakes.FakeClient(run_with_drawing(state)))
     assert snap_compare(app, terminal_size=size, run_before=settled)
 

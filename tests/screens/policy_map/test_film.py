@@ -14,7 +14,13 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.events import EpisodesCounted, PolicyMapLaidOut, UpdateFinished
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
-from llamagym_tui.screens.policy_map.film import FRAME_S, HELD, MOST_FRAMES, run_film
+from llamagym_tui.screens.policy_map.film import (
+    FRAME_S,
+    HELD,
+    LANDMARKS,
+    MOST_FRAMES,
+    run_film,
+)
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -88,6 +94,8 @@ def test_each_map_has_the_mean_return_by_then() -> None:
 def test_one_map_stands_still_and_actions_have_their_signs() -> None:
     [frame] = frames(run_film(after(*lake())))
     assert frame.find(f"{SVG}animate") is None
+    fills = [rect.get("fill") for rect in frame.findall(f"{SVG}rect")]
+    assert [fills.count(LANDMARKS[name].hex) for name in ("danger", "goal")] == [4, 1]
     assert texts(frame).count("→7") == 2
 
 

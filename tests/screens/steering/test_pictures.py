@@ -146,7 +146,7 @@ def test_leaving_a_table_that_is_played_at(
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("escape")
-        await sees(pilot, "? Help")
+        await sees(pilot, "? All keys")
         await pilot.press("q")
         await sees(pilot, "quit?")
 
