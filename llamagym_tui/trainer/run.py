@@ -319,6 +319,11 @@ class Run:
         self.rollout.set_system_prompt(prompt, version)
         self._monitor = CollapseMonitor()
         self._emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
+        if self.policy.narrow is not None and self.learner.updates:
+            self._emitter.warn(
+                "What was learnt sits in an adapter on the LM head alone, which knows the prompt before: "
+                "under this one its play says little until it has learnt under it, too."
+            )
 
     def change(self, requested: Mapping[str, Value]) -> None:
         """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""

@@ -650,3 +650,21 @@ def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_
     stage.session.run()
     assert kept[-1] > 0
     assert len(stage.of(CheckpointSaved)) > 1
+
+
+@pytest.mark.parametrize(
+    ("is_narrow", "updates", "warned"), [(True, 3, 1), (True, 0, 0), (False, 3, 0)]
+)
+def test_a_head_that_has_learnt_alone_says_that_it_does_not_know_another_prompt(
+    tmp_path: Path, is_narrow: bool, updates: int, warned: int
+) -> None:
+    stage = Stage(tmp_path, episodes=20)
+
+    def set_up(rollout: Any) -> None:
+        stage.policy.narrow = object() if is_narrow else None  # type: ignore[assignment]
+        stage.learner.updates = updates
+
+    stage.also_before_step = set_up
+    stage.script = {2: [SetSystemPrompt(system_prompt="Always stick."), Stop()]}
+    stage.session.run()
+    assert sum("which knows the prompt before" in each for each in warnings(stage)) == warned

@@ -11,29 +11,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.packing import PackedRows, Row
+from llamagym_tui.engine.learning.elsewhere import Elsewhere
+from llamagym_tui.engine.learning.packing import PackedRows
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.model.whitening import constant, whitening
 from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
-from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 LEAST_NEW_SPREAD = 0.05
 """Share of the states' spread from which on a direction that the first batches did not show is taken up."""
-PROMPTS = (
-    "",
-    "You are a helpful assistant.",
-    "Think of what comes later.",
-    "If the first number is above 50 take the last action, else the first one.",
-)
-"""System prompts under which states are nuisances, beside those that ask for one reply or forbid it."""
-MOST_REPLIES = 2
-"""Replies, at most, of which prompts say that they are to be given always or never."""
-OBSERVATIONS = 8
-"""Observations of a batch, at most, that are read under other prompts."""
-
 Place = tuple[int, ...]
 """The tokens of a reply up to one of its places: none where it begins, after the prompt's last token."""
 
@@ -57,15 +45,17 @@ class Directions:
         """By how much states differ under other prompts, once that is measured."""
 
     @torch.no_grad()
-    def measure(self, rows: Sequence[Row], parts: Sequence[tuple[PackedRows, Encoded]]) -> None:
+    def measure(
+        self, parts: Sequence[tuple[PackedRows, Encoded]], elsewhere: Sequence[Elsewhere]
+    ) -> None:
         """Set rows of A that are free to directions in which the states of a batch differ at which replies part.
 
         The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
         beside the first ones, which stay, so that the policy does not change.
 
         Args:
-            rows: the batch.
-            parts: the same rows, with what the trunk says of them.
+            parts: the batch, with what the trunk says of it.
+            elsewhere: prompts of the first batch under other system prompts.
         """
         is_free = ~self._down.any(1)  # (K,)
         if not is_free.any():
@@ -74,7 +64,7 @@ class Directions:
         if not seen.parting:
             return
         if self._of_prompts is None:
-            self._of_prompts = self._under_other_prompts(rows, seen)
+            self._of_prompts = self._under_other_prompts(elsewhere, seen)
         nuisances = [*self._of_prompts, *map(_centred, seen.elsewhere.values())]
         states = torch.cat(list(seen.parting.values()))
         others = [found.mean(0) for found in seen.elsewhere.values()]
@@ -96,46 +86,21 @@ class Directions:
         found = whitening(states, left_out, nuisances, int(is_free.sum()), least)
         self._down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
-    def _under_other_prompts(self, rows: Sequence[Row], seen: Seen) -> list[Tensor]:
+    def _under_other_prompts(self, elsewhere: Sequence[Elsewhere], seen: Seen) -> list[Tensor]:
         """(E, D) each, by how much states differ from what they are under the batch's own prompt, by place."""
         found: dict[Place, list[Tensor]] = {}
-        for trie, observed in self._observed(rows).items():
-            places = _places(trie.tree)
-            own = states_of(self._policy, observed, trie).hidden  # (O, C, D)
-            for prefix in self._prefixes(trie):
-                moved = [Opening(prefix, each.rest) for each in observed]
-                hidden = states_of(self._policy, moved, trie).hidden
-                for column, place in enumerate(places):
-                    # Where replies part each is compared with itself, elsewhere with what the place is like.
-                    before = own[:, column]
-                    if place in seen.elsewhere:
-                        before = seen.elsewhere[place].mean(0)
-                    found.setdefault(place, []).append(hidden[:, column] - before)
+        for each in elsewhere:
+            trie = self._policy.trie_of(each.actions)
+            own = states_of(self._policy, each.own, trie).hidden  # (O, C, D)
+            others = states_of(self._policy, each.others, trie).hidden  # (E, C, D)
+            own = own.repeat(len(each.others) // len(each.own), 1, 1)
+            for column, place in enumerate(_places(trie.tree)):
+                # Where replies part each is compared with itself, elsewhere with what the place is like.
+                before = own[:, column]
+                if place in seen.elsewhere:
+                    before = own[:, column].mean(0)
+                found.setdefault(place, []).append(others[:, column] - before)
         return [torch.cat(each) for each in found.values()]
-
-    def _observed(self, rows: Sequence[Row]) -> dict[ActionTrie, list[Opening]]:
-        """Some prompts of a batch, by the replies that are admissible on them."""
-        found: dict[ActionTrie, dict[Opening, None]] = {}
-        count = 0
-        for row in rows:
-            segment = row.segment
-            if count == OBSERVATIONS or not segment.prefix or not segment.turns[0].is_trained:
-                continue
-            turn = segment.turns[0]
-            prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
-            of_trie = found.setdefault(self._policy.trie_of(turn.actions), {})
-            count += prompt not in of_trie
-            of_trie[prompt] = None
-        return {trie: list(prompts) for trie, prompts in found.items()}
-
-    def _prefixes(self, trie: ActionTrie) -> list[tuple[int, ...]]:
-        """The ids by which other system prompts begin."""
-        chat = self._policy.chat
-        prompts = list(PROMPTS)
-        for reply in trie.replies[:MOST_REPLIES]:
-            text = chat.reply(reply)
-            prompts += [f"Always answer {text}.", f"Never answer {text}."]
-        return [chat.opening(prompt, "")[0] for prompt in prompts]
 
 
 def _seen(parts: Sequence[tuple[PackedRows, Encoded]]) -> Seen:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.directions import Directions
+from llamagym_tui.engine.learning.elsewhere import Elsewhere, elsewhere_of
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -55,6 +56,8 @@ class HeadState(PPOState, frozen=True, kw_only=True):
     """Whose rows of the adapter are trained, ascending."""
     rate: float
     """Adam's learning rate, which follows the KL."""
+    elsewhere: list[Elsewhere]
+    """Prompts of the first batch under other system prompts, from which directions were measured."""
 
 
 class HeadPPO(PPO):
@@ -73,6 +76,8 @@ class HeadPPO(PPO):
         self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
+        self._elsewhere: list[Elsewhere] = []
+        """Prompts of the first batch under other system prompts."""
 
     @property
     def state(self) -> HeadState:
@@ -80,6 +85,7 @@ class HeadPPO(PPO):
             **msgspec.structs.asdict(super().state),
             tokens=self._tokens,
             rate=self.optimizer.param_groups[0]["lr"],
+            elsewhere=self._elsewhere,
         )
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
@@ -97,6 +103,7 @@ class HeadPPO(PPO):
         assert isinstance(state, HeadState), "it is of this kind of learner"
         self._tokens = list(state.tokens)  # what the tensors are of
         self.optimizer.param_groups[0]["lr"] = state.rate
+        self._elsewhere = list(state.elsewhere)
         self.narrow.include(state.tokens, state.tokens)
         self._regroup(self.narrow.trained)
 
@@ -134,7 +141,7 @@ class HeadPPO(PPO):
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
-        self._directions.measure(rows, self._parts)
+        self._look(rows)
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -179,7 +186,7 @@ class HeadPPO(PPO):
         """
         rows = batch_rows(trajectories)
         self._parts = list(self.encoded(rows))
-        self._directions.measure(rows, self._parts)
+        self._look(rows)
         self._take_rows()
         optimizer = _adam(self._rows, FIRST_RATE)
         tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
@@ -289,6 +296,12 @@ class HeadPPO(PPO):
             total = total + loss
             turns += len(part.turns.indices)
         return total / max(turns, 1)
+
+    def _look(self, rows: Sequence[Row]) -> None:
+        """Measure the directions in which the batch's states differ."""
+        if not self._elsewhere:
+            self._elsewhere = elsewhere_of(self.policy, rows)
+        self._directions.measure(self._parts, self._elsewhere)
 
     def _step_near(self) -> float:
         """One step, undone and tried smaller where it goes much too far; the KL of the update up to now."""
