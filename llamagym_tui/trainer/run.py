@@ -23,7 +23,13 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.learners import unused_settings
-from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH, measured_settings
+from llamagym_tui.engine.learning.measured_settings import (
+    LONGEST_S,
+    SMALLEST_BATCH,
+    Measured,
+    batch_in_time,
+    measured_settings,
+)
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.game.observed import described_return
@@ -48,6 +54,8 @@ MOST_ROLL_BACKS = 3
 """Times that a run rolls back by itself: if that does not help, the settings have to change."""
 FIRST_BATCH_S = 45.0
 """Seconds of play after which a run's first batch ends, if its size is not given."""
+SLOW_BATCH = 1.5
+"""Times `LONGEST_S` that environments and model may take for a batch; then it ends, and those after it are shorter."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
 log = logging.getLogger(__name__)
@@ -108,6 +116,8 @@ class Run:
             self.rollout.resize(restored.n_envs)
         self._apply(restored)
         self._batch_began_s = start.batch_began_s or start.elapsed_s
+        self._stepped_s = 0.0
+        """Seconds that the steps of the present batch have taken, without what passes between them."""
         if start.generation == self.config.generation:
             self._monitor = start.seen or self._monitor
 
@@ -141,10 +151,12 @@ class Run:
         """One turn in every environment; whether the watched one made any."""
         rollout = self.rollout
         turns = rollout.spectator.turns
-        began_at = process_time()
+        began_at, began_at_s = process_time(), self._clock()
         self._episode_counter.add(rollout.step())
+        self._stepped_s += self._clock() - began_at_s
         self._look_at_growth(process_time() - began_at)
         self._end_slow_first_batch()
+        self._shorten_slow_batches()
         if rollout.last_reply:
             self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
@@ -187,6 +199,21 @@ class Run:
         turns, wanted = self.rollout.batch_progress
         self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
         self.rollout.cuts_episodes = self.config.ppo.has_critic
+
+    def _shorten_slow_batches(self) -> None:
+        """Let batches be shorter from this one on, if its steps take far longer than those of the first one foretold.
+
+        In a first batch environments begin alike, so that few prompts have to be read; later ones may all differ.
+        """
+        is_slow = self._stepped_s >= SLOW_BATCH * LONGEST_S
+        is_measured = bool(self.config.measured.get("ppo.batch_size"))
+        if self.config.ranks > 1 or not (is_slow and is_measured):
+            return
+        if "ppo.batch_size" in changes_since(self.given, self.config):
+            return
+        turns, wanted = self.rollout.batch_progress
+        if turns < wanted:
+            self._take_measured({"ppo.batch_size": batch_in_time(turns / self._stepped_s)})
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -265,14 +292,17 @@ class Run:
             name for name, why in self.config.measured.items() if not why and name not in changes
         ]
         found = measured_settings(batch, turns_per_s, has_critic=self.config.ppo.has_critic)
-        values = {name: found[name].value for name in wanted}
-        reasons = {name: found[name].reason for name in wanted}
+        self._take_measured({name: found[name] for name in wanted})
+
+    def _take_measured(self, found: Mapping[str, Measured]) -> None:
+        values = {name: each.value for name, each in found.items()}
+        reasons = {name: each.reason for name, each in found.items()}
         self.given = with_measured(self.given, values, reasons)
         config = with_measured(self.config, values, reasons)
         if config.n_envs != self.config.n_envs:
             self.rollout.resize(config.n_envs)
         self._apply(config)
-        if wanted:
+        if found:
             self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 
     @property
@@ -509,3 +539,4 @@ class Run:
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s
+        self._stepped_s = 0.0

@@ -101,10 +101,9 @@ def measured_settings(
             "updates wait for the end of episodes: without a critic a return is known there alone"
         )
 
-    batch = f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
+    batch = Measured(size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns")
     if size > LONGEST_S * turns_per_s:
-        size = max(SMALLEST_BATCH, int(LONGEST_S * turns_per_s / SMALLEST_BATCH) * SMALLEST_BATCH)
-        batch = f"batch size {size:,}: as many turns as are played in some {LONGEST_S:.0f} s"
+        batch = batch_in_time(turns_per_s)
     scale = None if is_scaled else defaults.reward_scale
     scaled = "running reward scale" if is_scaled else "reward scale 1"
     return {
@@ -114,7 +113,15 @@ def measured_settings(
             scale,
             f"{scaled}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
         ),
-        "ppo.batch_size": Measured(size, batch),
+        "ppo.batch_size": batch,
         "ppo.whole_episodes": Measured(not is_long or not has_critic, ends),
         "n_envs": Measured(envs, stepped),
     }
+
+
+def batch_in_time(turns_per_s: float) -> Measured:
+    """The size of a batch that is played in `LONGEST_S`, or the smallest one."""
+    size = max(SMALLEST_BATCH, int(LONGEST_S * turns_per_s / SMALLEST_BATCH) * SMALLEST_BATCH)
+    return Measured(
+        size, f"batch size {size:,}: as many turns as are played in some {LONGEST_S:.0f} s"
+    )
