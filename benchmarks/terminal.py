@@ -76,10 +76,14 @@ class Terminal:
         while (left := end - time.perf_counter()) > 0:
             self.read(left)
 
-    def wait(self, is_there: Callable[[bytes], bool]) -> None:
-        """Read until a condition holds for all that was painted since the call."""
-        end, painted = time.perf_counter() + PATIENCE_S, b""
+    def wait(
+        self, is_there: Callable[[bytes], bool], what: str = "This", patience_s: float = PATIENCE_S
+    ) -> None:
+        """Read until a condition holds for all that was painted since the call; ends the program if it never does."""
+        end, painted = time.perf_counter() + patience_s, b""
         while not is_there(painted):
             if time.perf_counter() > end:
-                raise SystemExit(f"This never came; the terminal showed: {self._last!r}")
+                raise SystemExit(
+                    f"{what} did not come within {patience_s:.0f} s; the terminal showed: {self._last!r}"
+                )
             painted += self.read(0.5)
