@@ -69,6 +69,8 @@ class EpisodeRecorder:
         self._under_way: WatchedEpisode | None = None
         self.ended: dict[int, WatchedEpisode] = {}
         """The whole episodes that ended last, by their numbers, the last one last."""
+        self._turns = 0
+        """Turns that they have together; they are not counted anew for each of some hundred episodes a second."""
 
     @property
     def last(self) -> WatchedEpisode | None:
@@ -106,12 +108,15 @@ class EpisodeRecorder:
     def _keep(self, episode: WatchedEpisode) -> None:
         """Keep a whole episode; of too many turns the oldest episodes go, never this one."""
         number = episode.started.episode
-        self.ended.pop(number, None)  # shown again, it is the last one again
+        if number in self.ended:  # shown again, it is the last one again
+            self._drop(number)
         self.ended[number] = episode
-        turns = sum(len(each.turns) for each in self.ended.values())
-        while turns > MOST_TURNS and len(self.ended) > 1:
-            oldest = next(iter(self.ended))
-            turns -= len(self.ended.pop(oldest).turns)
+        self._turns += len(episode.turns)
+        while self._turns > MOST_TURNS and len(self.ended) > 1:
+            self._drop(next(iter(self.ended)))
+
+    def _drop(self, number: int) -> None:
+        self._turns -= len(self.ended.pop(number).turns)
 
 
 def as_demonstration(

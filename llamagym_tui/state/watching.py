@@ -107,6 +107,8 @@ class StateView:
     """The last probabilities of actions; they are of the drawn state if they are of its turn."""
     acted: events.TurnFinished | None = None
     """The watched turn that ended last, without its texts."""
+    seen: str = ""
+    """The observation that was shown last, in the agent's words."""
 
     @property
     def result(self) -> events.EpisodeFinished | None:
@@ -140,9 +142,10 @@ class StateView:
                 return replace(self, probed=event)
             case events.TurnFinished():
                 return replace(self, acted=with_fields(event, reply="", words="", replaced=None))
-            case events.ObservationShown() if drawn is not None:
-                is_same_step = drawn.episode == event.episode and drawn.turn == event.turn
-                return self if is_same_step else replace(self, drawn=None)
+            case events.ObservationShown():
+                if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
+                    drawn = None
+                return replace(self, drawn=drawn, seen=clipped(event.text))
             case events.WatchChanged() if drawn is not None and not event.awaits_failure:
                 return replace(self, drawn=None)
             case _:

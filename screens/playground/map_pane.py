@@ -34,14 +34,20 @@ NOWHERE = Spot(-1, -1, -1)
 
 
 class LiveGrid(PolicyGrid, can_focus=False):
-    """The cells without a cursor; the mouse says what one holds, a click opens the whole map."""
+    """The cells, with the cursor on the state that is played, while there is time to see it; the mouse says what a
+    cell holds, a click opens the whole map."""
 
     BINDINGS = []
     flashing: frozenset[Spot] = frozenset()
     """Cells that have just changed."""
 
-    def _place(self) -> None:
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
         self.cursor = NOWHERE
+        self._spots: dict[str, Spot] = {}
+        """Where each state is, by its words."""
+
+    def _place(self) -> None:
         self.places = largest_places(self.policy.layout, *self.size)
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
@@ -53,6 +59,19 @@ class LiveGrid(PolicyGrid, can_focus=False):
             flash = Style(reverse=True, bold=True).rich_style
             return Segment(segment.text, segment.style + flash)
         return segment
+
+    def show(self, policy: MappedPolicy) -> None:
+        cursor = self.cursor
+        super().show(policy)
+        self.cursor = cursor if cursor in policy.cells else NOWHERE
+        self._spots = {cell.cell.words: spot for spot, cell in policy.cells.items()}
+
+    def place_on(self, words: str) -> None:
+        """Put the cursor on the state with these words; on none if there is none."""
+        spot = self._spots.get(words, NOWHERE)
+        if spot != self.cursor:
+            self.cursor = spot
+            self.refresh()
 
     def on_mouse_move(self, event: MouseMove) -> None:
         cell = self.policy.cells.get(Spot(*event.style.meta.get("spot", NOWHERE)))
@@ -106,6 +125,8 @@ class MapPane(Vertical):
             before = grid.policy
             grid.show(MappedPolicy(layout, state.mapped))
             self._flash(changed_cells(before, grid.policy))
+        has_time = state.watching.turn_s > 0 or state.phase == "paused"
+        grid.place_on(state.view.seen if has_time else "")
         self._state = state
         self._show_title()
 

@@ -67,6 +67,9 @@ def test_of_more_than_2000_turns_the_oldest_episodes_go() -> None:
     for event in fakes.hand(3, TURNS[:1], 1.0):
         kept.add(event)
     assert list(kept.ended) == [2, 3]
+    for event in fakes.hand(2, long, 1.0):
+        kept.add(event)
+    assert list(kept.ended) == [3, 2], "one that is shown again is counted once"
     kept = recorder(*fakes.hand(1, two, 1.0), *fakes.hand(2, long * 3, 1.0))
     assert list(kept.ended) == [2]
 

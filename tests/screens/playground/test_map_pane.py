@@ -8,7 +8,12 @@ from msgspec.structs import replace
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.taxi import TaxiAgent
-from llamagym_tui.protocol.events import PolicyMapLaidOut, UpdateFinished
+from llamagym_tui.protocol.events import (
+    ObservationShown,
+    PaceChanged,
+    PolicyMapLaidOut,
+    UpdateFinished,
+)
 from llamagym_tui.screens.playground import map_pane
 from llamagym_tui.screens.playground.map_pane import LiveGrid, MapPane, changed_cells
 from llamagym_tui.screens.policy_map.grid import CellSize, largest_places
@@ -112,6 +117,24 @@ async def test_a_field_that_is_no_state_has_its_ground_and_a_wall_is_a_line(make
         grid.show(MappedPolicy(map_events.layout_of(TaxiAgent()), None))
         for width, at, text in ((2, (0, 1), "·│"), (5, (0, 1), "  · │"), (5, (0, 2), "  ·  ")):
             assert grid._cell(Spot(0, *at), width, middle=True, best=False).text == text
+
+
+async def test_the_map_shows_where_the_player_is_while_there_is_time_to_see_it(make_app: MakeApp):
+    client = fakes.FakeClient(map_events.lake())
+    app = make_app(client)
+    async with rolling_out(app, (120, 34)) as pilot:
+        await pilot.press("a")
+        await sees(pilot, "policy map · now")
+        grid = app.screen.query_one(LiveGrid)
+        words = FrozenLakeAgent().format_observation(6)
+        shown_turn = ObservationShown(episode=3, turn=0, text=words)
+        client.emit(shown_turn)
+        await until(pilot, lambda: app.run_state.view.seen == words)
+        assert grid.cursor == map_pane.NOWHERE, "at full speed it would be elsewhere at once"
+        client.emit(PaceChanged(turn_s=1.5))
+        await until(pilot, lambda: grid.cursor == Spot(0, 1, 2), "the field of the walker")
+        client.emit(replace(shown_turn, turn=1, text="nowhere on the map"))
+        await until(pilot, lambda: grid.cursor == map_pane.NOWHERE, "no field of the map")
 
 
 PLACES = ((1, 1), (3, 3), (0, 0))
