@@ -40,14 +40,14 @@ def test_a_lake_has_large_fields_with_its_optimal_arrows_beside() -> None:
 def test_many_panels_stand_in_rows_of_as_many_as_fit() -> None:
     taxi = lay_out(TaxiAgent(), TaxiAgent().policy_map())
     places = places_for(taxi, 158, 37)
-    # label at most 13, 5 fields of 4; optimal: gap 2, 5 fields of 3; panels 3 apart. Three rows of 1 + 5 lines.
+    # Label 6, 5 fields of 5; optimal: gap 2, 5 fields of 3; panels 3 apart. Three rows of 1 + 5 * 2 lines.
     assert (places.cell, places.with_optimal, places.across, places.height) == (
-        CellSize(4, 1),
+        CellSize(5, 2),
         True,
         3,
-        18,
+        33,
     )
-    assert [place.y for place in places.panels] == [0, 0, 0, 6, 6, 6, 12, 12]
+    assert [place.y for place in places.panels] == [0, 0, 0, 11, 11, 11, 22, 22]
     assert places.panels[3].x == 0
     assert places_for(taxi, 78, 15).across == 1
 
