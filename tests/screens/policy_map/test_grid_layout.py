@@ -49,7 +49,8 @@ def test_many_panels_stand_in_rows_of_as_many_as_fit() -> None:
     )
     assert [place.y for place in places.panels] == [0, 0, 0, 11, 11, 11, 22, 22]
     assert places.panels[3].x == 0
-    assert places_for(taxi, 78, 15).across == 1
+    # Two panels of 3 a field are 38 and 37 wide.
+    assert [places_for(taxi, width, 15).across for width in (78, 77)] == [2, 1]
 
 
 def test_where_nothing_fits_the_smallest_fields_are_scrolled() -> None:
