@@ -246,6 +246,12 @@ def command_of(folder: Path) -> list[str]:
             "train blackjack --model bundled --env sab=True --set seed=4 --prompt-file prompt.txt --set minutes=2.5",
         ),
         (
+            {"model": "someone/large"},
+            "",
+            2,
+            "train blackjack --model someone/large --set lora.layers=all --episodes 1024",
+        ),
+        (
             {"parent": "/runs/other@7"},
             "",
             2,

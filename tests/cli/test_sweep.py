@@ -242,6 +242,7 @@ def test_a_sweep_that_was_changed_or_runs_elsewhere_is_refused(spec: Path, optun
     ("line", "other", "sentence"),
     [
         ("episodes = 100", "", "it needs either minutes or episodes of a run, and"),
+        ("threads = 1", "final_episodes = 0", "and an evaluation at its end"),
         ("trials =", "tries =", "tries"),
         ("ppo.epochs", "ppo.epoch", "There is no setting 'ppo.epoch'; near it: ppo.epochs, "),
         ("[256, 1024]", "[0, 1024]", "ppo.batch_size takes"),

@@ -10,7 +10,7 @@ from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.setup.run_config import run_config
-from llamagym_tui.setup.trust import code_of, trust
+from llamagym_tui.setup.trust import code_of, remember_typed, trust
 from tests import fakes
 from tests.recorded_run import record
 
@@ -113,8 +113,10 @@ def test_a_module_before_a_gymnasium_id_is_code_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spec", ["blackjack", "frozen-lake", "CartPole-v1"])
-def test_what_ships_or_is_installed_asks_nothing(spec: str, tmp_path: Path) -> None:
+def test_what_ships_or_is_installed_asks_nothing(spec: str, tmp_path: Path, data: Path) -> None:
     assert code_of(spec) is None
+    remember_typed(spec)
+    assert not list(data.rglob("*")), "there is nothing to agree to"
     assert resumed(record(tmp_path / "run", EVENTS, checkpoint=True, agent=spec)).agent == spec
 
 

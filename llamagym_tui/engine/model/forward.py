@@ -109,9 +109,7 @@ class Encoded:
 
 
 class Backbone:
-    def __init__(
-        self, causal_lm: Any, precision: Precision = "fp32", *, shares: bool = True
-    ) -> None:
+    def __init__(self, causal_lm: Any, precision: Precision, *, shares: bool = True) -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place).
 
         It `shares` keys and values among conversations, or else computes each of them whole.

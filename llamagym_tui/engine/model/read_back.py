@@ -48,9 +48,8 @@ class Sample(NamedTuple):
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, lm: Any, tokenizer: Any, texts: Sequence[str]) -> Self:
-        """What a causal LM, adapters in place, says of two texts, and of ids from all over its vocabulary."""
-        texts = list(texts[:2])
+    def of(cls, lm: Any, tokenizer: Any, texts: list[str]) -> Self:
+        """What a causal LM, adapters in place, says of some texts, and of ids from all over its vocabulary."""
         vocabulary = lm.get_input_embeddings().weight.shape[0]
         everywhere = torch.linspace(0, vocabulary - 1, FROM_ALL_OVER).long().tolist()
         everywhere += range(max(0, vocabulary - LAST), vocabulary)

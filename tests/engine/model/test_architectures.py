@@ -271,6 +271,18 @@ def test_broken_weights_are_refused_in_one_sentence(tmp_path, tokenizer):
         load_model_and_tokenizer(saved(lm, tokenizer, tmp_path), "cpu")
 
 
+def test_what_a_model_calls_its_decoder_and_is_another_part_of_it_is_not_called(monkeypatch):
+    lm = tiny_llama(64)
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        own = lm(ids).logits[0]
+    monkeypatch.setattr(lm, "get_decoder", lambda: lm.model.layers[0])
+    backbone, plain_because = checked_backbone(lm, "fp32")
+    with torch.no_grad():
+        found = backbone.encode_whole(ids.tolist()).logits_at(torch.zeros(3).long(), ids[0] - 1)
+    torch.testing.assert_close(found, own)
+
+
 def test_a_model_without_a_hidden_state_of_each_token_is_refused_in_one_sentence(monkeypatch):
     lm = tiny_llama(64)
     forward = lm.model.forward
