@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
@@ -280,6 +281,13 @@ def test_a_card_says_that_replies_were_chosen_by_their_scores(here: Path) -> Non
     story = report.story_of(record(here / "one", a_run()))
     assert export.BY_SCORE in export.card(story, by_score=True)
     assert export.BY_SCORE not in export.card(story)
+
+
+def test_each_line_of_a_prompt_is_set_apart_in_a_card(here: Path) -> None:
+    story = report.story_of(record(here / "one", a_run()))
+    lines = dataclasses.replace(story.state, system_prompt="Play.\nWin.")
+    card = export.card(story._replace(state=lines))
+    assert "Its system prompt:\n\n    Play.\n    Win.\n\nMade by:" in card
 
 
 def test_demonstrations_that_ship_are_not_named_by_their_place(here: Path) -> None:

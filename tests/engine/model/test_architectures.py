@@ -277,7 +277,7 @@ def test_what_a_model_calls_its_decoder_and_is_another_part_of_it_is_not_called(
     with torch.no_grad():
         own = lm(ids).logits[0]
     monkeypatch.setattr(lm, "get_decoder", lambda: lm.model.layers[0])
-    backbone, plain_because = checked_backbone(lm, "fp32")
+    backbone, _ = checked_backbone(lm, "fp32")
     with torch.no_grad():
         found = backbone.encode_whole(ids.tolist()).logits_at(torch.zeros(3).long(), ids[0] - 1)
     torch.testing.assert_close(found, own)
