@@ -83,7 +83,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 progress=None,
             )
         case events.Hello():
-            return replace(state, pid=event.pid, detail="the trainer is up")
+            return replace(state, pid=event.pid, detail="loading the libraries")
         case events.PhaseChanged():
             return _phase_changed(state, event)
         case events.Progressed():

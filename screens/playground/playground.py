@@ -13,17 +13,15 @@ from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
+from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
-from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
 THREE_COLUMNS = 160
@@ -596,7 +594,4 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
         return "No conversation."
     if state.recorded:
         return "No conversation up to here."
-    doing = one_line(state.detail) or PHASES[state.phase]
-    if state.progress is not None:
-        doing = one_line(progress_text(state.progress))
-    return f"{doing} … {table_key} opens a table for you meanwhile"
+    return f"{table_key} opens a table for you meanwhile"  # the line above says what is being done

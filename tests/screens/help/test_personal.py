@@ -490,7 +490,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await sees(pilot, "loading the model … f3 opens a table for you meanwhile")
+        await sees(pilot, "f3 opens a table for you meanwhile")
         client.emit(*list(fakes.opening_events())[2:])
         await sees(pilot, "rolling out")
         await pilot.press("f5", "f2")

@@ -325,7 +325,7 @@ async def test_q_leaves_at_once_while_nothing_is_trained(make_app: MakeApp):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "loading the model … h opens a table for you meanwhile")
+        await sees(pilot, "h opens a table for you meanwhile")
         await pilot.press("q")
         await until(pilot, lambda: client.stopped)
 
