@@ -77,7 +77,8 @@ def _groups(
 
 def _insert(tree: TokenTree, rest: Sequence[int], trie: ActionTrie) -> list[int]:
     """Add a prompt with the admissible replies behind it; the columns of its last token and of the replies' nodes."""
-    columns = [tree.insert(rest)[-1], *[ROOT] * len(trie.tree)]
+    columns = [ROOT] * (1 + len(trie.tree))
+    columns[0] = tree.insert(rest)[-1]
     for reply, nodes in zip(trie.replies, trie.paths, strict=True):
         path = tree.insert([*rest, *reply[:-1]])
         for node, column in zip(nodes, path[len(rest) :], strict=True):
