@@ -162,7 +162,7 @@ class Cells:
                 self.put(column, row, "░", "secondary")
 
     def _names(self, drawing: Drawing) -> None:
-        """Write the names of levels on them, at the right, or at the left where only there no curve passes.
+        """Write the names of levels on them, at the right, or else where no curve passes: at the left, or a row away.
 
         Of two in one row the first has its name.
         """
@@ -174,24 +174,28 @@ class Cells:
             wide = len(name) + 2
             if not name or row in named or not 0 <= row < scale.rows or wide > scale.columns // 2:
                 continue
-            named.add(row)
-            begin = scale.columns - wide
-            at_right = self._nearest(drawing, level, range(begin, scale.columns))
-            if at_right < 1.0 < self._nearest(drawing, level, range(wide)):
-                begin = 0
+            right = scale.columns - wide
+            places = [(row, right), (row, 0), (row - 1, right), (row + 1, right)]
+            at, begin = places[0]
+            for at, begin in places:
+                is_there = 0 <= at < scale.rows and at not in named
+                if is_there and self._is_free(drawing, at, range(begin, begin + wide)):
+                    break
+            else:
+                at, begin = places[0]
+            named.add(at)
             for column, letter in enumerate(f" {name} ", begin):
-                self.put(column, row, letter, level.line.color)
+                self.put(column, at, letter, level.line.color)
 
-    def _nearest(self, drawing: Drawing, level: Level, columns: range) -> float:
-        """How many rows a curve comes near a level, in some columns."""
-        scale, found = self.scale, float(self.scale.rows)
-        rows_of_one = scale.rows / (scale.high - scale.low)
-        for curve in drawing.curves:
-            if curve.points:
-                for column in columns:
-                    apart = height_at(curve.points, scale.middle(column)) - level.y
-                    found = min(found, abs(apart) * rows_of_one)
-        return found
+    def _is_free(self, drawing: Drawing, row: int, columns: range) -> bool:
+        """Whether no curve passes through a row, in some columns."""
+        scale = self.scale
+        return not any(
+            scale.row(height_at(curve.points, scale.middle(column))) == row
+            for curve in drawing.curves
+            if curve.points
+            for column in columns
+        )
 
     def _curve(self, curve: Curve) -> None:
         dots: dict[tuple[int, int], int] = {}

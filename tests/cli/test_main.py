@@ -456,7 +456,7 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["train", "blackjack", "--mode", "dream"], "'--mode'"),
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
         (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),
-        (["train", "./nope.py"], "no agent file"),
+        (["train", "./nope.py", "--envs", "1"], "no agent file"),
         (
             ["train", "blackjack", "--set", "ppo.gama=1"],
             "There is no setting 'ppo.gama'; near it: ppo.gamma",

@@ -101,6 +101,7 @@ def test_a_score_is_the_mean_over_seeds_and_the_defaults_are_the_first_trial(
 ) -> None:
     lines = swept(str(spec))
     assert [each["--seed"] for each in Train.started] == ["1", "2"] * 3
+    assert lines[0].split()[:2] == ["trial", "score"]
     assert re.split(r"\s{2,}", lines[1].lstrip("* ")) == [
         "0",
         "+0.175",

@@ -207,6 +207,15 @@ def test_a_folder_keeps_its_other_files_and_no_file_of_another_model(
         read_back(out, sample_of(lm)) as draft,
     ):
         lm.save_pretrained(draft)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "config.json").write_text("{}")
+    adapted = trained(lm, KINDS["all linear"]()).pretrained_model
+    with (
+        pytest.raises(RunStoreError, match=r"another model, config\.json, "),
+        read_back(whole, sample_of(adapted)) as draft,
+    ):
+        adapted.save_pretrained(draft)
 
 
 def test_new_tokens_are_saved_with_an_adapter(base: Callable[..., Any], tmp_path: Path) -> None:

@@ -86,6 +86,14 @@ def test_levels_are_named_where_no_curve_passes_and_of_two_in_one_row_the_first_
     assert "expert" not in "".join(rows)
 
 
+def test_the_name_of_a_level_that_is_reached_stands_a_row_away():
+    there = Curve([(0.0, -1.0), (0.1, 0.0), (10.0, 0.0)], color="primary")
+    rows = text_of(Drawing(curves=[there], levels=[Level(0.0, BOUND, "the best")]), 60, 9)
+    (named,) = [number for number, row in enumerate(rows) if " the best " in row]
+    (reached,) = [number for number, row in enumerate(rows) if row.count("⠉") + row.count("⠒") > 30]
+    assert abs(named - reached) == 1
+
+
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     points = [(float(x), 0.0) for x in range(11)]
     drawing = Drawing([Curve(points)], [0.5] * 11, marks=[5.0], fitted=[-1.0, 1.0])
