@@ -6,7 +6,7 @@ import pytest
 
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
-from llamagym_tui.setup.assignments import merged, settings
+from llamagym_tui.setup.assignments import evaluation_settings, merged, settings
 
 
 def test_words_become_what_their_settings_take() -> None:
@@ -84,3 +84,16 @@ def test_every_setting_of_the_configuration_can_be_given() -> None:
         {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])},
     )
     assert (config.ppo.kl_form, config.seed) == ("loss", 3)
+
+
+def test_an_evaluation_takes_what_changes_something_in_it() -> None:
+    given = ["max_turns=3", "max_failures=2", "parallel_envs=on", "precision=bf16"]
+    assert evaluation_settings([*given, "generation.max_new_tokens=4"]) == {
+        "max_turns": 3,
+        "max_failures": 2,
+        "parallel_envs": "on",
+        "precision": "bf16",
+        "generation": {"max_new_tokens": 4},
+    }
+    with pytest.raises(UsageError, match=r"ppo\.lr changes nothing in an evaluation"):
+        evaluation_settings(["ppo.lr=1e-3"])

@@ -220,7 +220,7 @@ def test_an_agent_that_no_class_statement_made_is_found_and_its_faults_are_sente
 
 
 def test_a_file_without_an_agent_is_refused(write: Write) -> None:
-    with pytest.raises(AgentFileError, match="defines no agent"):
+    with pytest.raises(AgentFileError, match="defines no agent; write a class"):
         catalog.find_agent(str(write("x = 1\n")))
 
 

@@ -162,6 +162,19 @@ def test_an_agents_own_names_and_ranges_come_first(tmp_path: Path) -> None:
     assert '{"action": 1} (east)' in agent.get_system_prompt()
 
 
+def test_an_agent_that_asks_for_the_whole_conversation_gets_it(tmp_path: Path) -> None:
+    file = tmp_path / "pole.py"
+    pole = (
+        "from llamagym_tui.agents.generic import GenericAgent\n"
+        "class Pole(GenericAgent):\n"
+        "    env_id = 'CartPole-v1'\n"
+    )
+    file.write_text(pole)
+    assert catalog.find_agent(str(file)).history == 0
+    file.write_text(f"{pole}    history = None\n")
+    assert catalog.find_agent(str(file)).history is None
+
+
 def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
     config = run_config(agent="CartPole-v1", run_dir=tmp_path / "run", resume=False)
     assert config.observation_ranges is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.setup.run_config import ranks_of, run_config
+from llamagym_tui.setup.run_config import ranks_of, run_config, sft_file
 
 OWN = """
 from llamagym_tui import Agent
@@ -241,3 +242,20 @@ def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
     assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
     assert of("taxi", "generation.policy=generate").generation.policy == "generate"
     assert of("blackjack").generation.policy == "generate"
+
+
+def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def run_agent(agent: str, *, config: RunConfig) -> SimpleNamespace:
+        seen.append(config.env)
+        return SimpleNamespace(agent=agent)
+
+    found = SimpleNamespace(path=Path("mine.jsonl"))
+    monkeypatch.setattr("llamagym_tui.setup.run_agent.RunAgent", run_agent)
+    monkeypatch.setattr("llamagym_tui.demos.training_data.training_data", lambda *given: found)
+    for env in (["map_name=8x8"], None):
+        assert sft_file("frozen_lake", None, env) == str(Path("mine.jsonl").absolute())
+    assert seen == [{"map_name": "8x8"}, {}]
