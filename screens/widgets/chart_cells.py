@@ -176,13 +176,13 @@ class Cells:
                 continue
             right = scale.columns - wide
             places = [(row, right), (row, 0), (row - 1, right), (row + 1, right)]
-            at, begin = places[0]
-            for at, begin in places:
-                is_there = 0 <= at < scale.rows and at not in named
-                if is_there and self._is_free(drawing, at, range(begin, begin + wide)):
-                    break
-            else:
-                at, begin = places[0]
+            free = [
+                (at, begin)
+                for at, begin in places
+                if 0 <= at < scale.rows and at not in named
+                if self._is_free(drawing, at, range(begin, begin + wide))
+            ]
+            at, begin = (free or places)[0]
             named.add(at)
             for column, letter in enumerate(f" {name} ", begin):
                 self.put(column, at, letter, level.line.color)

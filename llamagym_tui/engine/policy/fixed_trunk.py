@@ -5,6 +5,7 @@ policy map read a prompt once in a run. Notation: B prompts, M nodes of a tree o
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -35,8 +36,8 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
         parts: list[Encoded] = []
         policy.on_reading(0, len(indices))
         for group in _groups(prompts, indices, trie):
-            parts.append(_read(policy.model.backbone, [prompts[index] for index in group], trie))
-            order += group
+            parts.append(_read(policy.model.backbone, group))
+            order += group.indices
             policy.on_reading(len(order), len(indices))
         place = {index: at for at, index in enumerate(indices)}
         positions = torch.tensor([place[index] for index in order], device=narrow.up.device)
@@ -55,23 +56,36 @@ def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:
     return [(trie.tree, tuple(prompt.prefix), tuple(prompt.rest)) for prompt in prompts]
 
 
+class _Group(NamedTuple):
+    """Prompts of one forward, with the replies behind them: one tree, so that what they have in common is read once."""
+
+    prefix: tuple[int, ...]
+    """What all of them begin with, before the tree."""
+    tree: TokenTree
+    indices: list[int]
+    """Of the prompts."""
+    columns: list[list[int]]
+    """Of each, where its last token and the nodes of the replies' tree are."""
+
+
 def _groups(
     prompts: Sequence[Opening], indices: Sequence[int], trie: ActionTrie
-) -> Iterator[list[int]]:
-    """Indices of prompts for one forward each: of one prefix, those that begin alike together, and not too many."""
-    group: list[int] = []
-    tree = TokenTree()
+) -> Iterator[_Group]:
+    """Prompts for one forward each: of one prefix, those that begin alike together, and not too many."""
+    group: _Group | None = None
     for index in sorted(indices, key=lambda index: (prompts[index].prefix, prompts[index].rest)):
         prompt = prompts[index]
-        columns = tree.columns_for(prompt.rest) + len(trie.tree)
-        is_alike = bool(group) and prompts[group[0]].prefix == prompt.prefix
-        if group and not (is_alike and len(tree) + columns <= COLUMNS_AT_ONCE):
-            yield group
-            group = []
-            tree = TokenTree()
-        group.append(index)
-        _insert(tree, prompt.rest, trie)
-    if group:
+        prefix = tuple(prompt.prefix)
+        if group is not None:
+            more = group.tree.columns_for(prompt.rest) + len(trie.tree)
+            if prefix != group.prefix or len(group.tree) + more > COLUMNS_AT_ONCE:
+                yield group
+                group = None
+        if group is None:
+            group = _Group(prefix, TokenTree(), [], [])
+        group.indices.append(index)
+        group.columns.append(_insert(group.tree, prompt.rest, trie))
+    if group is not None:
         yield group
 
 
@@ -86,16 +100,11 @@ def _insert(tree: TokenTree, rest: Sequence[int], trie: ActionTrie) -> list[int]
     return columns
 
 
-def _read(backbone: Backbone, prompts: Sequence[Opening], trie: ActionTrie) -> Encoded:
-    """The last token of prompts that begin with one prefix, and the nodes of the tree behind each.
-
-    All of them are one tree: what an observation has in common with others is read once, too.
-    """
-    tree = TokenTree()
-    columns = [_insert(tree, prompt.rest, trie) for prompt in prompts]
-    at = torch.tensor(columns, device=backbone.device)
-    packed = tree_rows([tree], backbone.device)
+def _read(backbone: Backbone, group: _Group) -> Encoded:
+    """The last token of each prompt of a group, and the nodes of the replies' tree behind it."""
+    at = torch.tensor(group.columns, device=backbone.device)
+    packed = tree_rows([group.tree], backbone.device)
     read = torch.zeros_like(packed.ids, dtype=torch.bool)
     read[0, at] = True
     rows = torch.zeros_like(at)
-    return backbone.encode_trees(tuple(prompts[0].prefix), packed, read).picked(rows, at)
+    return backbone.encode_trees(group.prefix, packed, read).picked(rows, at)
