@@ -56,7 +56,7 @@ class HeadState(PPOState, frozen=True, kw_only=True):
     """Whose rows of the adapter are trained, ascending."""
     rate: float
     """Adam's learning rate, which follows the KL."""
-    elsewhere: list[Elsewhere]
+    elsewhere: list[Elsewhere] = msgspec.field(default_factory=list)
     """Prompts of the first batch under other system prompts, from which directions were measured."""
 
 
