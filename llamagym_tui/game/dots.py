@@ -35,11 +35,7 @@ class Dots:
         down = round(to_y) - start_y
         steps = max(1, abs(across), abs(down))
         for step in range(steps + 1):
-            share = step / steps
-            self.dot(
-                start_x + round(across * share),
-                start_y + round(down * share),
-            )
+            self.dot(start_x + round(across * step / steps), start_y + round(down * step / steps))
 
     def put(self, x: float, y: float, character: str) -> None:
         """A character in place of the dots around a place."""

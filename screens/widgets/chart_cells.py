@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from llamagym_tui.game.dots import BRAILLE, DOTS
+from llamagym_tui.game.dots import Dots
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 Point = tuple[float, float]
@@ -198,24 +198,16 @@ class Cells:
         )
 
     def _curve(self, curve: Curve) -> None:
-        dots: dict[tuple[int, int], int] = {}
-        for x, y in self._dots(curve.points):
-            cell = (x // 2, y // 4)
-            before = dots.get(cell, 0)
-            dots[cell] = before | DOTS[y % 4][x % 2]
-        for (column, row), bits in dots.items():
-            self.put(column, row, chr(BRAILLE + bits), curve.color)
-
-    def _dots(self, points: Sequence[Point]) -> Iterator[tuple[int, int]]:
         """The dots of the lines between points."""
         scale = self.scale
-        places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in points]
-        for (x, y), (next_x, next_y) in zip(places, places[1:] or places, strict=False):
-            across = next_x - x
-            down = next_y - y
-            steps = max(abs(across), abs(down), 1)
-            for step in range(steps + 1):
-                yield x + round(across * step / steps), y + round(down * step / steps)
+        dots = Dots(scale.columns, scale.rows)
+        places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
+        for place, following in zip(places, places[1:] or places, strict=False):
+            dots.line(*place, *following)
+        for row, line in enumerate(dots.lines):
+            for column, character in enumerate(line):
+                if character != " ":
+                    self.put(column, row, character, curve.color)
 
 
 def height_at(points: Sequence[Point], x: float) -> float:
