@@ -1,4 +1,4 @@
-"""The environment that LlamaGym 0.1.1 still runs in, and the bundled model as its libraries of 2024 read it.
+"""The environment that LlamaGym 0.1.1 still runs in, and a model as its libraries of 2024 read it.
 
 The environment is made by venv and pip, in a cache folder, from `llamagym_requirements.txt`; it needs Python 3.11.
 The model keeps its weights: only the names of settings, the spelling of BPE merges and the chat template change.
@@ -27,6 +27,15 @@ TEMPLATE = (
 
 The model still begins its reply after the token that it knows, so its replies stay as short as they are with us.
 """
+CHATML = "<|im_start|>"
+CHATML_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}[/INST] {{ message['content'] }}<|im_end|>"
+    "{% else %}{{ '' if loop.first else '\n' }}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}[/INST] {% endif %}"
+)
+"""ChatML, with Llama 2's mark where a reply begins, which the tokenizer of `llamagym_side` reads as ChatML's own."""
 
 KEPT = ("eos_token", "pad_token", "model_max_length", "clean_up_tokenization_spaces")
 """Settings of the tokenizer whose names are the same."""
@@ -57,7 +66,7 @@ def default_python() -> str:
 
 
 def convert(source: Path, target: Path) -> None:
-    """Write the bundled model as transformers 4.38 and tokenizers 0.15 read it.
+    """Write a model as transformers 4.38 and tokenizers 0.15 read it.
 
     Args:
         source: folder of the model.
@@ -68,10 +77,25 @@ def convert(source: Path, target: Path) -> None:
     _write(target / "config.json", old_config(_read(source / "config.json")))
     _write(target / "tokenizer.json", old_tokenizer(_read(source / "tokenizer.json")))
     tokens = _read(source / "tokenizer_config.json")
-    kept = {name: tokens[name] for name in KEPT}
-    special = {"additional_special_tokens": tokens["extra_special_tokens"]}
-    rest = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
+    kept = {name: tokens[name] for name in KEPT if name in tokens}
+    special = {"additional_special_tokens": tokens.get("extra_special_tokens", [])}
+    template = CHATML_TEMPLATE if is_chatml(source) else TEMPLATE
+    rest = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
     _write(target / "tokenizer_config.json", {**kept, **special, **rest})
+
+
+def is_chatml(source: Path) -> bool:
+    """Whether a model's conversations are in ChatML; else they are in the bundled model's words."""
+    return CHATML in template_of(source)
+
+
+def template_of(source: Path) -> str:
+    return (source / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def template_today(source: Path) -> str:
+    """The template by which today's libraries write what the model was trained on here."""
+    return template_of(source) if is_chatml(source) else TEMPLATE
 
 
 def old_config(config: dict[str, Any]) -> dict[str, Any]:

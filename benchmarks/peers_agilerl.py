@@ -6,7 +6,8 @@ merged into plain weights and saved at each mark of processor minutes; saving do
 
 Set-up on a CPU takes two steps that its documentation does not have. The extra cpu-llm needs liger-kernel, whose
 layers end in triton's "0 active drivers ([]). There should only be one.": `HAS_LIGER_KERNEL` is unset before the model
-is made. And the harness repeats its system prompt after every observation: ours is put into the chat template instead.
+is made. And the harness repeats its system prompt after every observation: ours is put into the chat template instead,
+before all other messages.
 """
 
 import json
@@ -27,12 +28,13 @@ from agilerl.training.llm.rollout import train_llm_rollout
 from peft import LoraConfig
 from transformers import AutoTokenizer
 
-BATCH = {"batch_size": 128, "mini_batch_size": 32, "update_epochs": 2}
-"""Episodes of an update and of an optimizer step: a quarter and two epochs, as of ours."""
 REPLY = 32
 """Tokens of a reply at most, as of ours."""
 PARSE_PENALTY = 0.5
-"""For a reply that names no action, as of ours; the environment is then left as it is."""
+"""For a reply that names no action, as of ours; the fallback action is played in its place, as in ours."""
+FALLBACK = 0
+SHOWN_EVERY = 8
+"""Steps of an environment of which one is logged, with its reply."""
 ACTION = re.compile(r'"action": (\d)')
 
 
@@ -42,6 +44,7 @@ class TextWorld:
     def __init__(self, env_id, env_kwargs, observations):
         self._env = gymnasium.make(env_id, **env_kwargs)
         self._texts = observations
+        self._steps = 0
 
     def reset(self, seed=None):
         seen, _ = self._env.reset(seed=seed)
@@ -49,10 +52,13 @@ class TextWorld:
 
     def step(self, reply):
         named = ACTION.search(reply)
-        if named is None or int(named[1]) not in self._env.action_space:
-            return 'Reply with {"action": n}.', -PARSE_PENALTY, False, False, {}
-        seen, reward, terminated, truncated, _ = self._env.step(int(named[1]))
-        return self._text(seen), float(reward), terminated, truncated, {}
+        failed = named is None or int(named[1]) not in self._env.action_space
+        action = FALLBACK if failed else int(named[1])
+        seen, reward, terminated, truncated, _ = self._env.step(action)
+        if self._steps % SHOWN_EVERY == 0:
+            print(f"{reward:+} {reply!r}")
+        self._steps += 1
+        return self._text(seen), float(reward) - PARSE_PENALTY * failed, terminated, truncated, {}
 
     def _text(self, seen):
         parts = seen if isinstance(seen, tuple) else (seen,)
@@ -73,6 +79,7 @@ class Marks:
 
     def __call__(self, experiences, turn_ids, **more):
         found = self._learn(experiences, turn_ids=turn_ids, **more)
+        print(found, flush=True)
         self._known["updates"] += 1
         self._known["turns"] += int((turn_ids.max(dim=1).values + 1).sum())
         self._known["episodes"] += len(turn_ids)
@@ -109,18 +116,26 @@ def main(
     minutes,
     max_turns,
     lr,
+    batch_size,
+    mini_batch_size,
+    update_epochs,
     threads,
 ):
+    """Train; a batch and a mini-batch are the episodes of an update and of an optimizer step."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to stderr
     torch.set_num_threads(threads)
     transformers.logging.set_verbosity_error()
     base.HAS_LIGER_KERNEL = False
     tokenizer = AutoTokenizer.from_pretrained(model)
-    tokenizer.chat_template = f"<|system|>{system_prompt}<|end|>{tokenizer.chat_template}"
+    first = json.dumps({"role": "system", "content": system_prompt})
+    tokenizer.chat_template = (
+        f"{{%- set messages = [{first}] + messages -%}}{tokenizer.chat_template}"
+    )
     agent = LLMPPO(
         pad_token_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token, model_name=model,
-        model_config={"torch_dtype": torch.float32}, device="cpu", seed=seed * 1_000_000, **BATCH,
+        model_config={"torch_dtype": torch.float32}, device="cpu", seed=seed * 1_000_000,
+        batch_size=batch_size, mini_batch_size=mini_batch_size, update_epochs=update_epochs,
         lora_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
         lr_actor=lr, lr_critic=lr, max_output_tokens=REPLY, max_model_len=4096, top_k=0,
         use_liger_loss=False, gradient_checkpointing=False,

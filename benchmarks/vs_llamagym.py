@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple
 
 import typer
 
@@ -160,15 +160,34 @@ def ours(run: BareRun, seconds: float) -> Slice:
 
 @contextmanager
 def llamagym_process(
-    interpreter: Path, threads: int, seed: int, weights: Path = FIRST_MODEL
+    interpreter: Path,
+    threads: int,
+    seed: int,
+    weights: Path = FIRST_MODEL,
+    *,
+    adapter: bool = False,
+    log: IO[str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """LlamaGym, loaded and ready."""
+    """LlamaGym, loaded and ready.
+
+    Args:
+        adapter: whether it trains one; else all weights.
+        log: what it prints. None: it is on stderr.
+    """
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         llamagym_environment.convert(weights, model)
         setup = Path(folder) / "setup.json"
         setup.write_text(
-            json.dumps({"model": str(model), "threads": threads, "seed": seed, **prompts()})
+            json.dumps(
+                {
+                    "model": str(model),
+                    "threads": threads,
+                    "seed": seed,
+                    "adapter": adapter,
+                    **prompts(),
+                }
+            )
         )
         offline = {
             "HF_HUB_OFFLINE": "1",
@@ -184,6 +203,7 @@ def llamagym_process(
             [str(interpreter), str(SIDE), str(setup)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
             env=environment | offline,
         )

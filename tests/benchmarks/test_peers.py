@@ -4,18 +4,24 @@ import importlib
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import typer
+from transformers import AutoTokenizer
 
 from benchmarks import own_environment
-from benchmarks.peers import BUNDLED, agilerl_python, table, texts
+from benchmarks.llamagym_environment import CHATML_TEMPLATE
+from benchmarks.peers import BUNDLED, agilerl_python, run, subject_of, table, texts
+from benchmarks.peers_trl import PARSE_PENALTY, Episodes
 from benchmarks.worlds import Records
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
+from llamagym_tui.game.environment import agent_env
 
 
 def test_table_has_medians_of_the_seeds_at_each_mark(tmp_path: Path) -> None:
@@ -23,11 +29,20 @@ def test_table_has_medians_of_the_seeds_at_each_mark(tmp_path: Path) -> None:
     for seed, greedy in enumerate([-0.3, -0.1, -0.2]):
         at = {"world": "blackjack", "peer": "trl", "seed": seed, "minutes": 1}
         found = {"greedy": greedy, "sampled": greedy - 0.1, "turns": 100 * seed, "updates": seed}
-        records.add(at | found)
-    assert table(records, [1]).splitlines()[-1] == "| blackjack | trl | -0.200 / -0.300 | 100 | 1 |"
-    assert (
-        table(records, [1, 2]).splitlines()[-1] == "| blackjack | trl | -0.200 / -0.300 |  |  |  |"
-    )
+        records.add(at | found | {"unread": 0.25 * seed})
+    lines = table(records, [1]).splitlines()
+    assert "| 1 min, greedy / sampled |" in lines[0]
+    assert lines[-1] == "| blackjack | trl | -0.200 / -0.300 | 25.0% | 100 | 1 |"
+    lines = table(records, [1, 2]).splitlines()
+    assert lines[-1] == "| blackjack | trl | -0.200 / -0.300 |  |  |  |  |"
+
+
+def test_results_of_two_models_do_not_mix(tmp_path: Path) -> None:
+    records = Records(tmp_path / "results.jsonl")
+    where = {"world": "blackjack", "peer": "ours", "seed": 1, "minutes": 1.0}
+    records.add(where | {"model": "smollm2"})
+    with pytest.raises(typer.BadParameter, match="results of smollm2"):
+        run(records, subject_of("bundled"), "blackjack", "ours", 1, [1], tmp_path)
 
 
 @pytest.fixture
@@ -42,7 +57,7 @@ def agilerl_side(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.reload(importlib.import_module("benchmarks.peers_agilerl"))
 
 
-def test_agilerl_plays_our_texts_and_a_reply_without_an_action_is_no_step(
+def test_agilerl_plays_our_texts_and_the_fallback_for_a_reply_without_an_action(
     agilerl_side: ModuleType,
 ) -> None:
     world = agilerl_side.TextWorld(
@@ -50,8 +65,9 @@ def test_agilerl_plays_our_texts_and_a_reply_without_an_action_is_no_step(
     )
     seen, _ = world.reset(seed=1)
     assert seen == FrozenLakeAgent().format_observation(0)
+    left = FrozenLakeAgent().format_observation(0)
     for nothing in ("down", '{"action": 7}'):
-        assert world.step(nothing) == ('Reply with {"action": n}.', -0.5, False, False, {})
+        assert world.step(nothing) == (left, -0.5, False, False, {})
     steps = [world.step(f'{{"action": {number}}}') for number in (1, 1, 2, 1, 2, 2)]
     assert [step[1] for step in steps] == [0, 0, 0, 0, 0, 1]
     assert steps[0][0] == FrozenLakeAgent().format_observation(4)
@@ -99,18 +115,38 @@ def test_agilerl_environment_that_exists_is_used_as_it_is(
     assert agilerl_python() == Path("made")
 
 
-@pytest.mark.slow
-def test_only_what_the_model_replied_is_trained_on() -> None:
-    from transformers import AutoTokenizer
-
-    from benchmarks.peers_trl import PARSE_PENALTY, Episodes
-
+def chatml_tokenizer() -> Any:
+    """The bundled model's, with ChatML's tokens and template."""
     tokenizer = AutoTokenizer.from_pretrained(BUNDLED)
-    episodes = Episodes(BlackjackAgent(), tokenizer, max_turns=3)
-    nothing, stick = (
-        tokenizer(words + "<|end|>")["input_ids"] for words in ("hm", '{"action": 0}')
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.eos_token = "<|im_end|>"
+    tokenizer.chat_template = CHATML
+    return tokenizer
+
+
+CHATML = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nHelp.<|im_end|>\n' }}{% endif %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+TEMPLATES: dict[str, Callable[[], Any]] = {
+    "bundled": lambda: AutoTokenizer.from_pretrained(BUNDLED),
+    "chatml": chatml_tokenizer,
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_grpo_trains_on_what_the_model_replied_in_the_conversation_that_its_template_writes(
+    template: str,
+) -> None:
+    tokenizer = TEMPLATES[template]()
+    episodes = Episodes(BlackjackAgent(), tokenizer, max_turns=3, batch=8)
+    hit, cut_off = (
+        tokenizer(words, add_special_tokens=False)["input_ids"] for words in ('{"action": 1}', "hm")
     )
-    planned = iter([nothing, stick])
+    ended = [*hit, tokenizer.eos_token_id]
+    planned = iter([ended, cut_off])
 
     def generate(input_ids: torch.Tensor, **options: Any) -> SimpleNamespace:
         reply = next(planned)
@@ -123,13 +159,51 @@ def test_only_what_the_model_replied_is_trained_on() -> None:
         model=SimpleNamespace(generate=generate),
         accelerator=SimpleNamespace(unwrap_model=lambda model: model),
     )
+    env = agent_env(BlackjackAgent())
+    env.reset(seed=3)
+    seen, *_ = env.step(1)
+    _, stick, *_ = env.step(0)
     prompt = episodes.prompt(seed=3)
     played = episodes([prompt], trainer)
-    between = tokenizer(
-        '<|user|>Reply with {"action": n}.<|end|><|assistant|>', add_special_tokens=False
-    )["input_ids"]
-    assert played["completion_ids"] == [[*nothing, *between, *stick]]
-    assert played["env_mask"] == [[1] * len(nothing) + [0] * len(between) + [1] * len(stick)]
-    assert tokenizer.decode(played["prompt_ids"][0]).endswith("<|assistant|>")
-    env_reward = played["returns"][0] + PARSE_PENALTY
-    assert env_reward in (-1, 0, 1)
+    later = [
+        {"role": "assistant", "content": '{"action": 1}'},
+        {"role": "user", "content": BlackjackAgent().format_observation(seen)},
+    ]
+    whole = tokenizer.apply_chat_template([*prompt, *later], add_generation_prompt=True)
+    assert played["prompt_ids"][0] + played["completion_ids"][0] == whole["input_ids"] + cut_off
+    (mask,) = played["env_mask"]
+    trained = [id_ for id_, is_own in zip(played["completion_ids"][0], mask, strict=True) if is_own]
+    assert trained == ended + cut_off, "nothing of the environment's"
+    assert played["returns"] == [float(stick) - PARSE_PENALTY], "the fallback sticks, and costs"
+    after = episodes._between(prompt, cut_off, "more")
+    assert after[0] == tokenizer.eos_token_id, "a reply that was cut off is ended"
+
+
+def test_llamagym_trains_on_the_conversation_of_chatml_cut_where_a_reply_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stands_for = SimpleNamespace(Agent=object, AutoModelForCausalLMWithValueHead=None)
+    for name in ("llamagym", "trl"):
+        monkeypatch.setitem(sys.modules, name, stands_for)
+    side = importlib.reload(importlib.import_module("benchmarks.llamagym_side"))
+    today = chatml_tokenizer()
+    today.save_pretrained(tmp_path)
+    tokenizer = side.ChatMLTokenizer.from_pretrained(tmp_path)
+    tokenizer.chat_template = CHATML_TEMPLATE
+    messages = [
+        {"role": role, "content": words}
+        for role, words in (("system", "Play."), ("user", "10?"), ("assistant", "hm"))
+    ]
+    messages += [{"role": "user", "content": "20?"}]
+    asked = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    ids = today.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    assert tokenizer(asked)["input_ids"] == ids
+    reply = today('{"action": 0}<|im_end|>')["input_ids"]
+    (words,) = tokenizer.batch_decode([ids + reply], skip_special_tokens=True)
+    assert words.split("[/INST]")[-1].strip() == '{"action": 0}'
+    messages += [{"role": "assistant", "content": '{"action": 0}'}]
+    query, _, answer = tokenizer.apply_chat_template(messages, tokenize=False).rpartition(
+        "[/INST] "
+    )
+    assert tokenizer(f"{query}[/INST] ")["input_ids"] == ids
+    assert tokenizer(answer)["input_ids"] == reply
