@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -156,11 +157,24 @@ class Learner:
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[Sequence[Trajectory]] = []
+        self.has_adapters = False
+        """Whether each prompt has an adapter of its own."""
+        self.prompts: list[str] = []
+        """Under which it was asked to go on, or to play."""
         self._clock = clock
         self._policy = policy
 
     def distinguished(self, batch: Sequence[Trajectory]) -> None:
         return None
+
+    def use_prompt(self, prompt: str) -> bool:
+        self.prompts.append(prompt)
+        return self.has_adapters and len(self.prompts) > 1
+
+    @contextmanager
+    def under_prompt(self, prompt: str) -> Iterator[None]:
+        self.prompts.append(prompt)
+        yield
 
     def update(
         self,

@@ -87,7 +87,8 @@ class Evaluations:
             played_by.append(
                 {"update": update, "prompt_version": version, "system_prompt": system_prompt}
             )
-            maps += run.policy_map.under(system_prompt, version, update)
+            with run.learner.under_prompt(system_prompt):
+                maps += run.policy_map.under(system_prompt, version, update)
         found = compared(
             pairs,
             played_by,
@@ -128,7 +129,8 @@ class Evaluations:
         episodes_played = 0
         why = ""
         try:
-            found = self._played(command, system_prompt, ended, held_out=held_out)
+            with run.learner.under_prompt(system_prompt):
+                found = self._played(command, system_prompt, ended, held_out=held_out)
         except Exception as error:
             # Its environments are not the run's, and memory may be short for it alone.
             log.error("the evaluation failed", exc_info=error)

@@ -349,10 +349,13 @@ class Run:
         self.rollout.set_system_prompt(prompt, version)
         self._monitor = CollapseMonitor()
         self._emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
-        if self.policy.narrow is not None and self.learner.updates:
+        if self.learner.use_prompt(prompt):
+            # All episodes of a batch are played by the same weights.
+            self.rollout.restart()
+            self._begin_batch()
             self._emitter.warn(
-                "What was learnt sits in an adapter on the LM head alone, which knows the prompt before: "
-                "under this one its play says little until it has learnt under it, too."
+                "What is trained is an adapter on the LM head alone, and each prompt has one of its own: the one of "
+                "before comes back with its prompt."
             )
 
     def change(self, requested: Mapping[str, Value]) -> None:
@@ -424,6 +427,7 @@ class Run:
         except RunStoreError as error:
             self._emitter.warn(str(error), refused="roll_back")
             return False
+        self.learner.use_prompt(self.rollout.system_prompt)
         self.report_episodes()  # of the policy that is left
         self.rollout.restart()
         self._begin_batch()

@@ -679,19 +679,20 @@ def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_
     assert len(stage.of(CheckpointSaved)) > 1
 
 
-@pytest.mark.parametrize(
-    ("is_narrow", "updates", "warned"), [(True, 3, 1), (True, 0, 0), (False, 3, 0)]
-)
-def test_a_head_that_has_learnt_alone_says_that_it_does_not_know_another_prompt(
-    tmp_path: Path, is_narrow: bool, updates: int, warned: int
+@pytest.mark.parametrize("has_adapters", [True, False])
+def test_a_prompt_with_an_adapter_of_its_own_begins_a_batch_and_the_run_says_so(
+    tmp_path: Path, has_adapters: bool
 ) -> None:
     stage = Stage(tmp_path, episodes=20)
+    restarts: list[int] = []
 
     def set_up(rollout: Any) -> None:
-        stage.policy.narrow = object() if is_narrow else None  # type: ignore[assignment]
-        stage.learner.updates = updates
+        stage.learner.has_adapters = has_adapters
+        rollout.restart = lambda: restarts.append(rollout.episodes)
 
     stage.also_before_step = set_up
     stage.script = {2: [SetSystemPrompt(system_prompt="Always stick."), Stop()]}
     stage.session.run()
-    assert sum("which knows the prompt before" in each for each in warnings(stage)) == warned
+    assert stage.learner.prompts[-1] == "Always stick."
+    assert len(restarts) == has_adapters
+    assert sum("each prompt has one of its own" in each for each in warnings(stage)) == has_adapters

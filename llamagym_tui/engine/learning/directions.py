@@ -1,8 +1,7 @@
 """What an adapter on the LM head sees: directions in which a batch's states differ where admissible replies part.
 
-They must tell states apart and nothing else. What they saw at other places of a reply would change its form, and what
-they saw of the system prompt would change it, too, once somebody writes another one. So both are measured as nuisances:
-the states at the other places, and those of a few of the batch's observations under other prompts.
+They must tell states apart and nothing else: what they saw at other places of a reply would change its form. So the
+states at the other places are measured as nuisances.
 """
 
 from collections.abc import Sequence
@@ -11,13 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.elsewhere import Elsewhere
 from llamagym_tui.engine.learning.packing import PackedRows
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.model.whitening import constant, whitening
-from llamagym_tui.engine.policy.fixed_trunk import states_of
-from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 LEAST_NEW_SPREAD = 0.05
@@ -35,72 +31,43 @@ class Seen(NamedTuple):
     """(R, D) at each other place."""
 
 
-class Directions:
-    def __init__(self, policy: Policy) -> None:
-        """Of a policy with an adapter on its head alone."""
-        assert policy.narrow is not None, "the caller has looked"
-        self._policy = policy
-        self._down = policy.narrow.down
-        self._of_prompts: list[Tensor] | None = None
-        """By how much states differ under other prompts, once that is measured."""
+@torch.no_grad()
+def measure(down: Tensor, parts: Sequence[tuple[PackedRows, Encoded]]) -> None:
+    """Set rows of A that are free to directions in which the states of a batch differ at which replies part.
 
-    @torch.no_grad()
-    def measure(
-        self, parts: Sequence[tuple[PackedRows, Encoded]], elsewhere: Sequence[Elsewhere]
-    ) -> None:
-        """Set rows of A that are free to directions in which the states of a batch differ at which replies part.
+    The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
+    beside the first ones, which stay, so that the policy does not change.
 
-        The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
-        beside the first ones, which stay, so that the policy does not change.
-
-        Args:
-            parts: the batch, with what the trunk says of it.
-            elsewhere: prompts of the first batch under other system prompts.
-        """
-        is_free = ~self._down.any(1)  # (K,)
-        if not is_free.any():
-            return
-        seen = _seen(parts)
-        if not seen.parting:
-            return
-        if self._of_prompts is None:
-            self._of_prompts = self._under_other_prompts(elsewhere, seen)
-        nuisances = [*self._of_prompts, *map(_centred, seen.elsewhere.values())]
-        states = torch.cat(list(seen.parting.values()))
-        others = [found.mean(0) for found in seen.elsewhere.values()]
-        left_out = torch.stack([*others, *(found.mean(0) for found in seen.parting.values())])
-        least = 0.0
-        known = self._down[~is_free]
-        if not len(known):
-            # An action may be preferred or avoided in all states alike, which no difference between them tells.
-            of_others = torch.stack(others) if others else left_out[:0]
-            self._down[0] = constant(states.mean(0), of_others, nuisances)
-            is_free[0] = not self._down[0].any()
-        else:
-            # As long as the common states, or what is known would count as rounding beside them.
-            length = left_out.norm(dim=1).mean()
-            left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
-            least = LEAST_NEW_SPREAD
-        if len(states) == 1:  # it differs from no other
-            return
-        found = whitening(states, left_out, nuisances, int(is_free.sum()), least)
-        self._down[is_free.nonzero().squeeze(1)[: len(found)]] = found
-
-    def _under_other_prompts(self, elsewhere: Sequence[Elsewhere], seen: Seen) -> list[Tensor]:
-        """(E, D) each, by how much states differ from what they are under the batch's own prompt, by place."""
-        found: dict[Place, list[Tensor]] = {}
-        for each in elsewhere:
-            trie = self._policy.trie_of(each.actions)
-            own = states_of(self._policy, each.own, trie).hidden  # (O, C, D)
-            others = states_of(self._policy, each.others, trie).hidden  # (E, C, D)
-            own = own.repeat(len(each.others) // len(each.own), 1, 1)
-            for column, place in enumerate(_places(trie.tree)):
-                # Where replies part each is compared with itself, elsewhere with what the place is like.
-                before = own[:, column]
-                if place in seen.elsewhere:
-                    before = own[:, column].mean(0)
-                found.setdefault(place, []).append(others[:, column] - before)
-        return [torch.cat(each) for each in found.values()]
+    Args:
+        down: (K, D), A, in which rows that are 0 are free.
+        parts: the batch, with what the trunk says of it.
+    """
+    is_free = ~down.any(1)  # (K,)
+    if not is_free.any():
+        return
+    seen = _seen(parts)
+    if not seen.parting:
+        return
+    nuisances = list(map(_centred, seen.elsewhere.values()))
+    states = torch.cat(list(seen.parting.values()))
+    others = [found.mean(0) for found in seen.elsewhere.values()]
+    left_out = torch.stack([*others, *(found.mean(0) for found in seen.parting.values())])
+    least = 0.0
+    known = down[~is_free]
+    if not len(known):
+        # An action may be preferred or avoided in all states alike, which no difference between them tells.
+        of_others = torch.stack(others) if others else left_out[:0]
+        down[0] = constant(states.mean(0), of_others, nuisances)
+        is_free[0] = not down[0].any()
+    else:
+        # As long as the common states, or what is known would count as rounding beside them.
+        length = left_out.norm(dim=1).mean()
+        left_out = torch.cat([left_out, known * (length / known.norm(dim=1, keepdim=True))])
+        least = LEAST_NEW_SPREAD
+    if len(states) == 1:  # it differs from no other
+        return
+    found = whitening(states, left_out, nuisances, int(is_free.sum()), least)
+    down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
 
 def _seen(parts: Sequence[tuple[PackedRows, Encoded]]) -> Seen:

@@ -7,14 +7,15 @@ that they make, and the critic is fitted after the update, on the batch that it 
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.directions import Directions
-from llamagym_tui.engine.learning.elsewhere import Elsewhere, elsewhere_of
+from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -25,6 +26,7 @@ from llamagym_tui.engine.learning.packing import (
     forwards,
 )
 from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
+from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
@@ -49,15 +51,17 @@ FIRST_RATE = 0.01
 """Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
 LEAST_RATE = 1e-5
 MOST_RATE = 0.015
+MOMENT = "adam."
+"""Before the names of Adam's moments, in what was learnt under a prompt."""
+CRITIC = "critic."
+"""Before the names of the critic's tensors there."""
 
 
 class HeadState(PPOState, frozen=True, kw_only=True):
-    tokens: list[int]
-    """Whose rows of the adapter are trained, ascending."""
-    rate: float
-    """Adam's learning rate, which follows the KL."""
-    elsewhere: list[Elsewhere] = msgspec.field(default_factory=list)
-    """Prompts of the first batch under other system prompts, from which directions were measured."""
+    prompt: str | None = None
+    """The system prompt under which the adapter is trained. None: nobody has said so."""
+    learnt: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """What was learnt under each system prompt, this one too, as safetensors."""
 
 
 class HeadPPO(PPO):
@@ -68,7 +72,6 @@ class HeadPPO(PPO):
         super().__init__(policy, config, seed, ranks)
         assert policy.narrow is not None, "the caller has looked"
         self.narrow = policy.narrow
-        self._directions = Directions(policy)
         self._rows = nn.Parameter(self.narrow.up.new_zeros(0, len(self.narrow.down)))
         """(T, K) rows of B of the tokens that are trained."""
         self._tokens: list[int] = []
@@ -76,16 +79,20 @@ class HeadPPO(PPO):
         self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
-        self._elsewhere: list[Elsewhere] = []
-        """Prompts of the first batch under other system prompts."""
+        self._prompt: str | None = None
+        """The system prompt under which the adapter is trained. None: nobody has said so yet."""
+        self._learnt: dict[str, dict[str, Tensor]] = {}
+        """What was learnt under the other system prompts."""
 
     @property
     def state(self) -> HeadState:
         return HeadState(
             **msgspec.structs.asdict(super().state),
-            tokens=self._tokens,
-            rate=self.optimizer.param_groups[0]["lr"],
-            elsewhere=self._elsewhere,
+            prompt=self._prompt,
+            learnt={
+                prompt: save(learnt)
+                for prompt, learnt in [*self._learnt.items(), (self._prompt or "", self._taken())]
+            },
         )
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
@@ -101,11 +108,112 @@ class HeadPPO(PPO):
         """Go on from a state; the optimizer has got its tensors already."""
         super().restore(state)
         assert isinstance(state, HeadState), "it is of this kind of learner"
-        self._tokens = list(state.tokens)  # what the tensors are of
-        self.optimizer.param_groups[0]["lr"] = state.rate
-        self._elsewhere = list(state.elsewhere)
-        self.narrow.include(state.tokens, state.tokens)
-        self._regroup(self.narrow.trained)
+        self._learnt = {prompt: load(learnt) for prompt, learnt in state.learnt.items()}
+        self._prompt = state.prompt
+        learnt = self._learnt.pop(state.prompt or "", None)
+        if learnt is not None:  # else a version wrote it that kept the adapter alone, which is in place
+            self._put(learnt)
+
+    def use_prompt(self, prompt: str) -> bool:
+        """Go on with what was learnt under a system prompt, from nothing under a new one; whether that is another.
+
+        Under another prompt all states stand far from where they were, in directions in which an adapter does not tell
+        them apart: what it was taught means nothing there. So each prompt has an adapter of its own, with its critic,
+        optimizer and reference.
+        """
+        if self._prompt is None:
+            self._prompt = prompt
+        if prompt == self._prompt:
+            return False
+        self._learnt[self._prompt] = self._taken()
+        self._prompt = prompt
+        self._put(self._learnt.pop(prompt, None) or self._nothing())
+        self.used.clear()  # of which an inspector asks what the policy of now says
+        self.policy.version += 1
+        return True
+
+    @contextmanager
+    def under_prompt(self, prompt: str) -> Iterator[None]:
+        """The policy plays meanwhile with what was learnt under a system prompt; under a new one, as it was at first."""
+        before = self._prompt
+        if before is None or prompt == before:
+            yield
+            return
+        used = list(self.used)
+        version = self.policy.version
+        is_new = prompt not in self._learnt
+        self.use_prompt(prompt)
+        try:
+            yield
+        finally:
+            self.use_prompt(before)
+            self.used.extend(used)
+            self.policy.version = version
+            if is_new:
+                del self._learnt[prompt]
+
+    def _taken(self) -> dict[str, Tensor]:
+        """Copies of what was learnt under the present prompt."""
+        narrow = self.narrow
+        found = {
+            "down": narrow.down,
+            "ids": narrow.ids,
+            "up": narrow.up[narrow.ids],
+            "tokens": torch.tensor(self._tokens, dtype=torch.long),
+            "rate": torch.tensor(self.optimizer.param_groups[0]["lr"], dtype=torch.float64),
+        }
+        for name, moment in self.optimizer.state.get(self._rows, {}).items():
+            found[MOMENT + name] = moment
+        for name, value in self.policy.model.v_head.state_dict().items():
+            found[CRITIC + name] = value
+        if self.reference is not None:
+            found["reference"] = self._reference_up(self.reference)[narrow.ids]
+        return {name: value.detach().clone() for name, value in found.items()}
+
+    def _nothing(self) -> dict[str, Tensor]:
+        """What is learnt under a prompt at first."""
+        critic = RidgeCritic(self.narrow.down.shape[1]).state_dict()
+        return {
+            "down": torch.zeros_like(self.narrow.down),
+            "rate": torch.tensor(FIRST_RATE, dtype=torch.float64),
+            **{CRITIC + name: value for name, value in critic.items()},
+        }
+
+    @torch.no_grad()
+    def _put(self, learnt: Mapping[str, Tensor]) -> None:
+        """Go on with what was learnt under a prompt; weights that it has nothing of are 0."""
+        narrow = self.narrow
+        no_tokens = torch.empty(0, dtype=torch.long)
+        ids = learnt.get("ids", no_tokens)
+        self._tokens = learnt.get("tokens", no_tokens).tolist()
+        narrow.include(ids.tolist(), self._tokens)
+        narrow.down.copy_(learnt["down"])
+        rows_of = {"up": narrow.up}
+        if self.reference is not None:
+            rows_of["reference"] = self._reference_up(self.reference)
+        for name, rows in rows_of.items():
+            rows.zero_()
+            if name in learnt:
+                rows[ids.to(rows.device)] = learnt[name].to(rows)
+        self._rows = nn.Parameter(narrow.up.new_zeros(len(self._tokens), len(narrow.down)))
+        self.optimizer = _adam(self._rows, float(learnt["rate"]))
+        moments = {
+            name.removeprefix(MOMENT): value.clone()
+            for name, value in learnt.items()
+            if name.startswith(MOMENT)
+        }
+        if moments:
+            self.optimizer.state[self._rows] = moments
+        critic = {
+            name.removeprefix(CRITIC): value
+            for name, value in learnt.items()
+            if name.startswith(CRITIC)
+        }
+        self.policy.model.v_head.load_state_dict(critic)
+
+    def _reference_up(self, reference: Reference) -> Tensor:
+        """(V, K) B, as the reference has it."""
+        return next(then for weight, then in reference.start if weight is self.narrow.up)
 
     @property
     def is_warming_up(self) -> bool:
@@ -141,7 +249,7 @@ class HeadPPO(PPO):
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
-        self._look(rows)
+        measure(self.narrow.down, self._parts)
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -186,7 +294,7 @@ class HeadPPO(PPO):
         """
         rows = batch_rows(trajectories)
         self._parts = list(self.encoded(rows))
-        self._look(rows)
+        measure(self.narrow.down, self._parts)
         self._take_rows()
         optimizer = _adam(self._rows, FIRST_RATE)
         tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
@@ -296,12 +404,6 @@ class HeadPPO(PPO):
             total = total + loss
             turns += len(part.turns.indices)
         return total / max(turns, 1)
-
-    def _look(self, rows: Sequence[Row]) -> None:
-        """Measure the directions in which the batch's states differ."""
-        if not self._elsewhere:
-            self._elsewhere = elsewhere_of(self.policy, rows)
-        self._directions.measure(self._parts, self._elsewhere)
 
     def _step_near(self) -> float:
         """One step, undone and tried smaller where it goes much too far; the KL of the update up to now."""

@@ -7,6 +7,7 @@ is its own matter. `llamagym_tui.engine.learning.ppo` is one, and `llamagym_tui.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -94,6 +95,14 @@ class Learner(Protocol):
 
     def restore(self, state: Any) -> None:
         """Go on from the `state` of a learner of the same kind; what the last updates used is not known then."""
+        ...
+
+    def use_prompt(self, prompt: str) -> bool:
+        """Go on with what was learnt under a system prompt; whether other weights play now."""
+        ...
+
+    def under_prompt(self, prompt: str) -> AbstractContextManager[None]:
+        """The policy plays meanwhile with what was learnt under a system prompt."""
         ...
 
     def reseed(self, seed: int) -> None:

@@ -14,6 +14,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -594,6 +595,15 @@ class PPO:
         self.novelty.counts = dict(state.counts)
         self._pace.factor = state.pace
         self.used.clear()  # a roll back undid these updates
+
+    def use_prompt(self, prompt: str) -> bool:
+        """Go on under a system prompt; False: by the same weights."""
+        return False
+
+    @contextmanager
+    def under_prompt(self, prompt: str) -> Iterator[None]:
+        """The policy plays under a system prompt meanwhile, by the same weights."""
+        yield
 
     def reseed(self, seed: int) -> None:
         """Draw minibatches from another seed on."""

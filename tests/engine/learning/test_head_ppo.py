@@ -9,13 +9,16 @@ import json
 import pytest
 import torch
 from msgspec.structs import replace
+from safetensors.torch import load
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
+from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -115,7 +118,7 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
     rows = batch_rows(play(policy))
-    learner._directions.measure(list(learner.encoded(rows)), learner._elsewhere)
+    measure(narrow.down, list(learner.encoded(rows)))
     assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4
     assert torch.equal((narrow.up @ narrow.down).detach(), before)
@@ -255,6 +258,82 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
         assert one.explained_variance == pytest.approx(other.explained_variance, abs=1e-4)
         assert torch.allclose(policy.narrow.up, again.narrow.up, atol=1e-5)
         assert torch.allclose(policy.narrow.down, again.narrow.down, rtol=1e-3, atol=1e-4)
+
+
+def learnt_under(learner: HeadPPO) -> dict[str, dict[str, torch.Tensor]]:
+    """What the learner has, under every prompt."""
+    return {prompt: load(learnt) for prompt, learnt in learner.state.learnt.items()}
+
+
+def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = learner_for(policy, replace(CONFIG, kl_coef=0.1), 0, ALONE)
+    assert isinstance(learner, HeadPPO)
+    assert not learner.use_prompt("Play.")
+    learner.update(play(policy))
+    version = policy.version
+    before = learnt_under(learner)["Play."]
+    assert not learner.use_prompt("Play.")
+    assert policy.version == version
+    assert learner.use_prompt("Play well.")
+    assert policy.version > version
+    assert not learner.narrow.up.any()
+    assert not learner.narrow.down.any()
+    assert policy.values(torch.ones(1, learner.narrow.down.shape[1])) == [0.0]
+    learner.update(play(policy))
+    other = learnt_under(learner)["Play well."]
+    assert other["up"].any()
+    assert learner.use_prompt("Play.")
+    again = learnt_under(learner)
+    assert list(again) == ["Play well.", "Play."]
+    for prompt, expected in {"Play.": before, "Play well.": other}.items():
+        assert again[prompt].keys() == expected.keys()
+        assert all(torch.equal(again[prompt][name], expected[name]) for name in expected)
+
+
+def test_under_another_prompt_for_a_while_the_policy_is_another_and_then_as_it_was(tokenizer):
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    learner.use_prompt("Play.")
+    learner.update(play(policy))
+    state, version, used = learner.state, policy.version, list(learner.used)
+    with learner.under_prompt("Always play 1."):
+        assert not learner.narrow.up.any()
+        assert policy.version != version
+    assert (learner.state, policy.version, list(learner.used)) == (state, version, used)
+    with learner.under_prompt("Play."):
+        assert learner.narrow.up.any()
+    assert (learner.state, policy.version) == (state, version)
+
+
+def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tmp_path) -> None:
+    config = replace(CONFIG, kl_coef=0.1)
+    found = []
+    for is_resumed in (False, True):
+        policy = head_policy(tokenizer, "score")
+        learner = learner_for(policy, config, 0, ALONE)
+        learner.use_prompt("Play.")
+        learner.update(play(policy))
+        learner.reference = Reference(policy)  # as a warm start leaves it
+        learner.use_prompt("Play well.")
+        learner.update(play(policy))
+        if is_resumed:
+            save_checkpoint(tmp_path, policy, learner, {})
+            policy = head_policy(tokenizer, "score", seed=5)
+            learner = learner_for(policy, config, 0, ALONE)
+            load_checkpoint(tmp_path, policy, learner, dict)
+        assert not learner.use_prompt("Play well.")
+        later = [learner.update(play(policy))]
+        assert learner.use_prompt("Play.")
+        later += [learner.update(play(policy)) for _ in range(2)]
+        assert policy.narrow is not None
+        figures = [(each.mean_return, each.kl_ref, each.explained_variance) for each in later]
+        found.append((figures, policy.narrow.up.detach().clone()))
+    (undisturbed, up), (resumed, up_again) = found
+    assert torch.tensor(resumed) == pytest.approx(torch.tensor(undisturbed), abs=1e-4)
+    assert torch.allclose(up, up_again, atol=1e-5)
+    assert undisturbed[1][1] == pytest.approx(0.0, abs=1e-6)  # its reference is what it was then
 
 
 def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer) -> None:
