@@ -148,6 +148,9 @@ class Policy(EnginePolicy):
 
 
 class Learner:
+    has_adapters = False
+    """Whether each prompt has an adapter of its own."""
+
     def __init__(self, clock: Clock, policy: Policy, config: PPOConfig) -> None:
         self.config = config
         self.reference: object | None = object()
@@ -157,8 +160,6 @@ class Learner:
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[Sequence[Trajectory]] = []
-        self.has_adapters = False
-        """Whether each prompt has an adapter of its own."""
         self.prompts: list[str] = []
         """Under which it was asked to go on, or to play."""
         self._clock = clock
@@ -168,8 +169,9 @@ class Learner:
         return None
 
     def use_prompt(self, prompt: str) -> bool:
+        before = self.prompts[-1:]
         self.prompts.append(prompt)
-        return self.has_adapters and len(self.prompts) > 1
+        return self.has_adapters and before != [prompt]
 
     @contextmanager
     def under_prompt(self, prompt: str) -> Iterator[None]:
@@ -206,6 +208,7 @@ class Rollout:
         self.env_steps = 0
         self.system_prompt = ""
         self.prompt_version = -1
+        self.restored: dict[str, int] | None = None
         self.batch_turns = 0
         self.cuts_episodes = False
         self.group_size = 1

@@ -375,6 +375,7 @@ def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow
     assert played == [
         (text, n, seed) for n, seed in ((256, 0), (169, 1)) for text in COMPARE.system_prompts
     ]
+    assert stage.learner.prompts[1:5] == [*COMPARE.system_prompts] * 2
     assert (found.pairs, found.difference) == (425, pytest.approx(0.5, abs=0.01))
     assert (found.a.prompt_version, found.b.system_prompt, found.b.update) == (
         0,
@@ -588,6 +589,20 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     after.session.run()
     assert after.of(RunStarted)[0].prompt_version == 1
     assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
+    assert after.learner.prompts[0] == "another"
+
+
+@pytest.mark.parametrize("has_adapters", [True, False])
+def test_a_batch_under_way_is_dropped_where_another_adapter_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_adapters: bool
+) -> None:
+    before = Stage(tmp_path, episodes=2)
+    before.session.run()
+    after = Stage(tmp_path, episodes=4, resume=True)
+    after.builders.saved.extend(before.builders.saved)
+    monkeypatch.setattr(fake_parts.Learner, "has_adapters", has_adapters)
+    after.session.run()
+    assert (after.rollout.restored is None) == has_adapters
 
 
 def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(

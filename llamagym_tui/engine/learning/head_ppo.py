@@ -111,7 +111,8 @@ class HeadPPO(PPO):
         self._learnt = {prompt: load(learnt) for prompt, learnt in state.learnt.items()}
         self._prompt = state.prompt
         learnt = self._learnt.pop(state.prompt or "", None)
-        if learnt is not None:  # else a version wrote it that kept the adapter alone, which is in place
+        # An earlier version kept the adapter alone, and that is in place.
+        if learnt is not None:
             self._put(learnt)
 
     def use_prompt(self, prompt: str) -> bool:
@@ -127,14 +128,14 @@ class HeadPPO(PPO):
             return False
         self._learnt[self._prompt] = self._taken()
         self._prompt = prompt
-        self._put(self._learnt.pop(prompt, None) or self._nothing())
+        self._put(self._learnt.pop(prompt) if prompt in self._learnt else self._nothing())
         self.used.clear()  # of which an inspector asks what the policy of now says
         self.policy.version += 1
         return True
 
     @contextmanager
     def under_prompt(self, prompt: str) -> Iterator[None]:
-        """The policy plays meanwhile with what was learnt under a system prompt; under a new one, as it was at first."""
+        """The policy plays meanwhile with what was learnt under a system prompt; as it was at first, if that is new."""
         before = self._prompt
         if before is None or prompt == before:
             yield
@@ -188,7 +189,7 @@ class HeadPPO(PPO):
         self._tokens = learnt.get("tokens", no_tokens).tolist()
         narrow.include(ids.tolist(), self._tokens)
         narrow.down.copy_(learnt["down"])
-        rows_of = {"up": narrow.up}
+        rows_of: dict[str, Tensor] = {"up": narrow.up}
         if self.reference is not None:
             rows_of["reference"] = self._reference_up(self.reference)
         for name, rows in rows_of.items():

@@ -273,6 +273,8 @@ def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(t
     learner.update(play(policy))
     version = policy.version
     before = learnt_under(learner)["Play."]
+    assert before["adam.exp_avg"].any()
+    assert float(before["rate"]) == learner.optimizer.param_groups[0]["lr"]
     assert not learner.use_prompt("Play.")
     assert policy.version == version
     assert learner.use_prompt("Play well.")
