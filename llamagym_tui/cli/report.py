@@ -147,7 +147,7 @@ def page(story: Story, name: str) -> str:
         prompts=prompts,
         maps=maps,
         episodes=episodes,
-        settings=differences(config, usual_config(config), (state.settings, {})),
+        settings=differences([config, usual_config(config)], [state.settings, {}]),
         command=command(state, story.warm_starts),
         version=__version__,
     )

@@ -81,7 +81,7 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
 def _settings(config: RunConfig, method: str) -> list[str]:
     """Agent, model, and every setting that is not as usual; `method` of a training on demonstrations, if it has one."""
     words = [config.agent, "--model", config.model]
-    own = differences(config, usual_config(config), ({}, {})).keys() - config.measured.keys()
+    own = differences([config, usual_config(config)], [{}, {}]).keys() - config.measured.keys()
     own -= {*BY_OPTIONS}
     if trains_an_adapter_of_its_own(config):
         # Its default depends on the agent, whose file may not be here any more.

@@ -5,6 +5,7 @@ there.
 """
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,24 +97,24 @@ def summary_of(run_dir: Path) -> RunSummary:
 
 
 def differences(
-    first: RunConfig, second: RunConfig, changes: tuple[dict[str, Value], dict[str, Value]]
-) -> dict[str, tuple[str, str]]:
-    """The settings in which two runs differ, by their dotted names, each with the value in both runs as text.
+    configs: Sequence[RunConfig], changes: Sequence[dict[str, Value]]
+) -> dict[str, tuple[str, ...]]:
+    """The settings in which runs differ, by their dotted names, each with its value in all of them as text.
 
     The folder, whether a run was resumed, the reasons of measured settings, and the fingerprint of a model, which has a
     name, are left out.
 
     Args:
+        configs: of two runs or more; of one there are no differences.
         changes: values that were set live in each run; these are shown as ``0.0005 → 0.0001``.
     """
-    first_texts = _setting_texts(first, changes[0])
-    second_texts = _setting_texts(second, changes[1])
-    found = {}
-    for name, text in first_texts.items():
-        is_compared = name not in ("run_dir", "resume", "measured", "weights")
-        if is_compared and text != second_texts[name]:
-            found[name] = (text, second_texts[name])
-    return found
+    texts = [_setting_texts(*run) for run in zip(configs, changes, strict=True)]
+    values = {name: tuple(each[name] for each in texts) for name in texts[0]}
+    return {
+        name: of_runs
+        for name, of_runs in values.items()
+        if name not in ("run_dir", "resume", "measured", "weights") and len({*of_runs}) > 1
+    }
 
 
 def _setting_texts(config: RunConfig, changes: dict[str, Value]) -> dict[str, str]:

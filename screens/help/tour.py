@@ -42,7 +42,7 @@ HINTS = [
     (
         "Come back",
         "{quit} writes a checkpoint and leaves. llamagym-tui without arguments lists agents, models and "
-        "past runs: resume one, compare two, or replay one with a time slider.",
+        "past runs: resume one, compare some, or replay one with a time slider.",
     ),
 ]
 """The title and the text of each; keys are named as in `named_keys`."""

@@ -38,7 +38,7 @@ class HomeScreen(Fitted[None]):
             "l",
             "app.runs",
             "All runs",
-            tooltip="All past runs: sort them, compare two.",
+            tooltip="All past runs: sort them, compare some.",
             id="home.runs",
         ),
         Binding(

@@ -90,11 +90,18 @@ class RunList(TableList[RunRow]):
         self.read()
 
     def mark(self) -> None:
-        """Mark the chosen run, or take its mark away; the oldest of three marks goes."""
+        """Mark the chosen run, or take its mark away."""
         if (row := self.chosen) is None:
             return
         others = [key for key in self.marked if key != row.key]
-        self.marked = others if row.key in self.marked else [*others, row.key][-2:]
+        self.marked = others if row.key in self.marked else [*others, row.key]
+        self.show_again()
+
+    def mark_all(self) -> None:
+        """Mark all that are listed, too; where they are marked, take all marks away."""
+        listed = [row.key for row in self.rows]
+        is_done = {*listed} <= {*self.marked}
+        self.marked = [] if is_done else [*dict.fromkeys([*self.marked, *listed])]
         self.show_again()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

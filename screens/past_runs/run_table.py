@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.returns import CurvePoint, counted, signed
+from llamagym_tui.returns import CurvePoint, counted, signed, smoothing_window
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.table_list import Column
@@ -43,6 +43,15 @@ class RunRow:
     def curve(self) -> list[CurvePoint]:
         """Mean return over episodes; empty: there is nothing to draw."""
         return self.known.curve
+
+    def smoothed(self, by: float) -> list[CurvePoint]:
+        """The curve, each point the mean of so many times more episodes, at least of one group of its series."""
+        return self.known.returns.trailing(self.window(by))
+
+    def window(self, by: float) -> int:
+        """Of how many episodes a point of that curve is the mean, at most."""
+        returns = self.known.returns
+        return max(returns.group, round(by * smoothing_window(returns.episodes)))
 
     @cached_property
     def mean(self) -> float | None:
@@ -165,7 +174,7 @@ def seeds_of(row: RunRow, rows: Iterable[RunRow]) -> list[RunRow]:
             continue
         two = other.info.config
         may = {*OF_A_SEED, "measured_threads", *(one.measured.keys() & two.measured)}
-        if differences(one, two, (row.summary.changes, other.summary.changes)).keys() <= may:
+        if differences([one, two], [row.summary.changes, other.summary.changes]).keys() <= may:
             found.setdefault(two.seed, other)
     return [found[seed] for seed in sorted(found)]
 

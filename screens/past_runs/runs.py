@@ -32,12 +32,20 @@ class RunsScreen(Screen[None]):
     CSS_PATH = "runs.tcss"
     BINDING_GROUP_TITLE = "Runs"
     BINDINGS = [
-        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare two.", id="runs.mark"),
+        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare it.", id="runs.mark"),
+        Binding(
+            "a",
+            "mark_all",
+            "All",
+            tooltip="Mark all that are listed, or none.",
+            id="runs.mark_all",
+            show=False,
+        ),
         Binding(
             "c",
             "compare",
             "Compare",
-            tooltip="Two marked runs, or the marked and the chosen.",
+            tooltip="The marked runs, or the marked and the chosen: curves in one chart, settings that differ.",
             id="runs.compare",
         ),
         Binding(
@@ -119,9 +127,9 @@ class RunsScreen(Screen[None]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Comparing needs two runs that can be read."""
+        """Comparing needs two runs or more that can be read."""
         if action == "compare":
-            return True if self._pair() else None
+            return True if len(self._to_compare()) > 1 else None
         if action == "trials":
             return (row := self.query_one(RunList).chosen) is not None and sweep_of(row)[0] != ""
         if action in ("mark", "name"):
@@ -137,6 +145,9 @@ class RunsScreen(Screen[None]):
 
     def action_mark(self) -> None:
         self.query_one(RunList).mark()
+
+    def action_mark_all(self) -> None:
+        self.query_one(RunList).mark_all()
 
     def action_sort(self) -> None:
         self.query_one(RunList).action_sort()
@@ -198,16 +209,15 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).focus()
 
     def action_compare(self) -> None:
-        if (pair := self._pair()) is None:
-            return
-        first, second = (one_line(row.game) for row in pair)
-        if first != second:  # their returns have no axis in common
+        compared = self._to_compare()
+        games = list(dict.fromkeys(one_line(row.game) for row in compared))
+        if len(games) > 1:  # their returns have no axis in common
             self.notify(
-                f"{first} and {second} are different games; mark two runs of one.",
+                f"{games[0]} and {games[1]} are different games; mark runs of one.",
                 severity="warning",
             )
         else:
-            self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows))
+            self.app.push_screen(CompareScreen(compared, self.query_one(RunList).rows))
 
     def action_trials(self) -> None:
         """All trials of the sweep that the chosen run is of."""
@@ -216,15 +226,14 @@ class RunsScreen(Screen[None]):
                 TrialsScreen(sweep_of(row)[0], runs.rows, run_is_open=self._run_is_open)
             )
 
-    def _pair(self) -> tuple[RunRow, RunRow] | None:
-        """The two marked runs, or the marked one and the chosen one."""
+    def _to_compare(self) -> list[RunRow]:
+        """The marked runs, or the marked one and the chosen one."""
         runs = self.query_one(RunList)
         keys = [*runs.marked]
         if len(keys) == 1 and runs.chosen is not None and runs.chosen.key not in keys:
             keys.append(runs.chosen.key)
         by_key = {row.key: row for row in runs.rows if row.summary is not None}
-        rows = [by_key[key] for key in keys if key in by_key]
-        return (rows[0], rows[1]) if len(rows) == 2 else None
+        return [by_key[key] for key in keys if key in by_key]
 
 
 def discard_run(run_dir: Path) -> None:

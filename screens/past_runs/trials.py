@@ -19,7 +19,7 @@ from textual.widgets import OptionList, Static
 from llamagym_tui.config import flat
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import signed
-from llamagym_tui.screens.past_runs.compare import curve_of
+from llamagym_tui.screens.past_runs.curves import Side
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, OF_A_SEED, RunRow
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -109,7 +109,7 @@ class TrialList(TableList[Trial]):
         Column(
             "curve",
             24,
-            lambda trial: [point.mean_return for point in curve_of(trial.runs)],
+            lambda trial: [point.mean_return for point in Side(0, trial.runs).curve()],
             style="$primary",
             needs=64,
         ),

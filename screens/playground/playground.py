@@ -340,7 +340,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "o",
             "app.runs",
             "Past runs",
-            tooltip="Look at past runs, compare two.",
+            tooltip="Look at past runs, compare some.",
             id="runs",
             show=False,
         ),

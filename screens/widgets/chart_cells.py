@@ -12,6 +12,8 @@ from llamagym_tui.game.dots import Dots
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 Point = tuple[float, float]
+NAMES_ALONG = 4
+"""How often a curve with a name has it along its line."""
 CELLS_PER_DASH = 2
 """Cells of a level for each of its dashes."""
 AXIS = "aside"
@@ -27,6 +29,8 @@ class Curve(NamedTuple):
     """Name of a colour of the theme."""
     marker: str = ""
     """What each point is drawn as; empty: a line in Braille dots."""
+    name: str = ""
+    """Stands on the line at its end and, so that it is known without its colour, along it."""
 
 
 class Line(NamedTuple):
@@ -79,6 +83,10 @@ class Drawing(NamedTuple):
     """Other values of y that have to be within the chart."""
     left: float | None = None
     """Where the x axis begins; None: with the first point."""
+    right: float | None = None
+    """Where it ends; None: with the last point."""
+    cursor: float | None = None
+    """x of a line at which the curves have a dot each."""
 
 
 class Run(NamedTuple):
@@ -133,12 +141,22 @@ class Cells:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(mark), row, "┊", "accent")
         self._names(drawing)
+        if drawing.cursor is not None:
+            for row in range(self.scale.rows):
+                self.put(self.scale.column(drawing.cursor), row, "│", "foreground")
         for curve in drawing.curves:
             if curve.marker:
                 for x, y in curve.points:
                     self.put(self.scale.column(x), self.scale.row(y), curve.marker, curve.color)
             else:
                 self._curve(curve)
+        self._curve_names(drawing.curves)
+        if drawing.cursor is not None:
+            column = self.scale.column(drawing.cursor)
+            for curve in drawing.curves:
+                height = height_on(curve.points, drawing.cursor)
+                if curve.name and height is not None:
+                    self.put(column, self.scale.row(height), "●", curve.color)
 
     def rows(self) -> Iterator[list[Run]]:
         for cells in self._cells:
@@ -197,6 +215,32 @@ class Cells:
             for column in columns
         )
 
+    def _curve_names(self, curves: Sequence[Curve]) -> None:
+        """Write the name of each curve on it: at its end, or before it where another has its end there, and along it,
+        each at places of its own."""
+        taken = set[tuple[int, int]]()
+        named = [curve for curve in curves if curve.name and curve.points]
+        for number, curve in enumerate(named):
+            first, last = (self.scale.column(curve.points[at][0]) for at in (0, -1))
+            step = self.scale.columns / NAMES_ALONG
+            along = [round(step * (at + number / len(named))) for at in range(NAMES_ALONG)]
+            ends = [
+                place
+                for at in range(last, first - 1, -1)
+                if (place := self._on(curve, at)) not in taken
+            ]
+            for column, row in [
+                *ends[:1],
+                *(self._on(curve, at) for at in along if first <= at < last),
+            ]:
+                taken.add((column, row))
+                for letter, character in enumerate(curve.name):
+                    self.put(column - len(curve.name) + 1 + letter, row, character, curve.color)
+
+    def _on(self, curve: Curve, column: int) -> tuple[int, int]:
+        """The cell of a curve in some column."""
+        return column, self.scale.row(height_at(curve.points, self.scale.middle(column)))
+
     def _curve(self, curve: Curve) -> None:
         """The dots of the lines between points."""
         scale = self.scale
@@ -221,6 +265,18 @@ def height_at(points: Sequence[Point], x: float) -> float:
     return y0 + (y1 - y0) * share
 
 
+def height_on(points: Sequence[Point], x: float) -> float | None:
+    """y at some x; None: the line does not reach it."""
+    return height_at(points, x) if points and points[0][0] <= x <= points[-1][0] else None
+
+
+def within(points: Sequence[Point], left: float, right: float) -> list[Point]:
+    """The part of a line between two x, cut off where it passes them."""
+    inside = [point for point in points if left < point[0] < right]
+    edges = [[(x, y)] if (y := height_on(points, x)) is not None else [] for x in (left, right)]
+    return [*edges[0], *inside, *edges[1]]
+
+
 def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
     """Cells as runs of one colour; a space has that of what is before it."""
     runs: list[Run] = []
@@ -234,26 +290,33 @@ def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
 
 def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Run]]:
     """A drawing as rows of runs: as many as there is room for, each as wide as it."""
+    scale, named = scale_of(drawing, width, height)
+    cells = Cells(scale)
+    cells.draw(drawing)
+    wide = max(map(len, named.values()), default=0)
+    shown = [
+        [Run(f"{named.get(row, ''):>{wide}} {'┤' if row in named else '│'}", AXIS), *runs]
+        for row, runs in enumerate(cells.rows())
+    ]
+    return [*shown, [Run(f"{'':>{wide}} └{_x_axis(cells.scale)}", AXIS)]][:height]
+
+
+def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int, str]]:
+    """The scale of a drawing that has some room, and the labels of its y axis by their rows."""
     rows = max(1, height - 1)
     points = [point for curve in drawing.curves for point in curve.points]
     values = [*(y for _, y in points), *drawing.fitted]
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
     low, high = min(values) - pad, max(values) + pad
     left = min(x for x, _ in points) if drawing.left is None else drawing.left
-    right = max(x for x, _ in points)
+    right = max(x for x, _ in points) if drawing.right is None else drawing.right
     right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
     several = (nice_ticks(low, high, about) for about in range(min(5, max(2, rows // 2)), 2 * rows))
     ticks = next((ticks for ticks in several if len(ticks) > 1), [])
     labels = tick_labels(ticks)
     wide = max(map(len, labels), default=0)
-    cells = Cells(Scale(left, right, low, high, max(2, width - wide - 2), rows))
-    cells.draw(drawing)
-    named = {cells.scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
-    shown = [
-        [Run(f"{named.get(row, ''):>{wide}} {'┤' if row in named else '│'}", AXIS), *runs]
-        for row, runs in enumerate(cells.rows())
-    ]
-    return [*shown, [Run(f"{'':>{wide}} └{_x_axis(cells.scale)}", AXIS)]][:height]
+    scale = Scale(left, right, low, high, max(2, width - wide - 2), rows)
+    return scale, {scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
 
 
 def _x_axis(scale: Scale) -> str:

@@ -95,6 +95,11 @@ class TableList(OptionList, Generic[RowT]):
     def show_again(self) -> None:
         self.show(self._given, empty=self._empty)
 
+    def draw_again(self) -> None:
+        """Draw the same rows, of which something else is known now."""
+        self._clear_caches()
+        self.refresh()
+
     def key(self, row: RowT) -> object:
         """What a row has in common with its later versions."""
         return row
