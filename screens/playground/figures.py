@@ -136,7 +136,7 @@ class FirstSight(StateText):
             or self.state.manner.policy.startswith("generate")
         ):
             return ""
-        return f"picks one of the replies that name an action: {run.unread_share:.0%} of its own named none"
+        return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
 
 
 def age(updates: int) -> str:

@@ -550,7 +550,7 @@ async def test_that_replies_are_chosen_because_the_models_own_named_no_action_st
     started = structs.replace(started, unread_share=0.94)
     client = fakes.FakeClient([hello, loading, started, *rest])
     app = make_app(client)
-    words = "picks one of the replies that name an action: 94% of its own named none"
+    words = "picks among replies with an action: 94% of its own had none"
     async with app.run_test(size=(120, 34)) as pilot:
         await until(
             pilot,
