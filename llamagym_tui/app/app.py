@@ -48,6 +48,10 @@ PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least, while a person is at the keys."""
 PAINT_IDLE_S = 1 / 4
 """Seconds between two paintings of new events, at least, while nobody is."""
+PAINT_FLOOD_S = 1 / 2
+"""Seconds between two of them where events come faster than anybody reads."""
+FLOOD = 12
+"""Events since the last painting, from which on that is so."""
 KEYS_S = 1.0
 """Seconds for which a key counts as that."""
 COLLECTIONS = (10_000, 10, 1_000)
@@ -144,6 +148,10 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
+        self._unpainted = 0
+        """Events since the last painting."""
+        self._is_flood = False
+        """Whether there were many of them before that one."""
         self._keyed_at = -KEYS_S
         """When a key was pressed, or the mouse moved."""
         self._replay = replay
@@ -299,12 +307,19 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._paint_soon()
 
     def _paint_soon(self) -> None:
-        if self._paint_timer is None:
-            at_keys = time.monotonic() - self._keyed_at < KEYS_S
-            self._paint_timer = self.set_timer(PAINT_S if at_keys else PAINT_IDLE_S, self._paint)
+        self._unpainted += 1
+        if self._paint_timer is not None:
+            return
+        if time.monotonic() - self._keyed_at < KEYS_S:
+            wait_s = PAINT_S
+        else:
+            wait_s = PAINT_FLOOD_S if self._is_flood else PAINT_IDLE_S
+        self._paint_timer = self.set_timer(wait_s, self._paint)
 
     def _paint(self) -> None:
         collect_without_keys(self._keyed_at)
+        self._is_flood = self._unpainted >= FLOOD
+        self._unpainted = 0
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None

@@ -1,5 +1,6 @@
 """The agent of a run in the UI process: its prompting without a model, looked up when it is first needed."""
 
+from functools import cached_property
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
@@ -27,7 +28,7 @@ class RunAgent:
         self._may_run_code = may_run_code
         self._agent: AgentBase | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return agent_name(self.spec)
 

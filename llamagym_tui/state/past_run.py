@@ -4,8 +4,9 @@ The events are read in small pieces, up to those of the next session. What the s
 on, as the conversation, is left out.
 """
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol import event_log, events

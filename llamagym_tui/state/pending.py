@@ -1,6 +1,7 @@
 """Requests to the trainer that it has neither confirmed nor refused, and the reply under inspection: pure records."""
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from llamagym_tui.config import Value
 from llamagym_tui.protocol import commands, events
@@ -8,8 +9,7 @@ from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import AnyEvent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pending:
+class Pending(Struct, frozen=True, kw_only=True):
     """What is requested and not answered; a request that is None, False or empty here is not under way."""
 
     evaluation: commands.Evaluate | commands.ComparePrompts | None = None
@@ -71,8 +71,7 @@ class Pending:
                 return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inspection:
+class Inspection(Struct, frozen=True, kw_only=True):
     """What the inspector knows of a reply, and what it has asked."""
 
     found: events.TurnInspected | None = None

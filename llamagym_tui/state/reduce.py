@@ -1,9 +1,8 @@
 """The pure reducer: what an event changes in a run's state, and which of its records take the event in."""
 
-from dataclasses import replace
 from typing import assert_never
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
@@ -298,9 +297,7 @@ def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
 
 def _outdated(state: RunState, why: str) -> RunState:
     """Mark the evaluations as results of an earlier policy."""
-    evaluations = tuple(
-        structs.replace(each, outdated=each.outdated or why) for each in state.evaluations
-    )
+    evaluations = tuple(replace(each, outdated=each.outdated or why) for each in state.evaluations)
     return replace(state, evaluations=evaluations)
 
 
@@ -331,8 +328,8 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         play = play.switched_to_inference()
     config = state.config
     if event.unread_share is not None:
-        chosen = structs.replace(config.generation, policy="score")
-        config = structs.replace(config, generation=chosen)
+        chosen = replace(config.generation, policy="score")
+        config = replace(config, generation=chosen)
     return replace(
         state,
         config=config,

@@ -8,9 +8,10 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from llamagym_tui.protocol import event_log, events
 from llamagym_tui.protocol.events import AnyEvent

@@ -4,9 +4,11 @@ A command enters it by `requested`, an event by `reduce`. Its records have a met
 which return the same object if nothing changes: a request that is pending is not sent again.
 """
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from llamagym_tui.config import Mode, MovedEpisode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
@@ -39,8 +41,7 @@ class SavedHistory(NamedTuple):
     prompts: Versions = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunState:
+class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Everything that is known of a run; a field called ``…_requested`` has a request that is not confirmed."""
 
     agent: str

@@ -3,8 +3,10 @@
 The evaluations before and after it belong to it if they were requested with it.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum, auto
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
@@ -28,8 +30,7 @@ class Stage(Enum):
     REFUSED = auto()
 
 
-@dataclass(frozen=True, kw_only=True)
-class WarmStartState:
+class WarmStartState(Struct, frozen=True, kw_only=True):
     """What is shown of a warm start."""
 
     stage: Stage = Stage.NONE

@@ -3,9 +3,8 @@
 These are pure records. The drawing of the watched state has its own record, as it changes with every turn.
 """
 
-from dataclasses import dataclass, replace
-
-from msgspec.structs import replace as with_fields
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
@@ -20,8 +19,7 @@ MAX_PLACES = 256
 """Most places of a kind that are kept of a drawing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Watching:
+class Watching(Struct, frozen=True, kw_only=True):
     """What is watched, and what is requested to be watched."""
 
     now: events.WatchChanged = FIRST
@@ -93,8 +91,7 @@ class Watching:
                 return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class StateView:
+class StateView(Struct, frozen=True, kw_only=True):
     """The drawing of the watched state; the last state of an episode stays until the next episode begins."""
 
     requested: bool = False
@@ -129,7 +126,7 @@ class StateView:
         drawn = self.drawn
         match event:
             case events.StateDrawn():
-                bounded = with_fields(
+                bounded = replace(
                     event,
                     text=clipped(event.text),
                     marks=event.marks[:MAX_PLACES],
@@ -141,7 +138,7 @@ class StateView:
             case events.ActionsProbed():
                 return replace(self, probed=event)
             case events.TurnFinished():
-                return replace(self, acted=with_fields(event, reply="", words="", replaced=None))
+                return replace(self, acted=replace(event, reply="", words="", replaced=None))
             case events.ObservationShown():
                 if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
                     drawn = None

@@ -4,7 +4,9 @@ A pure record.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, TakeWheel
 from llamagym_tui.protocol.events import (
@@ -17,8 +19,7 @@ from llamagym_tui.protocol.events import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WheelState:
+class WheelState(Struct, frozen=True, kw_only=True):
     """Who acts, and what the person has requested."""
 
     taken: WheelTaken | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
@@ -285,7 +284,7 @@ def test_a_card_says_that_replies_were_chosen_by_their_scores(here: Path) -> Non
 
 def test_each_line_of_a_prompt_is_set_apart_in_a_card(here: Path) -> None:
     story = report.story_of(record(here / "one", a_run()))
-    lines = dataclasses.replace(story.state, system_prompt="Play.\nWin.")
+    lines = replace(story.state, system_prompt="Play.\nWin.")
     card = export.card(story._replace(state=lines))
     assert "Its system prompt:\n\n    Play.\n    Win.\n\nMade by:" in card
 

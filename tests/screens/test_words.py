@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from llamagym_tui.config import LIVE
 from llamagym_tui.protocol.commands import SetSystemPrompt
@@ -39,7 +38,7 @@ from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
 from tests.screens.steps import rolling_out, sees, shown
 
-LEAST_LR = structs.replace(fakes.STATS, lr=0.0)
+LEAST_LR = replace(fakes.STATS, lr=0.0)
 
 
 def after(*events: AnyEvent, **changes: object) -> RunState:
@@ -145,7 +144,7 @@ def test_what_the_agent_drew_is_told_with_its_probability(names: list[str], draw
     awaited = ActionAwaited(episode=7, turn=0, reply="{}", action_name="hit")
     state = after(probed, awaited)
     assert agent_text(state).plain == f"The agent drew {drawn}; its reply: {{}}"
-    other = replace(state, wheel=state.wheel.after(structs.replace(awaited, turn=1)))
+    other = replace(state, wheel=state.wheel.after(replace(awaited, turn=1)))
     assert agent_text(other).plain == "The agent drew hit; its reply: {}"
 
 
@@ -189,7 +188,7 @@ def test_a_certain_action_is_ten_tenths_and_not_nine(share: float, texts: list[s
         layout, PolicyMapped(update=1, prompt_version=1, shares=[[1 - share, share]])
     )
     cell = next(iter(policy.cells.values()))
-    agreeing = cell._replace(cell=structs.replace(cell.cell, best=[cell.choice]))
+    agreeing = cell._replace(cell=replace(cell.cell, best=[cell.choice]))
     assert [policy_text(layout, agreeing, width) for width in (3, 4)] == texts
 
 
@@ -206,7 +205,7 @@ def test_an_arrow_alone_is_a_certain_action(share: float, texts: list[str]) -> N
     shares[right] = share
     policy = MappedPolicy(layout, PolicyMapped(update=1, prompt_version=1, shares=[shares]))
     cell = next(iter(policy.cells.values()))
-    differing = cell._replace(cell=structs.replace(cell.cell, best=[(right + 1) % 4]))
+    differing = cell._replace(cell=replace(cell.cell, best=[(right + 1) % 4]))
     assert [policy_text(layout, differing, width) for width in (3, 4, 7)] == texts
 
 

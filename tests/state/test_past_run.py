@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import reduce as fold
 from pathlib import Path
 
@@ -159,7 +158,7 @@ def test_a_resumed_run_counts_on(tmp_path: Path):
 
 
 def test_the_recent_mean_and_its_words_begin_again_with_a_resumed_run(tmp_path: Path):
-    state = dataclasses.replace(recalled(tmp_path, *first_session()[:8]), described="wins half")
+    state = replace(recalled(tmp_path, *first_session()[:8]), described="wins half")
     assert state.recent == (1.0, -1.0) * 3
     on = reduce(state, taken_up(10, 1))
     assert (on.recent, on.described) == ((), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def test_the_band_of_a_mean_return_fits_into_its_chart():
 
 
 def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
-    state = with_fields(after("mean_return", -0.5, -0.25), run=fakes.run_started())
+    state = replace(after("mean_return", -0.5, -0.25), run=fakes.run_started())
     drawing = figure_drawing(state, "mean_return")
     assert [(level.y, level.line.color) for level in drawing.levels] == [
         (-0.0466, "success"),
@@ -63,7 +62,7 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     assert "═ optimal −0.047   · random −0.396" in "\n".join(
         line.plain for line in figure_texts(state, "mean_return")
     )
-    other = with_fields(after("value_loss", -0.5, -0.25), run=fakes.run_started())
+    other = replace(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import ConversationProbed, RunFinished
 from llamagym_tui.screens.play.table import PolicyHint, probabilities_text
@@ -36,7 +35,7 @@ def running(tmp_path: Path) -> RunState:
         (probed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40%, d 25%, c 20%, a 10%, …"),
         (probed(), "its actions have no names, so it has no probabilities to show"),
         (
-            replaced(probed(), why_not="the model cannot say: too long"),
+            replace(probed(), why_not="the model cannot say: too long"),
             "the model cannot say: too long",
         ),
     ],

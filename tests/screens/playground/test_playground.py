@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import TextArea
 
+from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S
 from llamagym_tui.app.leaving import log_path, parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
@@ -547,7 +548,7 @@ async def test_that_replies_are_chosen_because_the_models_own_named_no_action_st
     make_app: MakeApp,
 ):
     hello, loading, started, *rest = fakes.opening_events()
-    started = structs.replace(started, unread_share=0.94)
+    started = replace(started, unread_share=0.94)
     client = fakes.FakeClient([hello, loading, started, *rest])
     app = make_app(client)
     words = "picks among replies with an action: 94% of its own had none"
@@ -606,3 +607,29 @@ async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size:
         client.emit(*list(fakes.learning(4))[-1:])
         await sees(pilot, "update")
         assert re.search("dropped +3|3 dropped", shown(pilot))
+
+
+async def test_a_flood_of_events_is_painted_twice_a_second_and_ten_times_while_somebody_is_at_the_keys(
+    make_app: MakeApp,
+):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+
+    def wait_s(events: int) -> float:
+        """Seconds to the next painting, where so many events came before the last one."""
+        assert app.run_state is not None
+        app._paint()
+        for _ in range(events):
+            app._take_in(app.run_state)
+        app._paint()
+        app._take_in(app.run_state)
+        assert app._paint_timer is not None
+        return app._paint_timer._interval
+
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: app.run_state is not None)
+        app._keyed_at = -math.inf
+        assert wait_s(FLOOD - 1) == PAINT_IDLE_S
+        assert wait_s(FLOOD) == PAINT_FLOOD_S
+        assert wait_s(0) == PAINT_IDLE_S
+        app._keyed_at = math.inf
+        assert wait_s(FLOOD) == PAINT_S

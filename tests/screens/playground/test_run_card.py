@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from textual.content import Content
 from textual.pilot import Pilot
 
@@ -63,8 +62,8 @@ def test_panels_stand_next_to_each_other_where_they_fit_and_else_below():
         "SSSSSSSSSS  SSSSSSSSSS",
     ]
     assert len(apart) == 20  # the count, the titles, 18 totals
-    wide = msgspec.structs.replace(layout.panels[0], columns=layout.panels[0].columns * 2)
-    below = msgspec.structs.replace(layout, panels=[wide, layout.panels[1]])
+    wide = replace(layout.panels[0], columns=layout.panels[0].columns * 2)
+    below = replace(layout, panels=[wide, layout.panels[1]])
     assert len(small_map(MappedPolicy(below, None), spaced=False)) == 31
 
 

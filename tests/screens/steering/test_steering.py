@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from textual.app import App
 from textual.events import Key
 from textual.widgets import Input, OptionList
@@ -66,9 +65,7 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
 
 
 async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
-    stats = structs.replace(
-        fakes.STATS, mean_return=float("nan"), return_std=float("nan"), episodes=0
-    )
+    stats = replace(fakes.STATS, mean_return=float("nan"), return_std=float("nan"), episodes=0)
     updates = [UpdateFinished(update=number, episodes=16, stats=stats) for number in (1, 2, 3)]
     app = make_app(fakes.FakeClient([*fakes.opening_events(), *updates]))
     async with app.run_test(size=LARGE) as pilot:
@@ -79,7 +76,7 @@ async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
 
 
 async def test_a_figure_that_is_no_number_stays_apart_from_its_judgement(make_app: MakeApp):
-    stats = structs.replace(fakes.STATS, approx_kl=float("nan"))
+    stats = replace(fakes.STATS, approx_kl=float("nan"))
     app = make_app(
         fakes.FakeClient(
             [*fakes.opening_events(), UpdateFinished(update=1, episodes=16, stats=stats)]
@@ -345,7 +342,7 @@ async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_y
 
 
 def test_the_band_of_a_batch_is_half_a_confidence_interval():
-    stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
+    stats = replace(fakes.STATS, return_std=1.0, episodes=5)
     state = reduce(
         initial_state(fakes.config(Path("/runs/demo"))),
         UpdateFinished(update=1, episodes=5, stats=stats),
