@@ -11,7 +11,7 @@ TRACKER_LOG_FILE = "tracker.log"
 LOCK_FILE = ".lock"
 """Held by the process that trains in the folder."""
 ABOUT_FILE = "about.txt"
-"""What the owner says of the run: NAME, or NAME: NOTE."""
+"""What the owner says of the run: NAME, or NAME: NOTE, with tags as #TAG."""
 SUMMARY_FILE = "summary.json"
 """How the run went, in some figures; it is made of the events, and made again where it is missing."""
 

@@ -17,7 +17,13 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, evaluated_return, mean_return, plus_minus
 from llamagym_tui.screens.past_runs.curves import ZOOM, Curves, Side
-from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
+from llamagym_tui.screens.past_runs.run_table import (
+    OF_A_SEED,
+    RunRow,
+    played_text,
+    seeds_of,
+    short_return,
+)
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -37,6 +43,7 @@ class SideList(TableList[Side]):
         Column("run", 0, lambda side: named(side), lambda side: side.rows[0].info.started_at),
         Column("at the cursor", 15, str, right=True, style="bold"),
         Column("at the end", 15, lambda side: _at_end(side), right=True),
+        Column("best", 7, lambda side: short_return(_best(side)), right=True, needs=112),
         Column("evaluated", 15, lambda side: _evaluated(side), right=True, needs=96),
         Column("played", 36, lambda side: _played(side), right=True, needs=130, style=ASIDE),
     )
@@ -271,6 +278,11 @@ def _at_end(side: Side) -> str:
     return (
         recent.text if len(side.rows) == 1 else plus_minus(curve[-1].mean_return, curve[-1].stderr)
     )
+
+
+def _best(side: Side) -> float | None:
+    """The highest point of the curve."""
+    return max((point.mean_return for point in side.curve()), default=None)
 
 
 def _evaluated(side: Side) -> str:

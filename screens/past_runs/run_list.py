@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import OptionList
 
 from llamagym_tui.run_store import list_runs
-from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
+from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row, short_return
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
 
@@ -23,6 +23,8 @@ MARK = "●"
 """The mark of a run that is marked to be compared."""
 BRANCH = "↳"
 """The mark of a branch of another run."""
+BEST = "★"
+"""Stands at the best of what is listed of a game."""
 PAINT_S = 0.2
 """Seconds between two paintings while runs are read, at least: a painting takes as long as reading many of them."""
 ENDING_STYLES = {"finished": "$success", "failed": "$error"}
@@ -65,6 +67,8 @@ class RunList(TableList[RunRow]):
         self._run_is_open = run_is_open
         self.marked: list[str] = []
         """Folders of the marked ones, the latest mark last."""
+        self._best: dict[str, float] = {}
+        """The best of all that are listed, by their games."""
         self._words = ""  # in the names of all that are listed, in lower case
         self.loaded = False
         """Whether the runs have been looked for."""
@@ -130,6 +134,14 @@ class RunList(TableList[RunRow]):
         if (row := self.chosen) is not None and not row.fault and not self._run_is_open:
             self.post_message(self.Requested(row, "replay"))
 
+    def ordered(self, rows: list[RunRow]) -> list[RunRow]:
+        """In the chosen order; the best of each game are known from then on."""
+        self._best = {}
+        for row in rows:
+            if row.best is not None:
+                self._best[row.game] = max(row.best, self._best.get(row.game, row.best))
+        return super().ordered(rows)
+
     def key(self, row: RunRow) -> str:
         return row.key
 
@@ -139,6 +151,8 @@ class RunList(TableList[RunRow]):
         return BRANCH if row.info.config.parent else ""
 
     def cell(self, row: RunRow, column: Column[RunRow], width: int) -> Content:
+        if column.title == "best" and row.best is not None and self._best.get(row.game) == row.best:
+            return Content.assemble((f"{BEST} ", "$accent"), (short_return(row.best), "bold"))
         if column.title == "ended" and row.ending in ENDING_STYLES:
             return Content.styled(row.ending, ENDING_STYLES[row.ending])
         return super().cell(row, column, width)

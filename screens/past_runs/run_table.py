@@ -57,6 +57,11 @@ class RunRow:
     def mean(self) -> float | None:
         return self.known.mean_return
 
+    @cached_property
+    def best(self) -> float | None:
+        """The highest point of the curve; None: it has none."""
+        return max((point.mean_return for point in self.curve), default=None)
+
     @property
     def names(self) -> str:
         """All that it goes by, in lower case."""
@@ -84,9 +89,9 @@ class RunRow:
         return ENDINGS[self.summary.ending]
 
 
-def _mean_text(row: RunRow) -> str:
-    """At most seven cells up to a million, which is the column's width."""
-    if (mean := row.mean) is None:
+def short_return(mean: float | None) -> str:
+    """At most seven cells up to a million, which is the width of its columns."""
+    if mean is None:
         return ""
     if abs(mean) < 100:
         decimals = 3
@@ -134,24 +139,42 @@ COLUMNS: tuple[Column[RunRow], ...] = (
         lambda row: row.info.config.model.lower(),
         needs=100,
     ),
-    Column("prompt", 28, _prompt_text, _prompt_text, needs=140),
+    Column(
+        "tags",
+        14,
+        lambda row: " ".join(row.info.tags),
+        attrgetter("info.tags"),
+        True,
+        needs=130,
+        style="$accent",
+    ),
+    Column("prompt", 28, _prompt_text, _prompt_text, needs=172),
     _counts("episodes", 9, 64),
-    _counts("updates", 7, 100),
+    _counts("updates", 7, 142),
     Column(
         "return",
         7,
-        _mean_text,
+        lambda row: short_return(row.mean),
         lambda row: -inf if row.mean is None else row.mean,
         True,
         right=True,
         style="bold",
     ),
     Column(
+        "best",
+        9,
+        lambda row: short_return(row.best),
+        lambda row: -inf if row.best is None else row.best,
+        True,
+        needs=90,
+        right=True,
+    ),
+    Column(
         "in",
         12,
         attrgetter("known.return_unit"),
         attrgetter("known.return_unit"),
-        needs=150,
+        needs=187,
         style=ASIDE,
     ),
     Column("curve", 0, lambda row: [point.mean_return for point in row.curve], style="$primary"),

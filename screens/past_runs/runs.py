@@ -25,7 +25,7 @@ from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.user_files import discard, replace_file, runs_dir
 
 LONGEST = 500
-"""Characters of a name with its note."""
+"""Characters of a name with its note and tags."""
 
 
 class RunsScreen(Screen[None]):
@@ -73,15 +73,15 @@ class RunsScreen(Screen[None]):
         Binding(
             "n",
             "name",
-            "Name",
-            tooltip="Give the run a name and, after a colon, a note.",
+            "Name, tags",
+            tooltip="Give the run a name and, after a colon, a note; words that begin with # are tags.",
             id="runs.name",
         ),
         Binding(
             "slash",
             "filter",
             "Filter",
-            tooltip="Only runs in whose names something is.",
+            tooltip="Only runs in whose names, notes or tags something is.",
             id="runs.filter",
         ),
         Binding(
@@ -103,10 +103,10 @@ class RunsScreen(Screen[None]):
         yield runs
         yield Static(id="runs-chosen", markup=False)
         yield SentenceInput(
-            id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False
+            id="runs-name", placeholder="name: note #tag", max_length=LONGEST, select_on_focus=False
         )
         yield SentenceInput(
-            id="runs-filter", placeholder="a part of a name; tab: the list; esc: all"
+            id="runs-filter", placeholder="a part of a name, note or #tag; tab: the list; esc: all"
         )
         yield KeyBar()
 

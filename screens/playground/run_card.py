@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.run_store import about
+from llamagym_tui.run_store import about, name_of
 from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot, sign
@@ -50,7 +50,7 @@ class RunCard(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         state, folder = self._state, Path(self._state.run_dir)
         with Vertical(classes="dialog") as dialog:
-            name = about(folder).partition(":")[0].strip() or folder.name
+            name = name_of(about(folder)) or folder.name
             dialog.border_title = Content(one_line(f"{name} · {state.agent} · {state.model}"))
             yield FirstSight(state, id="card-sight")
             with Horizontal():

@@ -103,9 +103,9 @@ def test_a_narrow_table_leaves_columns_out():
         "curve",
     ]
     assert RunList.columns_at(100) == [
-        column for column in COLUMNS if column.title not in ("prompt", "in")
+        column for column in COLUMNS if column.title not in ("tags", "prompt", "updates", "in")
     ]
-    assert RunList.columns_at(150) == list(COLUMNS)
+    assert RunList.columns_at(190) == list(COLUMNS)
 
 
 def test_a_run_that_cannot_be_read_keeps_its_row(tmp_path: Path):
@@ -120,7 +120,7 @@ def test_one_of_a_kind_is_told_as_one():
 
 
 def test_the_words_of_a_runs_prompt_stand_where_there_is_room() -> None:
-    (prompt,) = (column for column in RunList.columns_at(140) if column.title == "prompt")
+    (prompt,) = (column for column in RunList.columns_at(180) if column.title == "prompt")
     run = row("own words", 1)
     assert prompt.text(run) == ""
     config = structs.replace(run.info.config, system_prompt="Stick at 17 or more, else hit.")

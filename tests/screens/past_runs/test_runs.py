@@ -13,8 +13,10 @@ from filelock import FileLock
 from msgspec import structs
 from textual.events import MouseScrollUp
 from textual.pilot import Pilot
+from typer.testing import CliRunner
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.cli.main import app as cli
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, RunFinished
 from llamagym_tui.run_store import list_runs
@@ -133,6 +135,29 @@ async def test_a_run_gets_a_name_and_a_note_which_stay():
         await pilot.press("n", *["backspace"] * 22, "enter")
         await until(pilot, lambda: runs.chosen is not None and runs.chosen.info.about == "")
     assert (runs_dir() / "late" / "about.txt").read_bytes() == b""
+
+
+async def test_runs_have_tags_and_the_best_of_a_game_is_marked_and_sorted_to_the_top():
+    for name, peak, end, about in (("low", 0.0, 0.2, ""), ("peak", 1.0, -1.0, "a: b #long")):
+        batches = [[peak] * 100] * 20 + [[end] * 100] * 20
+        played = [fakes.counted(batch, 100 * at) for at, batch in enumerate(batches, 1)]
+        record(runs_dir() / name, [*fakes.opening_events(), *played])
+        (runs_dir() / name / "about.txt").write_text(about)
+    app = home()
+    async with app.run_test(size=(140, 30)) as pilot:
+        runs = await runs_screen(pilot)
+        await sees(pilot, "★ +1.000")
+        assert shown(pilot).count("★") == 1
+        (line,) = [line for line in shown(pilot).splitlines() if "★" in line]
+        assert "#long" in line
+        runs.sort("return")
+        assert names(app) == ["low", "peak"]
+        runs.sort("best")
+        assert names(app) == ["peak", "low"]
+        await pilot.press("slash", *"#LONG")
+        await until(pilot, lambda: names(app) == ["peak"])
+    listed = CliRunner().invoke(cli, ["runs"]).output
+    assert [line.endswith("a: b #long") for line in listed.splitlines()[:2]].count(True) == 1
 
 
 @pytest.mark.usefixtures("three_runs")
