@@ -123,6 +123,7 @@ class PPO:
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
         self._pace = Pace(self._trunk)
+        backbone.remember_fixed_layers()
         groups = [
             {"params": self._trunk, "lr": config.lr},
             {"params": self._head, "lr": config.value_lr},

@@ -26,6 +26,7 @@ from transformers.cache_utils import Cache
 
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache, prefix_cache, recording_cache
+from llamagym_tui.engine.model.fixed_layers import FixedLayers, count_fixed
 from llamagym_tui.engine.model.lean import next_states, read_states
 from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.model.scores import scored
@@ -134,12 +135,19 @@ class Backbone:
         self._kinds = kinds
         self.is_split = self._head_alone_gives_the_logits()
         """Whether trunk and head are called apart."""
+        self.fixed: FixedLayers | None = None
+        """The first layers, and what they said of tokens, where a learner leaves them as they are. None: it does not."""
         self.shards: Shards | None = None
         """The parts in which all ranks hold the weights. None: they are whole."""
 
     def unrecorded(self) -> AbstractContextManager[object]:
         """For forwards without gradients; shards cannot be gathered in inference mode."""
         return torch.no_grad() if self.shards else torch.inference_mode()
+
+    def remember_fixed_layers(self) -> None:
+        """From now on, compute once what the layers below all weights that are trained now say of a token."""
+        count = count_fixed(self.decoder) if self.is_lean else 0
+        self.fixed = FixedLayers(count) if count else None
 
     def shard(self, ranks: Ranks) -> None:
         """Keep this rank's part of the weights; from now on each forward is one of the whole model, by all ranks.
@@ -252,7 +260,12 @@ class Backbone:
         rows, columns = read.numpy().nonzero()  # (M,) each
         flat = flat_tree(prefix, trees.trees, rows, columns)
         with self.products.at(self.precision):
-            states = read_states(self.decoder, flat)  # (M, D)
+            fixed = self.fixed
+            if fixed is None:
+                states = read_states(self.decoder, flat)  # (M, D)
+            else:
+                below = fixed.states(self.decoder, flat)
+                states = read_states(self.decoder, flat, below, fixed.count)
         hidden = states.new_zeros(*read.shape, states.shape[-1])  # (R, C, D)
         return self._from_states(hidden.index_put((flat.rows, flat.columns), states))
 

@@ -17,6 +17,7 @@ of queries, K heads of keys and values, G = H / K heads of queries that share on
 P tokens of the prefix, W columns of a cache.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.caches import RaggedCache
-from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
+from llamagym_tui.engine.tokens.flat_tree import FlatTree, Paths, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
@@ -47,25 +48,22 @@ def is_llama_like(config: Any) -> bool:
     return config.model_type in FAMILY
 
 
-def read_states(decoder: Any, flat: FlatTree) -> Tensor:
-    """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits."""
+def read_states(
+    decoder: Any, flat: FlatTree, below: Tensor | None = None, count: int = 0
+) -> Tensor:
+    """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits.
+
+    Args:
+        decoder: the trunk.
+        flat: the tree.
+        below: (N, D) hidden states after the first layers, which are known. None: all layers are computed.
+        count: of these layers.
+    """
     # Without a dimension for the batch: all rows of the textbook are one row of tokens here.
-    hidden = decoder.embed_tokens(flat.ids)  # (N, D)
-
-    # Rotary positions. A token's position counts what stands before it on its path, not in the row.
-    cos, sin = decoder.rotary_emb(hidden, flat.positions[None])  # (1, N, E) each
-    half = cos.shape[-1] // 2  # the second half repeats the first
-    rotation = torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])  # (N, 1, E / 2)
-
-    # All layers but the last are the textbook's: x + attention(norm(x)), then x + feed_forward(norm(x)).
-    *layers, last = decoder.layers
-    is_large = hidden.numel() * len(decoder.layers) >= LARGE
-    for index, layer in enumerate(layers):
-        if is_large and index % APART == 0:
-            return_freed_memory()
-        normed = layer.input_layernorm(hidden)
-        hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, flat.every)
-        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    hidden = decoder.embed_tokens(flat.ids) if below is None else below  # (N, D)
+    *layers, last = decoder.layers[count:]
+    rotation = _rotation(decoder, hidden, flat.positions)
+    hidden = _through(layers, hidden, rotation, flat.every)
 
     # In the last layer, keys and values of all N tokens are needed, but queries only of the M that are read, and from
     # attention on nothing else is computed. Of the others nothing would be used, so their gradient is 0 either way.
@@ -78,6 +76,32 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     )
     hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
     return decoder.norm(hidden)
+
+
+def states_before(decoder: Any, count: int, paths: Paths) -> Tensor:
+    """(Z, D) hidden states of the tokens on some paths after the first so many layers."""
+    hidden = decoder.embed_tokens(paths.ids)
+    rotation = _rotation(decoder, hidden, paths.positions)
+    return _through(decoder.layers[:count], hidden, rotation, paths.every)
+
+
+def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
+    """(N, 1, E / 2) rotary positions. A token's position counts what stands before it on its path, not in the row."""
+    cos, sin = decoder.rotary_emb(hidden, positions[None])  # (1, N, E) each
+    half = cos.shape[-1] // 2  # the second half repeats the first
+    return torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])
+
+
+def _through(layers: Sequence[Any], hidden: Tensor, rotation: Tensor, every: Queries) -> Tensor:
+    """(N, D) hidden states after the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x))."""
+    is_large = hidden.numel() * (len(layers) + 1) >= LARGE
+    for index, layer in enumerate(layers):
+        if is_large and index % APART == 0:
+            return_freed_memory()
+        normed = layer.input_layernorm(hidden)
+        hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, every)
+        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    return hidden
 
 
 def _attended(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.model.shape import base_of
+from llamagym_tui.engine.model.shape import base_of, layer_of, layers_below_top
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.trl_arguments import (
     model_options,
@@ -352,6 +353,17 @@ def _without_adapter(module: Any) -> Any:
     return module
 
 
+def _below_top(lm: Any) -> str | None:
+    """A pattern of the names of all modules in layers that are not among the top ones. None: all layers are."""
+    below = layers_below_top(lm.config.get_text_config().num_hidden_layers)
+    layers = [
+        name
+        for name, _ in lm.named_modules()
+        if name.rpartition(".")[2].isdigit() and layer_of(name) < below
+    ]
+    return rf"({'|'.join(map(re.escape, layers))})\..*" if layers else None
+
+
 def with_adapter(lm: Any, lora: Any) -> Any:
     """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout.
 
@@ -363,12 +375,13 @@ def with_adapter(lm: Any, lora: Any) -> Any:
     if not isinstance(lora, LoraConfig):
         require_peft_config(lora)
         return peft.get_peft_model(lm, lora)
-    if lora.layers == "all":
+    if lora.layers != "head":
         adapter = peft.LoraConfig(
             r=lora.rank,
             lora_alpha=lora.scale,
             lora_dropout=0.0,
             target_modules=lora.target_modules,
+            exclude_modules=_below_top(lm) if lora.layers == "top" else None,
             task_type="CAUSAL_LM",
         )
         return peft.get_peft_model(lm, adapter)

@@ -1,7 +1,8 @@
-"""What a trunk that is not trained says of prompts and of the admissible replies behind them: remembered, or computed.
+"""What a trunk says of prompts and of the admissible replies behind them: remembered, or computed.
 
 Where only an adapter on the head is trained, this never changes, so that rollout, update, reference, evaluation and
-policy map read a prompt once in a run. Notation: B prompts, M nodes of a tree of replies.
+policy map read a prompt once in a run. Where the top layers are trained, it holds for a version of the policy.
+Notation: B prompts, M nodes of a tree of replies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from llamagym_tui.engine.model.forward import Backbone, Encoded
-from llamagym_tui.engine.policy.known_tokens import Key
+from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -20,16 +21,21 @@ COLUMNS_AT_ONCE = 1024
 
 
 @torch.no_grad()
-def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> Encoded:
+def states_of(
+    policy: Policy,
+    prompts: Sequence[Opening],
+    trie: ActionTrie,
+    memory: PromptMemory | None = None,
+) -> Encoded:
     """B rows of 1 + M columns: a prompt's last token, then the nodes of the tree of admissible replies.
 
     Args:
-        policy: one whose trunk is fixed; its `on_reading` is told of the prompts that are not remembered.
+        policy: its `on_reading` is told of the prompts that are not remembered.
         prompts: all ids before a reply.
         trie: the admissible replies.
+        memory: what this version of the policy has read. None: that of a policy whose trunk is fixed.
     """
     narrow = policy.narrow
-    assert narrow is not None, "the caller has looked"
 
     def compute(indices: list[int]) -> Encoded:
         order: list[int] = []
@@ -40,10 +46,13 @@ def states_of(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> E
             order += group.indices
             policy.on_reading(len(order), len(indices))
         place = {index: at for at, index in enumerate(indices)}
-        positions = torch.tensor([place[index] for index in order], device=narrow.up.device)
-        positions = positions.argsort()
-        return narrow.kept(Encoded.joined(parts, positions))
+        positions = torch.tensor([place[index] for index in order], device=parts[0].hidden.device)
+        encoded = Encoded.joined(parts, positions.argsort())
+        return encoded if narrow is None else narrow.kept(encoded)
 
+    if narrow is None:
+        assert memory is not None, "a trunk that is trained is not that of the version before"
+        return memory.rows(_keys(prompts, trie), compute)
     return policy.memory.rows(_keys(prompts, trie), compute, narrow.is_whole)
 
 

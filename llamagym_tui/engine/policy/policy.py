@@ -19,7 +19,12 @@ from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.known_tokens import PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, of_similar_size
+from llamagym_tui.engine.tokens.token_tree import (
+    ActionTrie,
+    TokenTree,
+    of_similar_size,
+    tree_rows,
+)
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 
@@ -243,10 +248,14 @@ class Policy:
         values: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
         for prefix, rests in rows.items():
             for part in of_similar_size(sorted(rests), len, TOKENS_TOGETHER):
-                encoded = self.model.backbone.encode_rows(prefix, part)
+                backbone = self.model.backbone
                 # V is read at the last token of each, before the padding.
-                at = torch.arange(len(part), device=encoded.hidden.device)
-                lasts = torch.tensor([len(rest) - 1 for rest in part], device=encoded.hidden.device)
+                at = torch.arange(len(part), device=backbone.device)
+                lasts = torch.tensor([len(rest) - 1 for rest in part], device=backbone.device)
+                trees = tree_rows([TokenTree.of(rest) for rest in part], backbone.device)
+                is_last = torch.zeros_like(trees.ids, dtype=torch.bool)
+                is_last[at, lasts] = True
+                encoded = backbone.encode_trees(prefix, trees, is_last)
                 found = self.model.v_head(encoded.hidden[at, lasts]).tolist()
                 values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
         return [

@@ -259,12 +259,13 @@ class Sampler:
         narrow = self.policy.narrow
         trie = tries[0]
         begins = all((begun := self._begun.get(slot)) and not begun.ids for slot in slots)
-        if narrow is not None and begins and all(tree is trie.tree for tree in trees):
+        is_fixed = narrow is not None or self.policy.model.backbone.fixed is not None
+        if is_fixed and begins and all(tree is trie.tree for tree in trees):
             openings = [
                 Opening(self._begun[slot].prefix, tuple(prompt))
                 for slot, prompt in zip(slots, prompts, strict=True)
             ]
-            return Ahead(states_of(self.policy, openings, trie), trees), []
+            return Ahead(states_of(self.policy, openings, trie, self.memory), trees), []
         computed: list[int] = []
 
         def compute(indices: list[int]) -> Encoded:
