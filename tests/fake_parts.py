@@ -402,6 +402,10 @@ class FakeBuilders(Builders):
         self.made["policy"] = made
         return made
 
+    def trained(self, policy: EnginePolicy) -> str:
+        self._takes(policy=policy)
+        return ""
+
     def learner(self, policy: EnginePolicy) -> EngineLearner:
         self._takes(policy=policy)
         made = Learner(self.clock, cast(Policy, policy), self.config.ppo)

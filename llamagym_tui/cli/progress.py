@@ -110,6 +110,8 @@ class Progress:
                 )
             case events.RunStarted():
                 self._updates = event.updates
+                if event.trained:
+                    self.notify(f"trained: {event.trained}")
             case events.UpdateFinished():
                 self._updates = event.update
                 self._doing = ""

@@ -149,7 +149,7 @@ def estimate_memory(
             training = 3 * weights + reference
         else:
             training = 4 * adapter
-        if not config.shard and (full or config.lora.layers == "all"):
+        if not config.shard and (full or config.lora.layers != "head"):
             training += weights if full else adapter  # as they were before the last step
         if config.shard:
             training //= config.ranks

@@ -330,6 +330,8 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     if event.unread_share is not None:
         chosen = replace(config.generation, policy="score")
         config = replace(config, generation=chosen)
+    if event.trained and event.mode == "train":
+        state = _noted(state, f"Trained are {event.trained}.")
     return replace(
         state,
         config=config,

@@ -20,6 +20,7 @@ from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
+from llamagym_tui.engine.learning.depth import what_is_trained
 from llamagym_tui.engine.learning.form import (
     ADAPTER,
     LESSONS,
@@ -173,6 +174,10 @@ class Builders:
         )
         policy.history = turns_kept(self.config.history, agent.history)
         return policy
+
+    def trained(self, policy: Policy) -> str:
+        """How many weights of the model are trained, and where, in words."""
+        return what_is_trained(policy)
 
     def learner(self, policy: Policy) -> Learner:
         """What trains the policy; the KL to the reference is to the policy as it is now.

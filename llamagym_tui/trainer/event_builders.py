@@ -13,7 +13,10 @@ from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
 
 
-def run_started(config: RunConfig, parts: Parts, unread_share: float | None = None) -> RunStarted:
+def run_started(
+    config: RunConfig, parts: Parts, trained: str, unread_share: float | None = None
+) -> RunStarted:
+    """How a session begins; `trained` and `unread_share` are as of the event."""
     agent = parts.agent
     return RunStarted(
         agent=catalog.agent_name(config.agent),
@@ -33,6 +36,7 @@ def run_started(config: RunConfig, parts: Parts, unread_share: float | None = No
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
         unread_share=unread_share,
+        trained=trained,
     )
 
 

@@ -154,7 +154,8 @@ class Session:
         )
         self.active_run = run
         parts.policy.on_reading = self._on_reading
-        self._emit(event_builders.run_started(run.config, parts, unread))
+        trained = self._builders.trained(parts.policy)
+        self._emit(event_builders.run_started(run.config, parts, trained, unread))
         if unread is not None:
             self._emitter.warn(event_builders.form_warning(unread))
         if parts.form is not None:

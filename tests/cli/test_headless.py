@@ -520,6 +520,7 @@ def test_the_last_line_counts_the_update_that_came_after_the_last_episodes() -> 
 
 
 NOTICES: list[Event] = [
+    msgspec.structs.replace(fakes.run_started(), trained="128 weights of an adapter"),
     WarningRaised(message="The disk is nearly full."),
     RolledBack(update=7, reason="requested"),
     SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}),
@@ -533,6 +534,7 @@ NOTICES: list[Event] = [
 
 
 NOTICES_IN_WORDS = [
+    "trained: 128 weights of an adapter",
     "warning: The disk is nearly full.",
     "rolled back to update 7: requested",
     "changed: ppo.lr = 0.0003, n_envs = 8",

@@ -64,6 +64,13 @@ def test_run_started_brings_the_trainers_names_and_prompt():
     assert state.system_prompt == fakes.PROMPT
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [("train", True), ("inference", False)])
+def test_what_is_trained_is_told_where_something_is(mode, is_told):
+    event = structs.replace(fakes.run_started(), trained="128 weights of an adapter", mode=mode)
+    facts = [entry.fact for entry in after(event).transcript.entries]
+    assert facts == [Notice("Trained are 128 weights of an adapter.")] * is_told
+
+
 def test_counted_episodes_move_the_counters_and_the_mean():
     state = started(fakes.counted([1.0, -1.0, -1.0, -1.0], 4))
     assert (state.episodes, state.episodes_per_s) == (4, 212.0)

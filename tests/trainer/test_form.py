@@ -86,6 +86,7 @@ def test_an_adapter_is_on_the_head_where_actions_have_names_and_one_process_trai
 
     assert layers() == "head"
     assert layers("lora.layers=all") == "all"
+    assert layers("lora.layers=top") == "top"
     assert layers("lora.target_modules=all-linear") == "all"
     assert layers("generation.server=http://localhost:8000/v1") == "all"
     assert layers(ranks=2) == "all"

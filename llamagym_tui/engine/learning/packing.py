@@ -200,19 +200,29 @@ def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
     return [ordered[start:end] for start, end in pairwise(bounds)]
 
 
-def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
-    """Rows in random order, in parts of about equal size and of about `turns` turns."""
+def minibatches(
+    rows: Sequence[Row], turns: int, rng: random.Random, *, by_prompt: bool = False
+) -> Iterator[list[Row]]:
+    """Rows in random order, in parts of about equal size and of about `turns` turns.
+
+    With `by_prompt` rows that begin with equal prompts are in one part, so that an epoch computes each prompt once.
+    """
     # Whole segments are drawn and not single turns: the turns of a segment share its forward.
-    order = list(rows)
+    drawn: dict[object, list[Row]] = {}
+    for row in rows:
+        segment = row.segment
+        prompt = (segment.prefix, *segment.ids[: segment.turns[0].start])
+        drawn.setdefault(prompt if by_prompt else id(row), []).append(row)
+    order = list(drawn.values())
     rng.shuffle(order)
-    total = sum(len(row.segment.turns) for row in order)
+    total = sum(len(row.segment.turns) for row in rows)
     parts = max(1, round(total / turns))
     part: list[Row] = []
     seen = 0  # turns
     made = 0  # parts
-    for row in order:
-        part.append(row)
-        seen += len(row.segment.turns)
+    for alike in order:
+        part += alike
+        seen += sum(len(row.segment.turns) for row in alike)
         # A part ends once it has come to its share: seen / total >= (made + 1) / parts, without a division.
         if seen * parts >= total * (made + 1):
             yield part

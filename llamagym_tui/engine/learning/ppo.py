@@ -439,7 +439,10 @@ class PPO:
         `progress` is called before each step with those made in this epoch, and those of the whole epoch.
         """
         sums.begin_epoch()
-        drawn = list(minibatches(rows, self.config.mini_batch_size, self._rng))
+        # Where layers are remembered, most of what a minibatch costs is its distinct prompts.
+        by_prompt = self.policy.model.backbone.fixed is not None
+        size = self.config.mini_batch_size
+        drawn = list(minibatches(rows, size, self._rng, by_prompt=by_prompt))
         for at, minibatch in enumerate(drawn):
             is_first = is_first_epoch and at == 0
             if not is_first and self.ranks.first(should_stop()):

@@ -136,7 +136,8 @@ class Backbone:
         self.is_split = self._head_alone_gives_the_logits()
         """Whether trunk and head are called apart."""
         self.fixed: FixedLayers | None = None
-        """The first layers, and what they said of tokens, where a learner leaves them as they are. None: it does not."""
+        """The first layers, and what they said of tokens, where a learner leaves them as they are. None: it trains
+        them."""
         self.shards: Shards | None = None
         """The parts in which all ranks hold the weights. None: they are whole."""
 

@@ -61,7 +61,9 @@ def test_a_memory_that_is_full_lets_all_go_and_changes_no_result():
     model = adapted("top")
     batch = rows(50)
     plain = computed(model, batch, is_lean=False)
-    tokens = len({(*each.segment.prefix, *each.segment.ids[:n]) for each in batch for n in range(51)})
+    tokens = len(
+        {(*each.segment.prefix, *each.segment.ids[:n]) for each in batch for n in range(51)}
+    )
     for room in (10, 60, tokens + 5):
         model.backbone.fixed = FixedLayers(BELOW, most=room * SMALL["hidden_size"] * 4)
         for some in (batch, batch[:1], batch[:3], batch):
@@ -88,9 +90,7 @@ def test_each_token_is_computed_once_with_what_stands_before_it(monkeypatch):
     assert read == [(5, 5), (6, 2), (3, 1)]
 
 
-@pytest.mark.parametrize(
-    ("layers", "count"), [("top", BELOW), ("all", 0), ("head", 0), (None, 0)]
-)
+@pytest.mark.parametrize(("layers", "count"), [("top", BELOW), ("all", 0), ("head", 0), (None, 0)])
 def test_layers_below_all_that_is_trained_are_fixed(layers, count):
     model = adapted(layers, tie_word_embeddings=True)
     assert count_fixed(model.backbone.decoder) == count

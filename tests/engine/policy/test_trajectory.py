@@ -256,6 +256,21 @@ def test_minibatches_are_random_parts_that_hold_every_row_once():
     assert all(len({len(r.segment.ids) for r in part}) > 1 for part in parts)
 
 
+def test_rows_of_equal_prompts_are_drawn_together_where_that_is_asked_for():
+    turn = Turn(1, 2, (-0.5,), 0.0, 0.0)
+    rows = [Row(Segment((1,), [n % 10, 2], [turn]), n) for n in range(40)]
+
+    def drawn(*, by_prompt: bool) -> list[list[int]]:
+        parts = minibatches(rows, 10, random.Random(0), by_prompt=by_prompt)
+        return [[r.first_turn for r in part] for part in parts]
+
+    together = drawn(by_prompt=True)
+    assert sorted(n for part in together for n in part) == list(range(40))
+    assert len(together) == 4
+    assert sum(len({n % 10 for n in part}) for part in together) == 10
+    assert sum(len({n % 10 for n in part}) for part in drawn(by_prompt=False)) > 20
+
+
 def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
     rows = [row(4 if n % 2 else 40, 1, n) for n in range(80)]
     for part in minibatches(rows, 20, random.Random(0)):
