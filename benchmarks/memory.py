@@ -3,8 +3,8 @@
     python -m benchmarks.memory --setting 0.5B-adapter
     python -m benchmarks.memory --setting all
 
-Each setting builds a model in a temporary folder, and plays and trains Blackjack in a process of its own, as `train`
-does, until its updates are made. Replies of random weights never end, so they have all tokens they may have. The last
+Each setting builds a model in a temporary folder, and plays and trains Cart Pole in a process of its own, as `train`
+does, until its updates are made: what repeats is computed once, and there no prompt repeats. Replies of random weights never end, so they have all tokens they may have. The last
 line is the measured peak over the predicted one, or of several settings the ratio farthest from 1.
 """
 
@@ -131,7 +131,7 @@ def trained(setting: Setting, folder: Path) -> dict[str, Any]:
     from llamagym_tui.trainer.preflight import preflight
 
     config = RunConfig(
-        agent="blackjack",
+        agent="cart_pole",
         model=str(folder / "weights"),
         run_dir=str(folder / "run"),
         n_envs=setting.envs,
