@@ -4,8 +4,9 @@
     python -m benchmarks.memory --setting all
 
 Each setting builds a model in a temporary folder, and plays and trains Cart Pole in a process of its own, as `train`
-does, until its updates are made: what repeats is computed once, and there no prompt repeats. Replies of random weights never end, so they have all tokens they may have. The last
-line is the measured peak over the predicted one, or of several settings the ratio farthest from 1.
+does, until its updates are made: what repeats is computed once, and there no prompt repeats. Replies of random weights
+never end, so they have all tokens they may have. The last line is the measured peak over the predicted one, or of
+several settings the ratio farthest from 1.
 """
 
 from __future__ import annotations
