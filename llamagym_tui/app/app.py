@@ -157,7 +157,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._replay = replay
         self._tour = tour
         self._has_home = config is None and replay is None
-        """Whether home is the first screen, to which a run that is left goes back."""
+        """Whether home is the first screen, so that there is something to go back to from a run."""
         self._following: Worker[None] | None = None
         """Reads the trainer's events; None: there was no trainer."""
 
@@ -289,7 +289,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._following = self._follow_trainer()
 
     async def _forget_run(self) -> None:
-        """Go back to home once the trainer has ended; what it said last is taken in before."""
+        """Go back to where the run was begun once the trainer has ended; what it said last is taken in before."""
         if self._following is not None:
             with contextlib.suppress(WorkerError):
                 await self._following.wait()
@@ -299,7 +299,9 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.run_state = None
         self.lesson = None
         self._agent = RunAgent("")
-        while len(self.screen_stack) > 1:
+        left: Screen[Any] | None = None
+        while len(self.screen_stack) > 1 and not isinstance(left, PlaygroundScreen):
+            left = self.screen
             self.pop_screen()
 
     def _take_in(self, state: RunState) -> None:

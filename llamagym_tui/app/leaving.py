@@ -73,8 +73,8 @@ class Leaving(App[None]):
         await self.action_quit()
 
     async def action_go_home(self) -> None:
-        """Leave a run for home, where it was begun; what is not saved of a person's games stays with the app."""
-        self._ask_whether(self._interrupted(), self._go_home, "go home?", "go home")
+        """Leave a run for the screen where it was begun; what is not saved of a person's games stays with the app."""
+        self._ask_whether(self._interrupted(), self._go_home, "leave the run?", "leave it")
 
     def _interrupted(self) -> list[str]:
         """What becomes of a training under way, as a sentence; none is: nothing."""

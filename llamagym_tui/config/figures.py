@@ -3,6 +3,8 @@
 The healthy ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
 """
 
+from typing import Literal, get_args
+
 from msgspec import Struct
 
 
@@ -114,13 +116,19 @@ FIGURES_OF_A_RUN = ("known_prompts", "tokens_per_s", "episodes_per_s", "rollout_
 """Figures of the rollout before an update, which only a run knows."""
 
 
+FigureGroup = Literal["learning", "policy", "critic", "speed"]
+"""Of what a figure tells: whether it gets better; how it acts and how far it moves; what it foresees; what it costs."""
+
+
 class FigureText(Struct, frozen=True, kw_only=True):
     """What a figure is called, what it means, and where it is shown."""
 
     title: str
+    group: FigureGroup
     short: str
     """Its name where there is little room, at most eleven characters."""
     meaning: str
+    """One plain sentence."""
     healthy: str
     """The healthy range in words."""
     low: float | None = None
@@ -135,17 +143,19 @@ class FigureText(Struct, frozen=True, kw_only=True):
 
 FIGURES = {
     "mean_return": FigureText(
+        group="learning",
         title="mean return",
         short="return",
-        meaning="Mean return of the batch's episodes, without penalties.",
+        meaning="What an episode earns on average; penalties are not counted.",
         healthy="rises; read it with its 95 % interval",
         charted=True,
         in_help=True,
     ),
     "approx_kl": FigureText(
+        group="policy",
         title="KL of the update",
         short="KL",
-        meaning="How far one update moved the policy, in nats per token.",
+        meaning="How far the last update moved the policy, in nats per token.",
         healthy="0.0001 to 0.02; above 0.05 steps are too large",
         low=0.0001,
         high=0.02,
@@ -153,9 +163,10 @@ FIGURES = {
         in_help=True,
     ),
     "kl_ref": FigureText(
+        group="policy",
         title="KL to the reference",
         short="KL ref",
-        meaning="Nats a token between the policy and the model that it began as.",
+        meaning="How far the policy has come from the model that it began as, in nats a token.",
         healthy="0 to 0.3, slowly rising",
         low=-0.02,
         high=0.3,
@@ -163,36 +174,40 @@ FIGURES = {
         in_help=True,
     ),
     "entropy": FigureText(
+        group="policy",
         title="entropy",
         short="entropy",
-        meaning="Nats a token: how undecided the next token is.",
+        meaning="How undecided the policy is about the next token, in nats.",
         healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
         low=0.001,
         charted=True,
         in_help=True,
     ),
     "action_entropy": FigureText(
+        group="policy",
         title="action entropy",
         short="act. entr.",
-        meaning="Nats an action: how undecided the choice is; ln(number of actions) is indifference.",
+        meaning="How undecided the policy is about its action, in nats; at ln(number of actions) it does not care.",
         healthy="above 0.1 until returns have risen",
         low=0.1,
         charted=True,
         in_help=True,
     ),
     "action_information": FigureText(
+        group="policy",
         title="action information",
         short="act. info",
-        meaning="Nats that the state says about the action; 0: all states are treated alike.",
+        meaning="How much the state decides the action, in nats; 0: all states are treated alike.",
         healthy="above 0.01 where what is right differs by state",
         low=0.01,
         charted=True,
         in_help=True,
     ),
     "clip_fraction": FigureText(
+        group="policy",
         title="clip fraction",
         short="clip frac",
-        meaning="Share of tokens whose ratio PPO clipped.",
+        meaning="Share of tokens that would have changed more than PPO lets them, so that it clipped them.",
         healthy="0 to 0.2",
         low=0.0,
         high=0.2,
@@ -200,15 +215,17 @@ FIGURES = {
         in_help=True,
     ),
     "explained_variance": FigureText(
+        group="critic",
         title="explained variance",
         short="expl. var",
-        meaning="Share of the returns' variance that the critic foresees.",
+        meaning="How much of what sets returns apart the critic foresees; 1: all of it.",
         healthy="above 0 and rising; below 0 is worse than a constant",
         low=0.0,
         charted=True,
         in_help=True,
     ),
     "parse_failure_rate": FigureText(
+        group="learning",
         title="parse failures",
         short="parse fail",
         meaning="Share of turns whose reply named no action.",
@@ -219,167 +236,192 @@ FIGURES = {
         in_help=True,
     ),
     "refusal_rate": FigureText(
+        group="learning",
         title="refused actions",
         short="refused",
         meaning="Share of turns whose reply named an action that the environment refused.",
         healthy="0, or falling as the rules are learnt",
     ),
     "grad_norm": FigureText(
+        group="policy",
         title="gradient norm",
         short="grad norm",
-        meaning="Mean norm of the gradient before it is clipped.",
+        meaning="How hard a batch pulls at the weights: the gradient's mean norm before it is clipped.",
         healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
         low=1e-06,
         charted=True,
         in_help=True,
     ),
     "return_std": FigureText(
+        group="learning",
         title="spread of returns",
         short="return std",
-        meaning="Standard deviation of the batch's returns.",
+        meaning="How much the returns of a batch differ: their standard deviation.",
         healthy="not near 0 while returns are poor: then nothing is left to compare",
         low=0.01,
         charted=True,
         in_help=True,
     ),
     "group_spread": FigureText(
+        group="learning",
         title="spread within groups",
         short="group std",
-        meaning="Mean standard deviation of what is compared within a group.",
+        meaning="How much outcomes differ within a group, which is all that is learnt from.",
         healthy="above 0 while returns are poor: an advantage comes from nothing else",
         low=1e-6,
         charted=True,
     ),
     "flat_groups": FigureText(
+        group="learning",
         title="groups without a spread",
         short="flat groups",
-        meaning="Share of the groups whose outcomes do not differ.",
+        meaning="Share of the groups whose outcomes are all the same, which teach nothing.",
         healthy="below 0.9; near 1 nothing is learnt: too easy, too hard, or too small",
         high=0.9,
     ),
     "idle_share": FigureText(
+        group="learning",
         title="share that teaches nothing",
         short="idle turns",
-        meaning="Share of the batch's turns that no group teaches.",
+        meaning="Share of the batch's turns that teach nothing, as no group compares them.",
         healthy="below 0.9; what is above 0 was played for nothing",
         high=0.9,
         charted=True,
     ),
     "first_ratio": FigureText(
+        group="policy",
         title="error of the first ratio",
         short="ratio error",
-        meaning="How far ratios that should be 1 are from 1; 0: sampling and scoring agree.",
+        meaning="How far sampling and training are apart about the same tokens; 0: they agree.",
         healthy="0 up to rounding, below 0.001",
         low=0.0,
         high=0.001,
         in_help=True,
     ),
     "value_loss": FigureText(
+        group="critic",
         title="value loss",
         short="value loss",
-        meaning="Half the critic's mean squared error.",
+        meaning="How wrong the critic is: half its mean squared error.",
         healthy="falls",
         charted=True,
     ),
     "policy_loss": FigureText(
+        group="policy",
         title="policy loss",
         short="policy loss",
-        meaning="PPO's clipped surrogate.",
+        meaning="What an update makes smaller: PPO's clipped surrogate.",
         healthy="around 0; its size means little",
     ),
     "skipped_steps": FigureText(
+        group="policy",
         title="skipped steps",
         short="skipped",
-        meaning="Optimizer steps left out: the gradient was not finite.",
+        meaning="Optimizer steps that were left out, because the gradient was not finite.",
         healthy="0",
         low=0.0,
         high=0.0,
     ),
     "lr": FigureText(
+        group="policy",
         title="learning rate",
         short="lr",
-        meaning="The policy's; 0 while the critic alone is trained.",
+        meaning="How large the policy's steps are; 0 while the critic alone is trained.",
         healthy="on its schedule",
     ),
     "kl_coef": FigureText(
+        group="policy",
         title="KL coefficient",
         short="KL coef",
-        meaning="Weight of the KL to the reference.",
+        meaning="How strongly the policy is held to the model that it began as.",
         healthy="on its schedule",
     ),
     "entropy_coef": FigureText(
+        group="policy",
         title="entropy coefficient",
         short="entr. coef",
-        meaning="Weight of the action entropy in the loss.",
+        meaning="How strongly the policy is kept undecided about its action.",
         healthy="on its schedule",
     ),
     "reward_scale": FigureText(
+        group="learning",
         title="reward scale",
         short="reward sc.",
-        meaning="Factor on the environment's reward.",
+        meaning="What rewards are multiplied by, so that the critic's targets are about 1.",
         healthy="steady after some updates",
     ),
     "episodes": FigureText(
+        group="speed",
         title="episodes",
         short="episodes",
-        meaning="Episodes in the batch.",
+        meaning="How many episodes ended in the batch.",
         healthy="enough for a mean",
     ),
     "turns": FigureText(
+        group="speed",
         title="turns",
         short="turns",
-        meaning="Turns in the batch.",
+        meaning="How many turns the batch has.",
         healthy="at least the batch size",
     ),
     "shortened": FigureText(
+        group="speed",
         title="shortened",
         short="shortened",
-        meaning="Turns whose prompt left out older ones.",
+        meaning="Turns whose prompt left out older ones, as the model reads no more.",
         healthy="0",
     ),
     "known_prompts": FigureText(
+        group="speed",
         title="known prompts",
         short="known",
-        meaning="Prompts that needed no forward of their own.",
+        meaning="Share of the prompts that needed no forward of their own.",
         healthy="near 1 where states are few",
     ),
     "tokens": FigureText(
+        group="speed",
         title="tokens",
         short="tokens",
-        meaning="Sampled tokens in the batch.",
+        meaning="How many tokens were sampled for the batch.",
         healthy="turns × length of a reply",
     ),
     "epochs": FigureText(
+        group="policy",
         title="epochs",
         short="epochs",
-        meaning="Passes over the batch.",
+        meaning="How often the update went over the batch.",
         healthy="as set, fewer if target KL stopped them",
     ),
     "tokens_per_s": FigureText(
+        group="speed",
         title="tokens a second",
         short="tokens/s",
-        meaning="Sampled tokens over rollout time.",
+        meaning="How many tokens are sampled in a second of play.",
         healthy="steady",
     ),
     "episodes_per_s": FigureText(
+        group="speed",
         title="episodes a second",
         short="episodes/s",
-        meaning="Over rollout and update time.",
+        meaning="How many episodes are played and learnt from in a second.",
         healthy="steady",
     ),
     "rollout_s": FigureText(
+        group="speed",
         title="rollout time",
         short="rollout s",
-        meaning="Seconds in which the batch was collected.",
+        meaning="Seconds in which the batch was played.",
         healthy="steady",
     ),
     "update_s": FigureText(
+        group="speed",
         title="update time",
         short="update s",
-        meaning="Seconds of the update.",
+        meaning="Seconds in which the update learnt from it.",
         healthy="of the order of the rollout",
     ),
     "importance_weight": FigureText(
+        group="policy",
         title="importance weight",
         short="imp. weight",
         meaning="Mean weight of a token that a server sampled: the learner's probability over the server's, at most 2.",
@@ -389,3 +431,5 @@ FIGURES = {
     ),
 }
 """By field of `UpdateStats`, the most telling first."""
+
+GROUPS: tuple[FigureGroup, ...] = get_args(FigureGroup)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from llamagym_tui.config import FIGURES, LEARNERS, RunConfig, UpdateStats, Value
+from llamagym_tui.config import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 
 LARGEST_PEAK = 10.0
 """Times its median over the run that a gradient norm may be."""
@@ -27,7 +27,9 @@ class Health(NamedTuple):
 
 
 def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str, ...]:
-    """Figures that mean something under a run's settings: a critic's, those of groups, a weight that a server needs.
+    """Figures that mean something under a run's settings, by their groups, the most telling of each first.
+
+    A critic has some of its own, as have learners by groups, and a server that samples.
 
     Args:
         config: as the run began.
@@ -41,7 +43,8 @@ def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str,
         hidden += OF_CRITIC
     if learner.groups is None:
         hidden += OF_GROUPS
-    return tuple(field for field in FIGURES if field not in hidden)
+    shown = (field for field in FIGURES if field not in hidden)
+    return tuple(sorted(shown, key=lambda field: GROUPS.index(FIGURES[field].group)))
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:

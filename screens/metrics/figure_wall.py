@@ -96,7 +96,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
 
 
 class FigureChart(Vertical):
-    """One figure: its chart, what it means, what is healthy, and whether it is."""
+    """One figure: what it means, its chart, what is healthy, and whether it is."""
 
     DEFAULT_CSS = (
         "FigureChart { height: 1fr; padding: 0 1; & > Static { height: auto; max-height: 50%; } }"
@@ -122,7 +122,8 @@ class FigureChart(Vertical):
             return
         values = state.history.values(field)
         over = f"  after {values[-1][0]:,.0f} episodes" if values else ""
-        title = Content.assemble((FIGURES[field].title, "bold"), (over, ASIDE))
+        text = FIGURES[field]
+        title = Content.assemble((text.title, "bold"), (over, ASIDE), "\n", text.meaning)
         self.query_one("#figure-title", Static).update(title)
         self.query_one("#figure-texts", Static).update(
             Content("\n").join(figure_texts(state, field))
@@ -135,7 +136,6 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
     """What stands under the chart of a figure, the most important first: what has no room is cut."""
     text = FIGURES[field]
     lines = [
-        Content.assemble(("means    ", ASIDE), text.meaning),
         Content.assemble(("healthy  ", ASIDE), text.healthy),
     ]
     if state.stats is not None:

@@ -1,7 +1,9 @@
 """The metrics screen: every figure of PPO's updates with its chart, its meaning, and whether it is healthy.
 
-A list chooses the figure whose chart is large; where there is room the most telling ones stand below it in small.
+A list, in four groups, chooses the figure whose chart is large; where there is room small charts stand below it.
 """
+
+from itertools import groupby
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,6 +14,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.config import FIGURES
+from llamagym_tui.config.figures import FigureText
 from llamagym_tui.screens.metrics.figure_health import shown_figures
 from llamagym_tui.screens.metrics.figure_wall import (
     FigureChart,
@@ -23,6 +26,7 @@ from llamagym_tui.screens.metrics.figure_wall import (
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.state.run import RunState
 
@@ -37,7 +41,19 @@ class MetricsScreen(Fitted[None]):
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
     BINDINGS = [
         Binding(
-            "escape,m,q", "dismiss", "Back", tooltip="Back to the conversation.", id="metrics.back"
+            "slash",
+            "find",
+            "Find",
+            tooltip="Only figures in whose name or meaning words are.",
+            id="metrics.find",
+            key_display="/",
+        ),
+        Binding(
+            "escape,m,q",
+            "back",
+            "Back",
+            tooltip="Back to the run; from a search, to all figures.",
+            id="metrics.back",
         ),
         Binding(
             "question_mark",
@@ -63,12 +79,15 @@ class MetricsScreen(Fitted[None]):
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")
                 yield FigureWall(id="figure-wall")
+        yield SentenceInput(
+            id="figure-words", placeholder="words of a figure; enter: the list; esc: all"
+        )
         yield KeyBar()
 
     def on_mount(self) -> None:
         """The small charts follow the first paint."""
         self._list_figures()
-        self.query_one(FigureList).highlighted = 0
+        self.query_one(FigureList).focus()
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
@@ -85,21 +104,65 @@ class MetricsScreen(Fitted[None]):
             return
         self._listed = state.history
         self._changed = state.settings
+        fields = self._found()
         figures = self.query_one(FigureList)
-        fields = shown_figures(state.config, state.settings)
-        if tuple(option.id for option in figures.options) != fields:
+        if tuple(option.id for option in figures.options if option.id) != fields:
             # Another learner has other figures; the one that is shown stays if it has it.
-            figures.clear_options()
-            figures.add_options([Option(FIGURES[field].short, id=field) for field in fields])
+            figures.set_options(_grouped(fields))
             shown = self.query_one(FigureChart).field
-            figures.highlighted = fields.index(shown) if shown in fields else 0
+            if fields:
+                figures.highlighted = figures.get_option_index(
+                    shown if shown in fields else fields[0]
+                )
         for field in fields:
             figures.replace_option_prompt(field, _line(state, field))
+
+    def _found(self) -> tuple[str, ...]:
+        """The figures in whose names or meanings all words are that are looked for."""
+        words = self.query_one(SentenceInput).value.lower().split()
+        fields = shown_figures(self._state.config, self._state.settings)
+        return tuple(
+            field for field in fields if all(word in _words(FIGURES[field]) for word in words)
+        )
+
+    def action_find(self) -> None:
+        self.add_class("-finding")
+        self.query_one(SentenceInput).focus()
+
+    def action_back(self) -> None:
+        if not self.has_class("-finding"):
+            self.dismiss()
+            return
+        self.remove_class("-finding")
+        self.query_one(SentenceInput).value = ""
+        self.query_one(FigureList).focus()
+
+    @on(SentenceInput.Changed)
+    def filter(self) -> None:
+        self._listed = None
+        self._list_figures()
+
+    @on(SentenceInput.Submitted)
+    def choose_among_found(self) -> None:
+        self.query_one(FigureList).focus()
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
         if event.option.id is not None:
             self.query_one(FigureChart).show(self._state, event.option.id)
+
+
+def _words(text: FigureText) -> str:
+    return f"{text.group} {text.title} {text.short} {text.meaning}".lower()
+
+
+def _grouped(fields: tuple[str, ...]) -> list[Option]:
+    """Figures under the titles of their groups, which cannot be chosen."""
+    options = []
+    for group, of_group in groupby(fields, key=lambda field: FIGURES[field].group):
+        options.append(Option(Content.styled(group, "bold $primary"), disabled=True))
+        options += [Option(FIGURES[field].short, id=field) for field in of_group]
+    return options
 
 
 def _line(state: RunState, field: str) -> Content:

@@ -371,8 +371,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         Binding(
             "q",
             "app.go_home",
-            "Home",
-            tooltip="Write a checkpoint and go home.",
+            "Back",
+            tooltip="Write a checkpoint and go back to where the run was begun.",
             id="quit",
             group=KEYS,
         ),

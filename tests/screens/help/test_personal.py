@@ -304,7 +304,7 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
         await pilot.press("m", "f1")
         await reaches(pilot, FocusHelp)
         await sees(pilot, "whether it is healthy.")
-        await sees(pilot, "Back to the conversation.")
+        await sees(pilot, "Back to the run; from a search")
         await pilot.press("f1")
         await until(pilot, lambda: not isinstance(app.screen, HelpDialog))
 
@@ -344,7 +344,7 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(
         await sees(pilot, "Search the conversation")
         await pilot.press("escape", "m", "question_mark")
         await reaches(pilot, HelpDialog)
-        await sees(pilot, "Back to the conversation.")
+        await sees(pilot, "Back to the run; from a search")
         assert "Search the conversation" not in shown(pilot)
 
 

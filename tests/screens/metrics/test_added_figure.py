@@ -9,6 +9,7 @@ from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.config.figures import FigureText
 from llamagym_tui.protocol.events import SettingsChanged, UpdateFinished
 from llamagym_tui.screens.help.help import figure_rows
+from llamagym_tui.screens.metrics.metrics import FigureList
 from llamagym_tui.screens.playground import figures
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -25,6 +26,7 @@ class MeasuredStats(UpdateStats, frozen=True, kw_only=True):
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     text = FigureText(
         title="surprise of the critic",
+        group="critic",
         short="surprise",
         meaning="How far the critic was off.",
         healthy="falls",
@@ -45,7 +47,8 @@ async def test_an_added_figure_is_beside_the_game_in_the_help_and_on_the_charts(
         await sees(pilot, "surprise    0.250")
         await pilot.press("m")
         await sees(pilot, "surprise  0.250  ·")
-        await pilot.press("end")
+        listed = pilot.app.screen.query_one(FigureList)
+        listed.highlighted = listed.get_option_index("surprise")
         await sees(pilot, "surprise of the critic")
     assert ("surprise", "How far the critic was off.") in [row[:2] for row in figure_rows()]
 

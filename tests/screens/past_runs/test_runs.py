@@ -469,6 +469,12 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         await sees(pilot, "episode 1,024")
         assert app.run_state is not None
         assert app.run_state.returns.episodes == 1024
+        await pilot.press("q")
+        await sees(pilot, "leave the run?")
+        await pilot.press("y")
+        await reaches(pilot, RunsScreen)
+        assert app.run_state is None, "it goes back to the list that it was resumed from"
+        await all_read(pilot)
 
 
 @pytest.mark.usefixtures("three_runs")

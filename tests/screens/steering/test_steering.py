@@ -30,8 +30,8 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
-from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
-from llamagym_tui.screens.metrics.metrics import MetricsScreen
+from llamagym_tui.screens.metrics.figure_wall import FigureChart, figure_value, samples
+from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
@@ -55,12 +55,40 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
         await pilot.press("m")
         await reaches(pilot, MetricsScreen)
         await sees(pilot, "mean return")
-        await pilot.press("down")
+        screen = shown(pilot)
+        assert screen.index("What an episode earns on average") < screen.index("┤"), "first of all"
+        figures = pilot.app.screen.query_one(FigureList)
+        figures.highlighted = figures.get_option_index("approx_kl")
         await sees(pilot, "KL of the update")
         await sees(pilot, "0.004  in its healthy range")
-        await sees(pilot, "How far one update moved the policy")
+        await sees(pilot, "How far the last update moved the policy")
         assert "20,480 episodes" in shown(pilot)
         await pilot.press("m")
+        await reaches(pilot, PlaygroundScreen)
+
+
+async def test_figures_stand_in_four_groups_and_are_found_by_words(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "20,494 ")
+        await pilot.press("m")
+        await sees(pilot, "learning")
+        figures = app.screen.query_one(FigureList)
+        titles = [str(option.prompt) for option in figures.options if option.disabled]
+        assert titles == ["learning", "policy", "critic", "speed"]
+        await pilot.press("slash", *"undecided action")
+        await until(
+            pilot,
+            lambda: [each.id for each in figures.options][1:] == ["action_entropy", "entropy_coef"],
+        )
+        await sees(pilot, "action entropy")
+        await pilot.press("enter", "down")
+        await sees(pilot, "How strongly the policy is kept undecided about")
+        await pilot.press("escape")
+        await until(pilot, lambda: figures.option_count > 20)
+        assert isinstance(app.screen, MetricsScreen), "the first escape ends the search"
+        assert app.screen.query_one(FigureChart).field == "entropy_coef"
+        await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
 
 
