@@ -74,7 +74,7 @@ def updates() -> Iterator[AnyEvent]:
 def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,480")
-        await pilot.press("m", *["down"] * 6)
+        await pilot.press("m", *["down"] * 10)
         await sees(pilot, "26.0%  above its")
 
     assert snap_compare(
@@ -132,7 +132,7 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         await pilot.press("m", "question_mark")
-        await sees(pilot, "Back to the conversation.")
+        await sees(pilot, "Back to the run; from a")
 
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
