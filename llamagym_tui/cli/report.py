@@ -14,7 +14,6 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from llamagym_tui import __version__
-from llamagym_tui.cli.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
@@ -23,6 +22,7 @@ from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_wi
 from llamagym_tui.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
+from llamagym_tui.screens.playground.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line

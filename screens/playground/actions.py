@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from textual import on
+from textual.content import Content
 from textual.screen import Screen
 
 from llamagym_tui import user_files
@@ -19,6 +20,7 @@ from llamagym_tui.protocol.commands import (
     Watch,
     WatchNext,
 )
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -219,6 +221,16 @@ class PlaygroundActions(Screen[None]):
         from llamagym_tui.screens.playground.run_card import RunCard
 
         self.app.push_screen(RunCard(self._state))
+
+    def action_history(self) -> None:
+        """Show what was done in the run as commands for a shell, to be copied."""
+        from llamagym_tui.screens.playground.reproduction import script
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+
+        lines = script(self._state)
+        shown = Content("\n").join(Content(one_line(line)) for line in lines)
+        dialog = ConfirmDialog("what you did, as commands", shown, yes="copy all", no="close")
+        dialog.ask(self.app, partial(self.app.copy_to_clipboard, "\n".join(lines) + "\n"))
 
     def action_figures(self) -> None:
         """Show all figures, or three; remembered for next time."""

@@ -353,6 +353,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
+            "H",
+            "history",
+            "History",
+            tooltip="What you did, as commands to paste into a script.",
+            id="history",
+            show=False,
+        ),
+        Binding(
             "question_mark",
             "app.help",
             "All keys",
@@ -397,6 +405,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "policy_map",
             "changes",
             "card",
+            "history",
             "evaluate",
             "view",
             "zoom",
