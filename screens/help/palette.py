@@ -45,6 +45,7 @@ SYNONYMS = {
     "lesson": "tutorial exercise learning",
     "runs": "compare history experiments older list",
     "card": "share summary picture",
+    "resources": "cpu memory ram gpu speed top",
     "history": "command script shell reproduce repeat",
     "help": "keys shortcuts manual",
     "quit": "exit leave close stop end",

@@ -61,6 +61,8 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
             able = state.inspection.found is not None or (able and state.watched is not None)
         case "settings" | "watch" | "watch_next":
             pass
+        case "resources":
+            able = state.live
         case _:
             return True
     return True if able else None
@@ -231,6 +233,15 @@ class PlaygroundActions(Screen[None]):
         shown = Content("\n").join(Content(one_line(line)) for line in lines)
         dialog = ConfirmDialog("what you did, as commands", shown, yes="copy all", no="close")
         dialog.ask(self.app, partial(self.app.copy_to_clipboard, "\n".join(lines) + "\n"))
+
+    async def action_resources(self) -> None:
+        """Show what the run uses of the machine, or show it no more."""
+        from llamagym_tui.screens.playground.resources import Resources
+
+        if shown := self.query(Resources):
+            await shown.remove()
+        else:
+            await self.mount(Resources(self._state), after="#run-header")
 
     def action_figures(self) -> None:
         """Show all figures, or three; remembered for next time."""

@@ -353,6 +353,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
+            "R",
+            "resources",
+            "Resources",
+            tooltip="Cores, memory, GPU and tokens a second, or no more of that.",
+            id="resources",
+            show=False,
+        ),
+        Binding(
             "H",
             "history",
             "History",
@@ -402,6 +410,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         "Look": (
             "metrics",
             "figures",
+            "resources",
             "policy_map",
             "changes",
             "card",
