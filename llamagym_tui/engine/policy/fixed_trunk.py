@@ -5,10 +5,13 @@ policy map read a prompt once in a run. Where the top layers are trained, it hol
 Notation: B prompts, M nodes of a tree of replies.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
@@ -16,8 +19,35 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
 
+LOGITS_AT_ONCE = 2**25
+"""Numbers in the logits of columns that are looked at, at most, in one piece."""
 COLUMNS_AT_ONCE = 1024
 """Columns of one forward over prompts at most; one prompt may have more."""
+
+
+class ReplyEncoded(Encoded):
+    """Hidden states with how probable admissible replies are behind them, for which no logits are needed any more."""
+
+    def __init__(self, head: nn.Module, hidden: Tensor, logprobs: Tensor) -> None:
+        super().__init__(head, hidden, logprobs)
+        self.logprobs = logprobs
+        """(B, 1 + M, N) log-probability after each column of each of the N tokens of replies, reply after reply; a
+        token's own is that after the node before it."""
+
+    @classmethod
+    def of(cls, encoded: Encoded, backbone: Backbone, trie: ActionTrie) -> ReplyEncoded:
+        """Computed in parts of a few rows, because the logits of all would be large."""
+        hidden = encoded.hidden  # (B, 1 + M, D)
+        tokens = torch.tensor([token for reply in trie.replies for token in reply])
+        size = max(1, LOGITS_AT_ONCE // (hidden.shape[1] * backbone.vocabulary))
+        found = [
+            backbone.head(rows).float().log_softmax(-1)[..., tokens] for rows in hidden.split(size)
+        ]
+        return cls(backbone.head, hidden, torch.cat(found))
+
+    def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, V) logits at N positions, in fp32."""
+        return self._head(self.hidden[rows, columns]).float()
 
 
 @torch.no_grad()
@@ -48,11 +78,16 @@ def states_of(
         place = {index: at for at, index in enumerate(indices)}
         positions = torch.tensor([place[index] for index in order], device=parts[0].hidden.device)
         encoded = Encoded.joined(parts, positions.argsort())
-        return encoded if narrow is None else narrow.kept(encoded)
+        if narrow is not None:
+            return narrow.kept(encoded)
+        return ReplyEncoded.of(encoded, policy.model.backbone, trie) if is_chosen else encoded
 
+    is_chosen = policy.generation.policy == "score"
     if narrow is None:
         assert memory is not None, "a trunk that is trained is not that of the version before"
-        return memory.rows(_keys(prompts, trie), compute)
+        return memory.rows(
+            _keys(prompts, trie), compute, lambda row: isinstance(row, ReplyEncoded) == is_chosen
+        )
     return policy.memory.rows(_keys(prompts, trie), compute, narrow.is_whole)
 
 

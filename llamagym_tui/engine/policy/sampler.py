@@ -26,7 +26,7 @@ from torch import Tensor
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
-from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.fixed_trunk import ReplyEncoded, states_of
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
@@ -415,6 +415,9 @@ class Sampler:
         columns_before = torch.tensor(before, device=device) + 1  # (N,)
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
         columns = torch.arange(len(trie.tree) + 1, device=device)  # (1 + M,)
+        if isinstance(ahead.encoded, ReplyEncoded):
+            every = torch.arange(len(tokens), device=device)
+            return ahead.encoded.logprobs[torch.tensor(among)[:, None], columns_before, every]
         if isinstance(ahead.encoded, NarrowEncoded):
             rows, columns_of_rows = torch.broadcast_tensors(
                 torch.tensor(among, device=device)[:, None], columns

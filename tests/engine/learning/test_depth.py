@@ -17,11 +17,13 @@ from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.model import fixed_layers
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.conftest import REPLIES, tiny_llama
-from tests.engine.learning.test_head_ppo import play
+from tests.engine.learning.test_head_ppo import OBSERVATIONS, play
 
 # One minibatch, so that which rows are drawn together makes no difference.
 CONFIG = PPOConfig(mini_batch_size=1000, critic_warmup_updates=0, kl_coef=0.05, update_kl=1e9)
@@ -105,6 +107,29 @@ def test_in_a_run_every_token_is_read_once_below_the_top_layers(tokenizer, monke
     }
     tokens = {path[:end] for path in known for end in range(1, len(path) + 1)}
     assert sum(read) == len(tokens)
+
+
+def test_what_was_scored_is_not_scored_again_by_the_same_policy(tokenizer):
+    policy = policy_of(tokenizer)
+    learner = learner_of(policy)
+    sampler = Sampler(policy, len(OBSERVATIONS))
+    calls: list[int] = []
+    policy.model.backbone.head.register_forward_hook(lambda *_: calls.append(1))
+
+    def shares() -> list[float]:
+        episodes = [Episode(policy, "Play.") for _ in OBSERVATIONS]
+        for slot, episode in enumerate(episodes):
+            sampler.restart(slot, episode.observe(OBSERVATIONS[slot]).restart)
+        prompts = [Episode(policy, "Play.").observe(text).ids for text in OBSERVATIONS]
+        replies = sampler.reply(range(len(prompts)), prompts, greedy=True)
+        return [reply.choice.logprob for reply in replies]
+
+    first = shares()
+    made = len(calls)
+    assert shares() == first
+    assert len(calls) == made > 0
+    learner.update(play(policy))
+    assert shares() != first
 
 
 def test_a_resumed_run_goes_on_as_the_undisturbed_one(tokenizer, tmp_path):
