@@ -140,10 +140,10 @@ class Cells:
         for mark in drawing.marks:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(mark), row, "┊", "accent")
-        self._names(drawing)
         if drawing.cursor is not None:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(drawing.cursor), row, "│", "foreground")
+        self._names(drawing)
         for curve in drawing.curves:
             if curve.marker:
                 for x, y in curve.points:
