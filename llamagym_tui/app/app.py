@@ -193,7 +193,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self.config is not None:
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
-            self.action_lesson()
+            self.begin_lesson()
         elif self._tour:
             self.show_tour()
 

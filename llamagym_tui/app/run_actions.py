@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +21,9 @@ from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
+    from textual.actions import ActionParseResult
+    from textual.dom import DOMNode
+
     from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
@@ -39,6 +42,10 @@ class PastRunActions(PersonalApp):
     """Whether this is the first start, whose first run begins at a pace to watch."""
     lesson: str | None = None
     """Name of the lesson that is played."""
+    guessed = 0
+    """Number of what was guessed before it; 0: nothing."""
+    used_in_lesson: frozenset[str] = frozenset()
+    """Ids of the bindings that were used since it began."""
     _recalling: Worker[None] | None = None
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
@@ -82,30 +89,79 @@ class PastRunActions(PersonalApp):
     def _offer(self, name: str) -> None:
         from llamagym_tui.setup.lessons import begun
 
-        def play() -> None:
+        def play(guessed: int | None) -> None:
+            if guessed is None:
+                return
             with self.errors_shown():
                 self.open_run(begun(name))
                 self.lesson = name
+                self.guessed = guessed
+                self.used_in_lesson = frozenset()
 
-        self._read_lesson(name, play, yes="play it", no="leave it")
+        self._ask_for_guess(name, play)
 
-    def action_lesson(self, answer: bool = False) -> None:
-        """Show what to do in the lesson that is played, or its answer; either leads to the other."""
-        yes = "back to the lesson" if answer else "show the answer"
-        then = partial(self.action_lesson, not answer)
-        self._read_lesson(str(self.lesson), then, answer=answer, yes=yes, no="go on")
+    def begin_lesson(self) -> None:
+        """Show the lesson whose run has begun, and ask what is guessed."""
 
-    def _read_lesson(
-        self, name: str, then: Callable[[], None], *, yes: str, no: str, answer: bool = False
-    ) -> None:
-        from llamagym_tui.screens.playground.named_keys import with_keys
-        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-        from llamagym_tui.screens.widgets.key_bar import key_of
+        def guessed(number: int | None) -> None:
+            self.guessed = number or 0
+
+        self._ask_for_guess(str(self.lesson), guessed)
+
+    def _ask_for_guess(self, name: str, then: Callable[[int | None], None]) -> None:
+        from llamagym_tui.screens.widgets.dialogs import GuessDialog
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        text = lesson.answer if answer else with_keys(lesson.text(), partial(key_of, self))
-        ConfirmDialog(lesson.title, Content(text), yes=yes, no=no).ask(self, then)
+        text = self._with_keys(lesson.text())
+        self.push_screen(GuessDialog(lesson.title, text, lesson.guess, lesson.guesses), then)
+
+    def action_lesson(self, answer: bool = False) -> None:
+        """Show what to do in the lesson that is played, or its answer; either leads to the other."""
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+        from llamagym_tui.setup.lessons import lessons
+
+        lesson = lessons()[str(self.lesson)]
+        text = self._with_keys(lesson.text(self.used_in_lesson))
+        if answer:
+            text = lesson.told(self.guessed)
+        yes = "back to the lesson" if answer else "show the answer"
+        then = partial(self.action_lesson, not answer)
+        ConfirmDialog(lesson.title, Content(text), yes=yes, no="go on").ask(self, then)
+
+    @property
+    def lesson_line(self) -> str:
+        """What to do next in the lesson that is played; empty: none is."""
+        if self.lesson is None:
+            return ""
+        from llamagym_tui.screens.widgets.key_bar import key_of
+        from llamagym_tui.setup.lessons import lessons
+
+        lesson = lessons()[self.lesson]
+        then = lesson.next_step(self.used_in_lesson) or "all steps are done"
+        return self._with_keys(
+            f"Lesson, {then} {key_of(self, 'lesson', 'L')} has its question and the answer."
+        )
+
+    def _with_keys(self, text: str) -> str:
+        """A text of a lesson with the keys that bindings have now."""
+        from llamagym_tui.screens.playground.named_keys import with_keys
+        from llamagym_tui.screens.widgets.key_bar import key_of
+
+        return with_keys(text, partial(key_of, self))
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Do what a key or the palette requests, and tick off what a lesson asks for."""
+        if self.lesson is not None:
+            active = self.screen.active_bindings.values()
+            used = {each.binding.id for each in active if each.binding.action == action}
+            self.used_in_lesson |= {id for id in used if id is not None}
+        return await super().run_action(action, default_namespace, namespaces)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog

@@ -5,7 +5,8 @@ command.
 """
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,8 @@ from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
+NAMED = re.compile(r"\{([\w.]+)\}")
+"""How a text names a key: the id of its binding."""
 FOLDER = Path(__file__).parents[1] / "lessons"
 
 
@@ -79,17 +82,57 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do, step by step."""
     look: str
     """Where to look."""
+    guess: str
+    """A question about what will be measured, to be answered before it is."""
+    guesses: list[str]
+    """Answers to choose from."""
+    measured: int
+    """Number of the answer that was measured, from 1."""
     question: str
     answer: str
     checks: list[Check]
 
     def __post_init__(self) -> None:
         settings([*self.settings, *self.control])  # raises UsageError if one has a fault
+        if self.measured not in range(1, len(self.guesses) + 1):
+            raise ValueError(f"there is no guess {self.measured}")
 
-    def text(self) -> str:
-        """The lesson for people, without the answer; keys stand in it by the ids of their bindings in braces."""
-        steps = "\n".join(f"{at}. {step}" for at, step in enumerate(self.steps, 1))
+    def text(self, done: Collection[str] = ()) -> str:
+        """The lesson for people, without the answer; keys stand in it by the ids of their bindings in braces.
+
+        Args:
+            done: ids of the bindings that were used since it began.
+        """
+        steps = "\n".join(
+            f"{number}. {'✓ ' if is_done else ''}{step}"
+            for number, (step, is_done) in enumerate(self.progress(done), 1)
+        )
         return f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
+
+    def progress(self, done: Collection[str]) -> list[tuple[str, bool]]:
+        """Each step, and whether it is done: its keys were used, or if it names none, one of the step after it."""
+        named = [set(NAMED.findall(step)) for step in self.steps]
+        found: list[tuple[str, bool]] = []
+        for step, keys, later in zip(self.steps, named, [*named[1:], set()], strict=True):
+            is_done = keys <= set(done) if keys else not later.isdisjoint(done)
+            found.append((step, is_done))
+        return found
+
+    def next_step(self, done: Collection[str]) -> str:
+        """The first step that is not done, with its number; empty: all are."""
+        for number, (step, is_done) in enumerate(self.progress(done), 1):
+            if not is_done:
+                return f"step {number} of {len(self.steps)}: {step}"
+        return ""
+
+    def told(self, guessed: int) -> str:
+        """The answer, after what was guessed (from 1; 0: nothing) and what was measured."""
+        measured = f"Measured: {self.guesses[self.measured - 1]}."
+        if not guessed:
+            return f"{self.guess}\n{measured}\n\n{self.answer}"
+        hit = "as you guessed" if guessed == self.measured else "not what you guessed"
+        guess = f"You guessed: {self.guesses[guessed - 1]}."
+        return f"{self.guess}\n{guess} {measured} That is {hit}.\n\n{self.answer}"
 
 
 def read_lesson(path: Path) -> Lesson:

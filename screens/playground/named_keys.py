@@ -3,16 +3,12 @@
 `{pause}` stands for the key of the binding with the id ``pause``.
 """
 
-import re
-
 from textual.binding import Binding
 from textual.keys import format_key
 
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-
-NAMED = re.compile(r"\{([\w.]+)\}")
-"""How a text names a key: the id of its binding."""
+from llamagym_tui.setup.lessons import NAMED
 
 
 def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:

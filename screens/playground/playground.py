@@ -506,7 +506,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation.fold(not state.watching.turn_s)
         conversation.show(state.transcript.entries)
         self._go_to_shown(before)
-        panels.banner.show(state, self._demos_path)
+        panels.banner.show(state, self._demos_path, getattr(self.app, "lesson_line", ""))
         self._fit(state)
         for text in self.query(StateText):
             text.show(state)

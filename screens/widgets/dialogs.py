@@ -1,6 +1,6 @@
 """Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -59,6 +59,45 @@ class ConfirmDialog(ModalScreen[bool]):
         app.push_screen(self, answered)
 
 
+class GuessDialog(ModalScreen[int]):
+    """A text with a question to guess at; dismissed with the number of the guess, or 0 for none.
+
+    None, as by escape, means to leave.
+    """
+
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS = [
+        *(Binding(f"{number}", f"dismiss({number})", "Guess") for number in range(1, 10)),
+        Binding("enter", "dismiss(0)", "Play without a guess", key_display="⏎"),
+        Binding("n,escape,q", "dismiss(None)", "Leave it", key_display="n esc"),
+    ]
+
+    def __init__(self, title: str, text: str, question: str, guesses: Sequence[str]) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._question = question
+        self._guesses = guesses
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = Content(self._title)
+            asked = Content(f"Guess first: {self._question}")
+            guesses = Content("   ").join(
+                _answer(str(number), words, number) for number, words in enumerate(self._guesses, 1)
+            )
+            others = Content("   ").join(
+                [_answer("⏎", "play without a guess", 0), _answer("esc", "leave it", None)]
+            )
+            parts = [Content(self._text), asked, guesses, others]
+            yield Static(Content("\n\n").join(parts), markup=False)
+        yield KeyBar()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        number = parameters[0] if action == "dismiss" else None
+        return not isinstance(number, int) or number <= len(self._guesses)
+
+
 class CautiousDialog(ConfirmDialog):
     """A question to which enter answers no."""
 
@@ -79,10 +118,11 @@ class QuitDialog(ConfirmDialog):
 
 def _answers(yes: str, no: str) -> Content:
     """Both answers with their keys; each can be clicked."""
-    parts = [
-        Content.assemble((f" {key} ", "bold reverse"), f" {one_line(words)}").stylize(
-            Style.from_meta({"@click": f"screen.dismiss({answer})"})
-        )
-        for key, words, answer in (("y", yes, True), ("n", no, False))
-    ]
-    return Content("   ").join(parts)
+    return Content("   ").join([_answer("y", yes, True), _answer("n", no, False)])
+
+
+def _answer(key: str, words: str, answer: bool | int | None) -> Content:
+    """An answer with its key, which can be clicked."""
+    return Content.assemble((f" {key} ", "bold reverse"), f" {one_line(words)}").stylize(
+        Style.from_meta({"@click": f"screen.dismiss({answer})"})
+    )

@@ -37,6 +37,37 @@ def test_without_a_terminal_a_lessons_text_is_all() -> None:
     assert lesson.answer not in by_name.stdout
 
 
+def test_a_step_is_done_once_its_keys_were_used_and_one_without_keys_with_the_step_after_it() -> (
+    None
+):
+    lesson = replace(lessons()["learning-rate"], steps=["{pause}, {prompt}", "Read.", "{metrics}"])
+    steps = lesson.steps
+
+    def done(*used: str) -> list[bool]:
+        return [is_done for _, is_done in lesson.progress(used)]
+
+    assert [done(), done("pause"), done("pause", "prompt")] == [
+        [False, False, False], [False, False, False], [True, False, False],
+    ]  # fmt: skip
+    assert done("metrics") == [False, True, True]
+    assert lesson.next_step(["pause", "prompt"]) == f"step 2 of 3: {steps[1]}"
+    assert lesson.next_step(["pause", "prompt", "metrics"]) == ""
+    assert f"1. ✓ {steps[0]}\n2. {steps[1]}\n" in lesson.text(["pause", "prompt"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_is_guessed_at_among_answers_of_which_one_was_measured(name: str) -> None:
+    lesson = lessons()[name]
+    right = lesson.guesses[lesson.measured - 1]
+    assert f"Measured: {right}. That is as you guessed." in lesson.told(lesson.measured)
+    other = next(at for at in (1, 2) if at != lesson.measured)
+    assert f"You guessed: {lesson.guesses[other - 1]}. Measured: {right}. That is not" in (
+        lesson.told(other)
+    )
+    assert lesson.told(0).startswith(f"{lesson.guess}\nMeasured: {right}.\n\n{lesson.answer}")
+    assert 2 <= len(lesson.guesses) <= 9
+
+
 def test_another_name_is_refused_with_those_that_there_are() -> None:
     refused = run("lessons", "13")
     assert refused.exit_code == 2
