@@ -60,14 +60,14 @@ class ConfirmDialog(ModalScreen[bool]):
 
 
 class GuessDialog(ModalScreen[int]):
-    """A text with a question to guess at; dismissed with the number of the guess, or 0 for none.
+    """A text with a question and three answers to guess at; dismissed with the number of the guess, or 0 for none.
 
     None, as by escape, means to leave.
     """
 
     CSS_PATH = "dialogs.tcss"
     BINDINGS = [
-        *(Binding(f"{number}", f"dismiss({number})", "Guess") for number in range(1, 10)),
+        *(Binding(f"{number}", f"dismiss({number})", "Guess") for number in (1, 2, 3)),
         Binding("enter", "dismiss(0)", "Play without a guess", key_display="⏎"),
         Binding("n,escape,q", "dismiss(None)", "Leave it", key_display="n esc"),
     ]
@@ -92,10 +92,6 @@ class GuessDialog(ModalScreen[int]):
             parts = [Content(self._text), asked, guesses, others]
             yield Static(Content("\n\n").join(parts), markup=False)
         yield KeyBar()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        number = parameters[0] if action == "dismiss" else None
-        return not isinstance(number, int) or number <= len(self._guesses)
 
 
 class CautiousDialog(ConfirmDialog):
