@@ -138,7 +138,7 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[self.lesson]
-        then = lesson.next_step(self.used_in_lesson) or "all steps are done"
+        then = lesson.next_step(self.used_in_lesson) or "all steps are done."
         return self._with_keys(
             f"Lesson, {then} {key_of(self, 'lesson', 'L')} has its question and the answer."
         )
