@@ -113,8 +113,9 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        text = self._with_keys(lesson.text())
-        self.push_screen(GuessDialog(lesson.title, text, lesson.guess, lesson.guesses), then)
+        _, _, steps = lesson.text().partition("\n\n")  # what it shows would give the guess away
+        text = self._with_keys(steps)
+        self.push_screen(GuessDialog(lesson.title, lesson.guess, lesson.guesses, text), then)
 
     def action_lesson(self, answer: bool = False) -> None:
         """Show what to do in the lesson that is played, or its answer; either leads to the other."""

@@ -72,7 +72,7 @@ class GuessDialog(ModalScreen[int]):
         Binding("n,escape,q", "dismiss(None)", "Leave it", key_display="n esc"),
     ]
 
-    def __init__(self, title: str, text: str, question: str, guesses: Sequence[str]) -> None:
+    def __init__(self, title: str, question: str, guesses: Sequence[str], text: str) -> None:
         super().__init__()
         self._title = title
         self._text = text
@@ -89,7 +89,7 @@ class GuessDialog(ModalScreen[int]):
             others = Content("   ").join(
                 [_answer("⏎", "play without a guess", 0), _answer("esc", "leave it", None)]
             )
-            parts = [Content(self._text), asked, guesses, others]
+            parts = [asked, guesses, others, Content(self._text)]
             yield Static(Content("\n\n").join(parts), markup=False)
         yield KeyBar()
 

@@ -57,7 +57,8 @@ async def test_a_lesson_that_is_left_begins_nothing():
         await pilot.press("L")
         await sees(pilot, f"1. {LESSON.title}")
         await pilot.press("enter")
-        await sees(pilot, "Question")
+        await sees(pilot, "Guess first")
+        assert LESSON.shows[:30] not in shown(pilot), "it would give the guess away"
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         assert app.config is None
