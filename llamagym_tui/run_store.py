@@ -254,7 +254,9 @@ def find_run(spec: str | None) -> Path:
             folders, key=lambda folder: (folder / CONFIG_FILE).stat().st_mtime, default=None
         )
         if latest is None:
-            raise RunStoreError(f"There are no runs in {runs_dir()} yet; name the folder of one.")
+            raise RunStoreError(
+                f"There are no runs in {runs_dir()} yet; llamagym-tui blackjack begins one, or name its folder."
+            )
         return latest
     for folder in (Path(spec).expanduser(), runs_dir() / spec):
         if is_run(folder):

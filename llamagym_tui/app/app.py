@@ -134,7 +134,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: whether to show the hints of a first start, unless they were seen.
+            tour: whether to show the hints of a first run, unless they were seen.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -194,8 +194,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
             self.begin_lesson()
-        elif self._tour:
-            self.show_tour()
+        elif self.config is not None:
+            self._greet()
 
     def open_run(self, config: RunConfig) -> None:
         self.require_model(config, partial(self._open_run, config), lambda: None)
@@ -205,7 +205,13 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.config = config
         self.run_state = initial_state(config)
         self.push_screen(self._make_playground(config))
+        self._greet()
         self.call_after_refresh(self._begin, config)
+
+    def _greet(self) -> None:
+        """Show the hints of a first run, if they are wanted."""
+        if self._tour:
+            self.show_tour()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))

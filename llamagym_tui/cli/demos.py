@@ -114,7 +114,8 @@ def list_files(
         echo(line)
     if not found:
         echo(
-            f"There are no demonstrations in {place}; press h in the playground to make some.",
+            f"There are no demonstrations in {place}; press h in the playground to play some, or let the expert of "
+            "an agent play them by llamagym-tui demos generate AGENT.",
             to=sys.stderr,
         )
 

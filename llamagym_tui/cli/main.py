@@ -519,10 +519,12 @@ def models() -> None:
 @app.command()
 def runs() -> None:
     """List your runs, the latest first."""
-    for run in run_store.list_runs():
+    found = run_store.list_runs()
+    for run in found:
         line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
         echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
-    echo(f"Runs without --run-dir live in {runs_dir()}.", to=sys.stderr)
+    none = "" if found else "There is none yet; llamagym-tui blackjack begins the first. "
+    echo(f"{none}Runs without --run-dir live in {runs_dir()}.", to=sys.stderr)
 
 
 @app.command()

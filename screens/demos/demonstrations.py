@@ -271,7 +271,7 @@ class DemonstrationsScreen(Screen[None]):
             return "No episode matches."
         play, keep = key_of(self.app, "table", "h"), key_of(self.app, "keep", "K")
         if getattr(self.app, "run_state", None) is None:
-            return "There is none yet: start a run to play episodes or to keep the model's."
+            return "There is none yet: start a run to play some, or llamagym-tui demos generate."
         return f"There is none yet: {play} plays, {keep} keeps the model's."
 
     def _draw_status(self) -> None:

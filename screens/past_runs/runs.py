@@ -247,7 +247,8 @@ def _chosen_text(runs: RunList) -> str:
     """What the table has no room for."""
     if not runs.rows:
         return (
-            f"There are no runs in {one_line(str(runs_dir()))} yet."
+            f"There are no runs in {one_line(str(runs_dir()))} yet: enter on an agent at home begins one, "
+            "llamagym-tui blackjack too."
             if runs.loaded
             else "looking for runs …"
         )

@@ -618,7 +618,9 @@ def test_ctrl_c_before_anything_has_begun_is_one_word(monkeypatch: pytest.Monkey
 
 
 def test_runs_and_their_models_are_listed(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run("runs").stdout == ""
+    none = run("runs")
+    assert none.stdout == ""
+    assert "llamagym-tui blackjack begins the first" in none.stderr
     a_run_folder(data / "runs" / "one")
     assert re.fullmatch(
         rf"[-\d]{{10}} \d\d:\d\d  blackjack        can be resumed  {data / 'runs' / 'one'}\n",
@@ -641,7 +643,7 @@ def test_runs_and_their_models_are_listed(data: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
-    assert "There are no runs in" in run("replay").stderr
+    assert "llamagym-tui blackjack begins one" in run("replay").stderr
     missing = run("replay", "nowhere")
     assert missing.exit_code == 2, "as any other wrong name"
     assert (

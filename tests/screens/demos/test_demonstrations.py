@@ -179,6 +179,7 @@ async def test_from_home_no_key_is_named_that_is_not_there():
         await sees(pilot, "Blackjack")
         await pilot.press("d")
         await sees(pilot, "There is none yet: start a run")
+        await sees(pilot, "llamagym-tui demos generate")
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):

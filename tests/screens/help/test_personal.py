@@ -518,7 +518,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(
         app.show_tour()
         await sees(pilot, "1 of 5")
         await pilot.press("enter", "enter")
-        await sees(pilot, "f7 pauses, u makes one update.")
+        await sees(pilot, "slower. f7")
 
 
 async def test_what_is_copied_is_told(

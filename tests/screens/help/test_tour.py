@@ -1,11 +1,18 @@
-"""Five hints at the first start, and never again."""
+"""Five hints at the first run, and never again."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.widgets import Static
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import SetPace
 from llamagym_tui.screens.help.tour import HINTS, TourScreen, marker
 from llamagym_tui.screens.past_runs.home import HomeScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.user_files import data_dir
 from tests import fakes
 from tests.screens.steps import sees, shown, until
@@ -13,11 +20,13 @@ from tests.screens.steps import sees, shown, until
 SIZE = (80, 24)
 
 
-def app() -> LlamaGymApp:
-    return LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
+def app(**options: Any) -> LlamaGymApp:
+    return LlamaGymApp(
+        fakes.config(data_dir() / "run"), client_factory=fakes.FakeClient, tour=True, **options
+    )
 
 
-async def test_five_hints_then_home_and_they_never_come_back():
+async def test_five_hints_over_the_first_run_and_they_never_come_back():
     first = app()
     async with first.run_test(size=SIZE) as pilot:
         await sees(pilot, "1 of 5")
@@ -25,11 +34,47 @@ async def test_five_hints_then_home_and_they_never_come_back():
         for _ in HINTS:
             assert isinstance(first.screen, TourScreen)
             await pilot.press("enter")
-        await until(pilot, lambda: isinstance(first.screen, HomeScreen))
+        await until(pilot, lambda: isinstance(first.screen, PlaygroundScreen))
     again = app()
     async with again.run_test(size=SIZE) as pilot:
+        await sees(pilot, "All keys")
+        assert isinstance(again.screen, PlaygroundScreen)
+
+
+async def test_home_has_no_hints_and_the_first_run_that_it_begins_has():
+    begun = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
+    async with begun.run_test(size=SIZE) as pilot:
         await sees(pilot, "Blackjack")
-        assert isinstance(again.screen, HomeScreen)
+        assert isinstance(begun.screen, HomeScreen)
+        begun.open_run(fakes.config(data_dir() / "run"))
+        await sees(pilot, "1 of 5")
+        assert isinstance(begun.screen_stack[-2], PlaygroundScreen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 34), (200, 60)])
+async def test_each_hint_stands_beside_what_it_speaks_of_and_not_on_it(size: tuple[int, int]):
+    async with app().run_test(size=size) as pilot:
+        await sees(pilot, "collecting turns")
+        for number, hint in enumerate(HINTS, start=1):
+            await sees(pilot, f"{number} of 5")
+            await until(pilot, lambda hint=hint: is_beside(pilot.app, hint.about), hint.title)
+            await pilot.press("enter")
+
+
+def is_beside(app: App[None], selector: str) -> bool:
+    """Whether the box is in view, next to what it speaks of, on the side that its arrow points to, and not on it."""
+    about = app.screen_stack[-2].query_one(selector).region
+    box = app.screen.query_one("#tour", Static)
+    place = box.region
+    cells = {
+        "◀": (place.x - 1, place.y),
+        "▶": (place.right, place.y),
+        "▲": (place.x, place.y - 1),
+        "▼": (place.x, place.bottom),
+    }
+    beside = cells.get(str(box.border_title)[0])
+    is_on_it = place.overlaps(about)
+    return place in app.screen.region and not is_on_it and beside and about.contains(*beside)
 
 
 async def test_the_hints_are_skipped_by_escape_for_good():
@@ -37,7 +82,7 @@ async def test_the_hints_are_skipped_by_escape_for_good():
     async with skipped.run_test(size=SIZE) as pilot:
         await sees(pilot, "1 of 5")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(skipped.screen, HomeScreen))
+        await until(pilot, lambda: isinstance(skipped.screen, PlaygroundScreen))
     assert marker().exists()
 
 
@@ -52,9 +97,9 @@ async def test_one_may_go_back_and_click_on():
 
 async def test_every_hint_fits_into_the_smallest_terminal():
     async with app().run_test(size=(60, 16)) as pilot:
-        for number, (_, text) in enumerate(HINTS, start=1):
+        for number, hint in enumerate(HINTS, start=1):
             await sees(pilot, f"{number} of 5")
-            await sees(pilot, text.split()[-1])
+            await sees(pilot, hint.text.split()[-1])
             await pilot.press("enter")
 
 
@@ -64,7 +109,7 @@ async def test_where_nothing_can_be_written_the_hints_do_no_harm():
     async with blocked.run_test(size=SIZE) as pilot:
         await sees(pilot, "1 of 5")
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(blocked.screen, HomeScreen))
+        await until(pilot, lambda: isinstance(blocked.screen, PlaygroundScreen))
 
 
 async def test_the_hints_name_the_keys_of_the_map_the_pace_one_update_and_the_wheel():
@@ -74,7 +119,7 @@ async def test_the_hints_name_the_keys_of_the_map_the_pace_one_update_and_the_wh
             "+ is faster, up to full speed, - slower.",
             "w takes the wheel",
         ):
-            await sees(pilot, "first time here")
+            await sees(pilot, "of 5")
             await pilot.press("enter")
             await sees(pilot, hint)
             assert "u makes one update" in shown(pilot) or not hint.startswith("+")

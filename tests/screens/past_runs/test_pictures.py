@@ -1,4 +1,4 @@
-"""How home, past runs, a comparison, a replay and the tour look."""
+"""How home, past runs, a comparison and a replay look."""
 
 from __future__ import annotations
 
@@ -112,17 +112,4 @@ def test_replay(snap_compare: Any, size: tuple[int, int]):
             await until(pilot, lambda: is_drawn(screen, state))
 
     app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
-    assert snap_compare(app, terminal_size=size, run_before=settled)
-
-
-@AT_BOTH_SIZES
-def test_tour(snap_compare: Any, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "1 of 5")
-        home = pilot.app.screen_stack[0]
-        await until(pilot, lambda: len(home.query_one(ModelList).here) == len(ENTRIES))
-        await until(pilot, lambda: home.query_one(RunList).rows)
-        await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows))
-
-    app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
     assert snap_compare(app, terminal_size=size, run_before=settled)

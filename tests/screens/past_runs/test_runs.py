@@ -585,7 +585,9 @@ async def test_without_runs_the_screens_say_so():
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "None yet")
         await pilot.press("l")
-        await sees(pilot, "There are no runs in")
+        await sees(
+            pilot, "There are no runs in data/runs yet: enter on an agent at home begins one"
+        )
         await pilot.press("space", "c", "s", "r", "enter", "escape")
         await reaches(pilot, HomeScreen)
 
