@@ -194,7 +194,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
             self.begin_lesson()
-        elif self.config is not None:
+        if self.config is not None:
             self._greet()
 
     def open_run(self, config: RunConfig) -> None:
@@ -205,12 +205,12 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.config = config
         self.run_state = initial_state(config)
         self.push_screen(self._make_playground(config))
-        self._greet()
+        self.call_after_refresh(self._greet)
         self.call_after_refresh(self._begin, config)
 
     def _greet(self) -> None:
-        """Show the hints of a first run, if they are wanted."""
-        if self._tour:
+        """Show the hints of a first run, if they are wanted; a lesson has its own."""
+        if self._tour and self.lesson is None:
             self.show_tour()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
