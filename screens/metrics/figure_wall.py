@@ -37,7 +37,10 @@ GAP = 2
 
 
 def figure_value(stats: UpdateStats, field: str) -> str:
-    value = float(getattr(stats, field))
+    measured = getattr(stats, field)
+    if isinstance(measured, int):  # a count
+        return f"{measured:,}"
+    value = float(measured)
     if not math.isfinite(value):
         return "none" if field in OF_ENDED else "no number"
     if field in SHARES:

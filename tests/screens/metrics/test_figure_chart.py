@@ -8,7 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.screens.metrics.figure_wall import figure_drawing, figure_texts, stretched
+from llamagym_tui.screens.metrics.figure_wall import (
+    figure_drawing,
+    figure_texts,
+    figure_value,
+    stretched,
+)
 from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.state.reduce import reduce
@@ -87,3 +92,9 @@ def test_the_small_curves_are_as_wide_as_their_cells_whatever_the_number_of_upda
     assert stretched([1.0, 3.0], 5) == [1.0, 1.0, 1.0, 3.0, 3.0]
     assert stretched([1.0, 3.0, 5.0, 9.0], 2) == [2.0, 7.0]
     assert stretched([], 5) == []
+
+
+def test_a_count_has_no_decimals():
+    stats = replace(fakes.STATS, episodes=55, turns=1024, epochs=8.0)
+    shown = [figure_value(stats, field) for field in ("episodes", "turns", "epochs")]
+    assert shown == ["55", "1,024", "8.00"]
