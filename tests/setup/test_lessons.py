@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from llamagym_tui import run_store, user_files
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.screens.help.all_bindings import bindings_of
-from llamagym_tui.screens.playground.named_keys import NAMED, with_keys
+from llamagym_tui.screens.playground.named_keys import with_keys
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.setup import catalog, lessons
-from llamagym_tui.setup.lessons import Check, begun, read_lesson
+from llamagym_tui.setup.lessons import NAMED, Check, begun, read_lesson
 
 NAMES = list(lessons.lessons())
 TOML = """
@@ -28,6 +28,9 @@ episodes = 10
 settings = ["ppo.lr=1e-3"]
 steps = ["{metrics} shows figures."]
 look = "L."
+guess = "G?"
+guesses = ["a", "b", "c"]
+measured = 2
 question = "Q?"
 answer = "A."
 [[checks]]
@@ -134,6 +137,7 @@ def test_a_check_reads_as_a_sentence() -> None:
         ("minutes = 1", 'minutes = "1"', "Expected `float`, got `str`"),
         ("look =", "looks =", "unknown field `looks`"),
         ('title = "T"', "title = ", "Invalid value"),
+        ("measured = 2", "measured = 4", "there is no guess 4"),
     ],
 )
 def test_a_faulty_file_is_refused_in_a_sentence(
