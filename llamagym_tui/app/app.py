@@ -97,6 +97,14 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
         Binding(
             "y",
+            "share",
+            "Share",
+            tooltip="Copy the run's sentence, prompt and command, and save its card as an SVG file in its folder.",
+            id="app.share",
+            show=False,
+        ),
+        Binding(
+            "Y",
             "save_screen",
             "Save the screen",
             tooltip="Save what you see as an SVG file, in the folder you started in.",
@@ -113,7 +121,10 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             priority=True,
         ),
     ]
-    REFUSED_IN_BROWSER: ClassVar = {"play": {"save_screen"}, "watch": {"save_screen"}}
+    REFUSED_IN_BROWSER: ClassVar = {
+        "play": {"save_screen", "share"},
+        "watch": {"save_screen", "share"},
+    }
     """The picture would be written where the server is."""
 
     def __init__(
@@ -264,6 +275,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             return self._has_home
         if action == "leave_run":
             return not self._has_home
+        if action == "share":
+            return self.run_state is not None and self.run_state.run is not None
         if action == "restart":
             return (
                 self.run_state is not None
@@ -369,6 +382,20 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
+
+    def action_share(self) -> None:
+        """Copy the run as text, and save its card beside it."""
+        from llamagym_tui.run_folder import CARD_FILE
+        from llamagym_tui.screens.playground.card_picture import card_svg, card_text
+        from llamagym_tui.user_files import replace_file
+
+        self.copy_to_clipboard(card_text(self._state))
+        path = Path(self._state.run_dir).absolute() / CARD_FILE
+        try:
+            replace_file(path, card_svg(self._state).encode())
+            self.notify(f"The run is copied as text, and its card is saved: {path}")
+        except OSError as error:
+            self.notify(f"The run is copied as text; its card is not saved ({error}).")
 
     def action_save_screen(self, film: bool = False) -> None:
         from llamagym_tui.screens.policy_map.film import run_film

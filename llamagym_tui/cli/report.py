@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from jinja2 import Environment, StrictUndefined
@@ -18,16 +18,15 @@ from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
+from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
+from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.playground.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
-from llamagym_tui.screens.widgets.chart_cells import nice_ticks
-from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -35,14 +34,6 @@ from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
 from llamagym_tui.state.transcript import Fact, ReplySoFar
 from llamagym_tui.user_files import file_text, replace_file
 
-WIDTH = 860
-"""The width of the inside of the chart."""
-HEIGHT = 300
-"""The height of the inside of the chart."""
-LEFT = 64
-"""The margin to the left of it, with the labels of returns."""
-TOP = 24
-"""The margin above it."""
 TEMPLATE = Environment(
     autoescape=True,
     finalize=lambda value: value if isinstance(value, Markup) else literal(str(value)),
@@ -143,7 +134,7 @@ def page(story: Story, name: str) -> str:
         name=name,
         state=state,
         summary=summary(story),
-        chart=_chart(state),
+        chart=chart_of(state),
         prompts=prompts,
         maps=maps,
         episodes=episodes,
@@ -170,52 +161,6 @@ def summary(story: Story) -> list[str]:
             line += f" ({found.outdated})"
         lines.append(line)
     return lines
-
-
-def _chart(state: RunState) -> dict[str, Any] | None:
-    """The curve of mean return with its band, baselines and marks, by the template's names; None: too few episodes."""
-    window = smoothing_window(state.returns.episodes)
-    points = thinned(state.returns.trailing(window), WIDTH)
-    if len(points) < 2:
-        return None
-    known = baselines(state)
-    curve = [(point.episode, point.mean_return) for point in points]
-    below = [(point.episode, point.mean_return - margin(point.stderr)) for point in points]
-    above = [(point.episode, point.mean_return + margin(point.stderr)) for point in points]
-    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
-    sure = len(points) // 4
-    values = [value for _, value in [*curve, *below[sure:], *above[sure:]]]
-    values += known.values()
-    pad = 0.06 * (max(values) - min(values)) or 0.5
-    low = min(values) - pad
-    high = max(values) + pad
-    first = curve[0][0]
-    last = curve[-1][0]
-
-    def at(episode: float, value: float) -> tuple[float, float]:
-        """The place of a point in the picture, whose y grows downwards."""
-        inside = min(max(value, low), high)
-        across = (episode - first) / (last - first)
-        down = (high - inside) / (high - low)
-        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * down, 1)
-
-    return_ticks = nice_ticks(low, high, 5)
-    episode_ticks = nice_ticks(first, last, 6)
-    marks = [mark for mark in state.marks if first <= mark.episode <= last]
-    return {
-        "at": at,
-        "window": window,
-        "curve": curve,
-        "band": [*above, *below[::-1]],
-        "low": low,
-        "high": high,
-        "first": first,
-        "last": last,
-        "ups": zip(return_ticks, tick_labels(return_ticks), strict=True),
-        "acrosses": zip(episode_ticks, tick_labels(episode_ticks), strict=True),
-        "levels": [(f"{name} {plain(value)}", value) for name, value in known.items()],
-        "marks": list(enumerate(marks, 1)),
-    }
 
 
 def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:

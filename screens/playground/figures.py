@@ -104,7 +104,7 @@ class FirstSight(StateText):
     def show(self, state: RunState) -> None:
         before = self.state
         self.state = state
-        self.set_class(bool(state.described or self._form()), "-known")
+        self.set_class(bool(state.described or form_text(state)), "-known")
         if any(
             getattr(state, name) is not getattr(before, name)
             for name in ("described", "mapped", "film", "updates", "run", "manner")
@@ -116,27 +116,26 @@ class FirstSight(StateText):
                 self.refresh(layout=not is_as_high)
 
     def content_at(self, width: int) -> Content:
-        state = self.state
-        layout, mapped = state.map_layout, state.mapped
-        played = (
-            MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
-        )
-        if layout is not None and played and len(state.film) > 1:
-            played += _gained(layout, state.film)
-        if played and mapped is not None and not state.map_is_present:
-            played += f" ({age(state.updates - mapped.update)})"
-        return Content("; ".join(filter(None, (one_line(state.described), played, self._form()))))
+        return Content(first_sight(self.state))
 
-    def _form(self) -> str:
-        """How replies are made, where that was changed because the model's own could not be read."""
-        run = self.state.run
-        if (
-            run is None
-            or run.unread_share is None
-            or self.state.manner.policy.startswith("generate")
-        ):
-            return ""
-        return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
+
+def first_sight(state: RunState) -> str:
+    """How the agent of a run plays, in one sentence; empty: not known yet."""
+    layout, mapped = state.map_layout, state.mapped
+    played = MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
+    if layout is not None and played and len(state.film) > 1:
+        played += _gained(layout, state.film)
+    if played and mapped is not None and not state.map_is_present:
+        played += f" ({age(state.updates - mapped.update)})"
+    return "; ".join(filter(None, (one_line(state.described), played, form_text(state))))
+
+
+def form_text(state: RunState) -> str:
+    """How replies are made, where that was changed because the model's own could not be read."""
+    run = state.run
+    if run is None or run.unread_share is None or state.manner.policy.startswith("generate"):
+        return ""
+    return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
 
 
 def age(updates: int) -> str:

@@ -35,9 +35,9 @@ class RunCard(ModalScreen[None]):
     BINDINGS = [
         Binding(
             "y",
-            "app.save_screen",
-            "Save as SVG",
-            tooltip="What you see, as an SVG file.",
+            "app.share",
+            "Copy and save",
+            tooltip="The run as text, and its card as an SVG file in its folder.",
             id="card.save",
         ),
         Binding("escape,enter,C,q", "dismiss", "Back", tooltip="Back to the run.", id="card.back"),

@@ -29,6 +29,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.run_store import read_config
+from llamagym_tui.screens.playground import curve_picture
 from llamagym_tui.screens.playground.reproduction import command
 from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.setup.run_config import run_config
@@ -107,7 +108,7 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
 def test_the_chart_is_drawn_in_its_bounds(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
     monkeypatch.setattr(
-        report, "nice_ticks", lambda *ends: most.append(ends[-1]) or nice_ticks(*ends)
+        curve_picture, "nice_ticks", lambda *ends: most.append(ends[-1]) or nice_ticks(*ends)
     )
     reported(here)
     assert most == [5, 6]  # returns, and episodes

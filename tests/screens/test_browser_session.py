@@ -74,7 +74,7 @@ async def test_no_key_of_the_prompt_editor_starts_a_program_or_opens_a_file(
     assert not [*tmp_path.glob("*.svg"), *tmp_path.glob("edited")]
 
 
-@pytest.mark.parametrize("key", ["h", "d", "o", "y"])
+@pytest.mark.parametrize("key", ["h", "d", "o", "y", "Y"])
 async def test_who_watches_is_refused_with_a_sentence_and_offered_no_such_key(
     watching: Path, key: str
 ):

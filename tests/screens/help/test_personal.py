@@ -234,7 +234,7 @@ async def test_the_screen_is_saved_by_key_or_from_the_palette(
             await until(pilot, lambda: found(app)[:1] == ["Save the screen"])
             await pilot.press("enter")
         else:
-            await pilot.press("y")
+            await pilot.press("Y")
         await until(pilot, lambda: notices(app), "a notice")
     [path] = tmp_path.glob("*.svg")
     assert notices(app) == [f"The screen is saved: {path}"]
@@ -252,7 +252,7 @@ async def test_a_screen_that_cannot_be_saved_is_a_sentence(
     app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         monkeypatch.setattr("llamagym_tui.user_files.os.replace", refuse)
-        await pilot.press("y")
+        await pilot.press("Y")
         await until(pilot, lambda: notices(app), "a notice")
     assert notices(app) == ["The screen is not saved (no room); start in a folder of yours."]
 
