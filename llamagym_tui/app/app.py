@@ -385,7 +385,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
 
     def action_share(self) -> None:
         """Copy the run as text, and save its card beside it."""
-        from llamagym_tui.run_folder import CARD_FILE
+        from llamagym_tui.run_store import CARD_FILE
         from llamagym_tui.screens.playground.card_picture import card_svg, card_text
         from llamagym_tui.user_files import replace_file
 
