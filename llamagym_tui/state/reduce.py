@@ -331,7 +331,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         chosen = replace(config.generation, policy="score")
         config = replace(config, generation=chosen)
     if event.trained and event.mode == "train":
-        state = _noted(state, f"Trained are {event.trained}.")
+        state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
         config=config,

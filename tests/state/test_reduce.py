@@ -68,7 +68,7 @@ def test_run_started_brings_the_trainers_names_and_prompt():
 def test_what_is_trained_is_told_where_something_is(mode, is_told):
     event = structs.replace(fakes.run_started(), trained="128 weights of an adapter", mode=mode)
     facts = [entry.fact for entry in after(event).transcript.entries]
-    assert facts == [Notice("Trained are 128 weights of an adapter.")] * is_told
+    assert facts == [Notice("Trained: 128 weights of an adapter.")] * is_told
 
 
 def test_counted_episodes_move_the_counters_and_the_mean():

@@ -18,7 +18,7 @@ def what_is_trained(policy: Policy) -> str:
     }
     weights = sum(each.numel() for each in trained.values())
     if not model.is_adapted:
-        return f"{weights:,} weights of the model"
+        return f"all {weights:,} weights of the model"
     layers = model.causal_lm.config.get_text_config().num_hidden_layers
     lowest = min(map(layer_of, trained), default=0)
     where = f"all {layers:,} layers"

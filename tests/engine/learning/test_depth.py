@@ -181,4 +181,4 @@ def test_which_weights_are_trained_is_said_with_their_number(tokenizer):
     assert said("head") == "8 weights of an adapter on the LM head alone, for 2 tokens"
     assert said("top") == f"{of_layer:,} weights of an adapter in the top 1 of 2 layers"
     assert said("all") == f"{2 * of_layer:,} weights of an adapter in all 2 layers"
-    assert said(None) == f"{weights:,} weights of the model"
+    assert said(None) == f"all {weights:,} weights of the model"
