@@ -22,10 +22,10 @@ from llamagym_tui.config import FIGURES
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.keys_toml import FILE
+from llamagym_tui.screens.widgets.finding import Finding
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import Fitted
 from llamagym_tui.user_files import config_dir
 
 NAME_WIDTH = 15
@@ -134,9 +134,10 @@ class HelpRows(Widget):
         return table
 
 
-class HelpDialog(Fitted[None], ModalScreen[None]):
+class HelpDialog(Finding, ModalScreen[None]):
     """Keys, then figures."""
 
+    FOUND_IN = VerticalScroll
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDINGS = [
         Binding("question_mark,q,enter,f1", "dismiss", "Close", tooltip="Back."),
@@ -205,18 +206,6 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
                     if isinstance(section, Content)
                     else HelpRows(section)
                 )
-
-    def action_find(self) -> None:
-        self.add_class("-finding")
-        self.query_one(SentenceInput).focus()
-
-    def action_back(self) -> None:
-        if not self.has_class("-finding"):
-            self.dismiss()
-            return
-        self.remove_class("-finding")
-        self.query_one(SentenceInput).value = ""
-        self.query_one(VerticalScroll).focus()
 
     @on(SentenceInput.Changed)
     def filter(self, message: SentenceInput.Changed) -> None:

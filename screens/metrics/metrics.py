@@ -23,11 +23,12 @@ from llamagym_tui.screens.metrics.figure_wall import (
     figure_value,
     present_health,
 )
+from llamagym_tui.screens.widgets.finding import Finding
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
+from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 
 
@@ -35,7 +36,8 @@ class FigureList(OptionList):
     HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
 
 
-class MetricsScreen(Fitted[None]):
+class MetricsScreen(Finding):
+    FOUND_IN = FigureList
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
@@ -124,18 +126,6 @@ class MetricsScreen(Fitted[None]):
         return tuple(
             field for field in fields if all(word in _words(FIGURES[field]) for word in words)
         )
-
-    def action_find(self) -> None:
-        self.add_class("-finding")
-        self.query_one(SentenceInput).focus()
-
-    def action_back(self) -> None:
-        if not self.has_class("-finding"):
-            self.dismiss()
-            return
-        self.remove_class("-finding")
-        self.query_one(SentenceInput).value = ""
-        self.query_one(FigureList).focus()
 
     @on(SentenceInput.Changed)
     def filter(self) -> None:
