@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,6 @@ from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from textual.actions import ActionParseResult
-    from textual.dom import DOMNode
 
     from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
@@ -113,8 +112,7 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        _, _, steps = lesson.text().partition("\n\n")  # what it shows would give the guess away
-        text = self._with_keys(steps)
+        text = self._with_keys(lesson.to_do())
         self.push_screen(GuessDialog(lesson.title, lesson.guess, lesson.guesses, text), then)
 
     def action_lesson(self, answer: bool = False) -> None:
@@ -151,18 +149,12 @@ class PastRunActions(PersonalApp):
 
         return with_keys(text, partial(key_of, self))
 
-    async def run_action(
-        self,
-        action: str | ActionParseResult,
-        default_namespace: DOMNode | None = None,
-        namespaces: Mapping[str, DOMNode] | None = None,
-    ) -> bool:
-        """Do what a key or the palette requests, and tick off what a lesson asks for."""
+    def will_run(self, action: str | ActionParseResult) -> None:
+        """Tick off what a lesson asks for."""
         if self.lesson is not None:
             active = self.screen.active_bindings.values()
             used = {each.binding.id for each in active if each.binding.action == action}
             self.used_in_lesson |= {id for id in used if id is not None}
-        return await super().run_action(action, default_namespace, namespaces)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog

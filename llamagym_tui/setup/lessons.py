@@ -103,11 +103,15 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Args:
             done: ids of the bindings that were used since it began.
         """
+        return f"{self.shows}\n\n{self.to_do(done)}"
+
+    def to_do(self, done: Collection[str] = ()) -> str:
+        """The same without what it shows, which would give the guess away."""
         steps = "\n".join(
             f"{number}. {'✓ ' if is_done else ''}{step}"
             for number, (step, is_done) in enumerate(self.progress(done), 1)
         )
-        return f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
+        return f"{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
 
     def progress(self, done: Collection[str]) -> list[tuple[str, bool]]:
         """Each step, and whether it is done: its keys were used, or if it names none, one of the step after it."""

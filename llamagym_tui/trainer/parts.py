@@ -69,9 +69,8 @@ def load_parts(
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)
-    if learner.use_prompt(
-        start.system_prompt
-    ):  # its batch was played with what knows another prompt
+    if learner.use_prompt(start.system_prompt):
+        # The batch under way was played with what knows another prompt.
         start = replace(start, rollout=None, batch_began_s=0.0)
     if start.seed != config.seed:  # other random numbers and episodes from here on
         policy.generator.manual_seed(config.seed)

@@ -272,7 +272,7 @@ def settings_lines(sides: Sequence[Side], of_seeds: bool) -> list[Content]:
 
 def _at_end(side: Side) -> str:
     """Where the curve ends; of several runs with the standard error over them."""
-    recent, curve = side.rows[0].known.recent, side.curve()
+    recent, curve = side.rows[0].known.recent, side.usual
     if recent is None or not curve:
         return "none"
     return (
@@ -282,7 +282,7 @@ def _at_end(side: Side) -> str:
 
 def _best(side: Side) -> float | None:
     """The highest point of the curve."""
-    return max((point.mean_return for point in side.curve()), default=None)
+    return max((point.mean_return for point in side.usual), default=None)
 
 
 def _evaluated(side: Side) -> str:

@@ -5,6 +5,7 @@ A curve is that of one run, or the mean over runs that differ in seed only, with
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from string import ascii_uppercase
 
 from textual.events import MouseMove, MouseScrollDown, MouseScrollUp
@@ -55,7 +56,12 @@ class Side:
     def color(self) -> str:
         return COLORS[self.index % len(COLORS)]
 
-    def curve(self, smoothing: float = 1.0) -> list[CurvePoint]:
+    @cached_property
+    def usual(self) -> list[CurvePoint]:
+        """The curve as smooth as the playground's; its figures are drawn whenever the cursor moves."""
+        return self.curve(1.0)
+
+    def curve(self, smoothing: float) -> list[CurvePoint]:
         """Mean return over episodes; empty: a run has none yet."""
         curves = [row.smoothed(smoothing) for row in self.rows]
         return averaged(curves) if len(curves) > 1 and all(curves) else curves[0]

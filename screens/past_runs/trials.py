@@ -109,7 +109,7 @@ class TrialList(TableList[Trial]):
         Column(
             "curve",
             24,
-            lambda trial: [point.mean_return for point in Side(0, trial.runs).curve()],
+            lambda trial: [point.mean_return for point in Side(0, trial.runs).usual],
             style="$primary",
             needs=64,
         ),

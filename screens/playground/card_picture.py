@@ -11,7 +11,7 @@ from typing import Any
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.playground.figures import first_sight
-from llamagym_tui.screens.playground.reproduction import command
+from llamagym_tui.screens.playground.reproduction import known_command
 from llamagym_tui.screens.policy_map.film import WIDTH, picture_text, small_picture
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.policy_map.screen import legend, why_no_map
@@ -42,7 +42,7 @@ STYLE = (
 def card_text(state: RunState) -> str:
     """Name, sentence, mean return, prompt and command of a run, in lines."""
     lines = [f"{state.agent} · {state.model}", first_sight(state), _earned(state)]
-    lines += [f"prompt: {literal(_prompt(state))}", _command(state)]
+    lines += [f"prompt: {literal(_prompt(state))}", known_command(state)]
     return "\n".join(filter(None, lines))
 
 
@@ -64,7 +64,7 @@ def card_svg(state: RunState) -> str:
     height = _heading(parts, f"prompt v{state.prompt_version}", height)
     height = _lines(parts, _prompt(state) or "(none)", height, most=MOST_LINES)
     height = _heading(parts, "to do it again", height)
-    height = _lines(parts, _command(state), height) + EDGE
+    height = _lines(parts, known_command(state), height) + EDGE
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="card" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}">'
@@ -88,11 +88,6 @@ def _earned(state: RunState) -> str:
 
 def _prompt(state: RunState) -> str:
     return state.system_prompt or ""
-
-
-def _command(state: RunState) -> str:
-    taught = state.warm_start.result
-    return command(state, [taught] if taught is not None else [])
 
 
 def _heading(parts: list[str], text: str, height: int) -> int:

@@ -79,6 +79,12 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
     return f"{first} && {then}"
 
 
+def known_command(state: RunState) -> str:
+    """The command of a run by its state alone, which knows the last warm start."""
+    taught = state.warm_start.result
+    return command(state, [taught] if taught is not None else [])
+
+
 def script(state: RunState) -> list[str]:
     """What was done in a run, as lines for a shell: the run again, and what was measured in its folder; what no command
     repeats is a comment."""
@@ -86,8 +92,7 @@ def script(state: RunState) -> list[str]:
     lines = []
     if config.system_prompt is not None:
         lines.append(_written(config.system_prompt, "prompt.txt"))
-    taught = state.warm_start.result
-    lines.append(command(state, [taught] if taught else []))
+    lines.append(known_command(state))
     for mark in state.marks:
         when = f"at episode {mark.episode:,}, update {mark.update:,}"
         lines.append(f"# {when}: {one_line(mark.label)}; no command repeats it")

@@ -210,9 +210,11 @@ def minibatches(
     # Whole segments are drawn and not single turns: the turns of a segment share its forward.
     drawn: dict[object, list[Row]] = {}
     for row in rows:
-        segment = row.segment
-        prompt = (segment.prefix, *segment.ids[: segment.turns[0].start])
-        drawn.setdefault(prompt if by_prompt else id(row), []).append(row)
+        alike: object = id(row)
+        if by_prompt:
+            segment = row.segment
+            alike = (segment.prefix, *segment.ids[: segment.turns[0].start])
+        drawn.setdefault(alike, []).append(row)
     order = list(drawn.values())
     rng.shuffle(order)
     total = sum(len(row.segment.turns) for row in rows)
@@ -220,9 +222,9 @@ def minibatches(
     part: list[Row] = []
     seen = 0  # turns
     made = 0  # parts
-    for alike in order:
-        part += alike
-        seen += sum(len(row.segment.turns) for row in alike)
+    for together in order:
+        part += together
+        seen += sum(len(row.segment.turns) for row in together)
         # A part ends once it has come to its share: seen / total >= (made + 1) / parts, without a division.
         if seen * parts >= total * (made + 1):
             yield part

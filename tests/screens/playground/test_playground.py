@@ -301,6 +301,8 @@ async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
         await reaches(pilot, HelpDialog)
         await sees(pilot, "Pause after the current step.")
         await pilot.press("end")
+        await sees(pilot, "To move a key, write its name")
+        await pilot.press("pageup")
         await sees(pilot, "Share of turns whose reply named no action")
         await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
