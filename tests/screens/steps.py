@@ -81,11 +81,13 @@ def _waits_for_a_frame(screen: Screen[Any]) -> object:
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
-    """Wait until something holds; fail after `PATIENCE_S`."""
+    """Wait until something holds; fail after `PATIENCE_S`, or once the app has ended, with its error if it had one."""
     loop = asyncio.get_running_loop()
     end = loop.time() + PATIENCE_S
     while not condition():
-        if loop.time() > end:
+        if error := pilot.app._exception:
+            raise error
+        if loop.time() > end or pilot.app._exit:
             raise AssertionError(f"never came: {what}\n{shown(pilot)}")
         await pilot.pause(0.02)
 

@@ -99,7 +99,9 @@ async def test_no_key_of_who_watches_changes_anything_on_disk(watching: Path, tm
         for key in KEYS:
             await pilot.press(key)
             if not isinstance(app.screen, ReplayScreen):
-                await pilot.press(*KEYS[:20], "escape")
+                await pilot.press(*KEYS[:20])
+                if not isinstance(app.screen, ReplayScreen):  # where `escape` would leave the app
+                    await pilot.press("escape")
                 while not isinstance(app.screen, ReplayScreen):
                     app.pop_screen()
                     await pilot.pause()
