@@ -208,19 +208,23 @@ class RunInfo:
         return "can be resumed" if self.has_checkpoint else "no checkpoint"
 
 
-def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
+def new_run_dir(
+    agent_name: str, *, clock: Callable[[], datetime] = utc_now, parent: Path | None = None
+) -> Path:
     """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
 
     One that cannot be made is named all the same; `RunStore.create` reports why.
-    Characters that do not belong into a file name are replaced.
+    Characters that do not belong into a file name are replaced. `parent`: the folder that it is in, if that is not the
+    one of the user's runs.
     """
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
-    candidate = runs_dir() / name
+    parent = parent or runs_dir()
+    candidate = parent / name
     number = 1
     while not _is_made(candidate):
         number += 1
-        candidate = runs_dir() / f"{name}-{number}"
+        candidate = parent / f"{name}-{number}"
     return candidate
 
 

@@ -4,8 +4,8 @@ All of our code opens files through this module. Only regular files of a bounded
 waits for a pipe or a device that stands in a file's place. New files can be read by their owner only. Neither a draft
 nor a folder that is removed leads out of its folder through a link. If something cannot be done, OSError is raised,
 and a file that was to be replaced is still there as it was. A visitor of `llamagym-tui serve` who only watches writes
-nothing: that is decided here. Which keys a visitor may not use, each screen says itself
-(`screens/widgets/refused.py`).
+nothing, and one of a class no preferences: that is decided here. Which keys a visitor may not use, each screen says
+itself (`screens/widgets/refused.py`).
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from msgspec import Struct
 
 PREFERENCES_FILE = "preferences.json"
 BROWSER = "LLAMAGYM_TUI_BROWSER"
-"""Environment variable in the processes of a browser session: ``watch``, ``play``, or ``play SPEC`` with the agent that
-the server was started with."""
+"""Environment variable in the processes of a browser session: ``watch``, ``play``, or, with the agent that the
+server was started with, ``play SPEC`` or ``seat SPEC``."""
 REFUSED = "Not available in a browser session."
 ONLY_WATCHES = "Not available to visitors who only watch a run."
 
 
 def browser_session() -> str:
-    """``play`` or ``watch`` if this process is shown in a browser, else empty."""
+    """``play``, ``seat`` (in a class) or ``watch`` if this process is shown in a browser, else empty."""
     return os.environ.get(BROWSER, "").partition(" ")[0]
 
 
@@ -105,7 +105,12 @@ def keep_preferences(
     drawing: bool | None = None,
     all_figures: bool | None = None,
 ) -> None:
-    """Keep some of the `Preferences` for later runs; those that are None here stay as they are kept."""
+    """Keep some of the `Preferences` for later runs; those that are None here stay as they are kept.
+
+    A class does not change those of its teacher.
+    """
+    if browser_session() == "seat":
+        raise PermissionError(errno.EPERM, REFUSED)
     kept = load_preferences(folder)
     preferences = Preferences(
         theme=kept.theme if theme is None else theme,

@@ -21,6 +21,7 @@ from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import following
 from llamagym_tui.config import Device, Dtype, Prompt, RunConfig, from_dict
+from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -35,6 +36,7 @@ from llamagym_tui.returns import (
     with_unit,
 )
 from llamagym_tui.run_store import RunStore
+from llamagym_tui.screens.play.classroom import ClassRecord
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import holds_adapter, is_launched
@@ -133,6 +135,26 @@ def evaluate(
         }
     )
     return 0
+
+
+def class_record(config: RunConfig, seats: int, *, debug: bool = False) -> ClassRecord:
+    """Play the model's part in a class of so many seats: greedily, and in the environment of training, as people do."""
+    from llamagym_tui.trainer.builders import EVALUATION_SEED
+    from llamagym_tui.trainer.evaluations import returns_by_number
+
+    seed = EVALUATION_SEED + config.seed
+    ended: list[EpisodeCounts] = []
+    with quiet_progress(debug, episodes=MATCH) as progress:
+        player = Player(config, progress)
+        found = player.play(MATCH, True, progress.evaluated, seed=seed, ended=ended, held_out=False)
+    assert found is not None, "nothing stops it"
+    returns = returns_by_number(MATCH, ended)
+    return ClassRecord(
+        config=msgspec.structs.replace(config, system_prompt=player.prompt),
+        match=events.MatchPlayed(seed=seed, returns=returns, played=found),
+        seats=seats,
+        return_unit=player.agent.return_unit,
+    )
 
 
 @contextmanager
@@ -356,6 +378,7 @@ class Player:
         *,
         seed: int | None = None,
         ended: list[EpisodeCounts] | None = None,
+        held_out: bool = True,
     ) -> events.EvaluationFinished | None:
         """Play episodes and evaluate them.
 
@@ -363,6 +386,7 @@ class Player:
             shown: called with the number of episodes that have ended.
             seed: None: one that no training sees.
             ended: receives the episodes that have ended.
+            held_out: play in the environment of the agent's evaluations, if it has one.
         """
         self.policy.generation = self.config.generation
         return self._builders.evaluate(
@@ -376,6 +400,7 @@ class Player:
             warn=lambda sentence: self._progress.notify(f"warning: {sentence}"),
             seed=seed,
             ended=ended,
+            held_out=held_out,
         )
 
 

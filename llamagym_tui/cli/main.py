@@ -20,7 +20,7 @@ from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.setup import catalog, run_config
+from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -653,12 +653,24 @@ def serve(
     sessions: Annotated[
         int | None, typer.Option(min=1, help="At the same time, at most. (2; with --watch 30)")
     ] = None,
+    seats: Annotated[
+        int | None,
+        typer.Option(min=1, help="A class: at each seat the model's 20 episodes are played once."),
+    ] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Serve the app to browsers: each visitor plays and trains, or all watch one run."""
+    """Serve the app to browsers: each visitor plays and trains, all watch one run, or a class plays the model."""
     require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
+
+    if seats is not None:
+        if watch is not None or sessions is not None or not words:
+            raise UsageError(
+                "--seats takes an agent, and neither --watch nor --sessions: serve --seats 30 blackjack."
+            )
+        _serve_class(ctx, words, seats, host=host, port=port, debug=debug)
+        return
 
     command = own_python("llamagym_tui")
     allowed = "play"
@@ -677,6 +689,40 @@ def serve(
         command += ["play", *words]
         allowed = f"play {catalog.absolute_spec(agent)}"
     serve(command, host=host, port=port, sessions=sessions or most_sessions, allowed=allowed)
+
+
+def _serve_class(
+    ctx: typer.Context, words: list[str], seats: int, *, host: str, port: int, debug: bool
+) -> None:
+    """Let the model play, and serve a class; the words are an agent and the options that its evaluation has, too."""
+    from llamagym_tui.cli import classroom
+    from llamagym_tui.cli.headless import class_record
+
+    group: Any = ctx.find_root().command
+    read = group.get_command(ctx, "eval").make_context("serve", list(words)).params
+    usual = {"episodes": 1000, "greedy": True, "json_output": False, "debug": False}
+    for name, value in usual.items():
+        if read.pop(name) != value:
+            raise UsageError(f"A class has no option for {name}; leave it out.")
+    agent = read.pop("agent")
+    config = _evaluated(agent, RunOptions(**read))
+    trust.remember_typed(agent)
+    record = class_record(config, seats, debug=debug)
+    classroom.serve(record, host=host, port=port)
+
+
+@app.command(hidden=True)
+def seat(
+    folder: Annotated[Path, typer.Argument(metavar="CLASS", help="Folder of a class.")],
+    number: Annotated[int, typer.Argument(metavar="SEAT", min=1)],
+    debug: options.Debug = False,
+) -> None:
+    """Play at a seat of a class, as its visitors do."""
+    if not _is_shown():
+        raise UsageError("A seat needs a terminal.")
+    from llamagym_tui.app.seat import open_seat
+
+    raise typer.Exit(open_seat(folder, number))
 
 
 @app.command()

@@ -70,7 +70,8 @@ class Server(textual_serve.server.Server):
         self.token = secrets.token_urlsafe(24)
         self._names = LOOPBACK if host in LOOPBACK else (host.lower(),)
         self._most = sessions
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._sockets: dict[web.WebSocketResponse, str] = {}
+        """The open ones, with the command of each."""
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._checked])
@@ -96,11 +97,20 @@ class Server(textual_serve.server.Server):
             raise web.HTTPForbidden(
                 text="The address lacks the token: take the one that the server has printed."
             )
-        if (is_socket or place == [""]) and len(self._sockets) >= self._most:
+        if is_socket or place == [""]:
+            self._require_room(request)
+        return await handler(request)
+
+    def _require_room(self, request: web.Request) -> None:
+        """Raises HTTPServiceUnavailable: there is no session for this visitor."""
+        if len(self._sockets) >= self._most:
             raise web.HTTPServiceUnavailable(
                 text="All sessions are taken; try again later, or serve with --sessions."
             )
-        return await handler(request)
+
+    def _command_for(self, request: web.Request) -> str:
+        """What a visitor's session runs."""
+        return self.command
 
     async def handle_index(self, request: web.Request) -> web.Response:
         page = Template(file_text(Path(__file__).with_suffix(".html")), autoescape=True)
@@ -111,14 +121,15 @@ class Server(textual_serve.server.Server):
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=2**20)
+        command = self._command_for(request)
         session = Session(
-            self.command,
+            command,
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
             close=websocket.close,
             download_manager=self.download_manager,
         )
-        self._sockets.add(websocket)
+        self._sockets[websocket] = command
         try:
             await websocket.prepare(request)
             width = _cells(request.query.get("width", "80"))
@@ -132,20 +143,28 @@ class Server(textual_serve.server.Server):
 
     async def _ended(self, session: Session, websocket: web.WebSocketResponse) -> None:
         await session.stop()
-        self._sockets.discard(websocket)
+        del self._sockets[websocket]
 
     async def on_shutdown(self, app: web.Application) -> None:
         await asyncio.gather(*(each.close() for each in self._sockets))
 
 
 def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowed: str) -> None:
-    """Serve a command, with `allowed` as `BROWSER` has it, until ctrl+c; then every session ends in order.
+    """Serve a command, with `allowed` as `BROWSER` has it, as `run` does."""
+    run(Server(command, host=host, port=port, sessions=sessions), allowed)
 
+
+def run(server: Server, allowed: str) -> None:
+    """Serve until ctrl+c; then every session ends in order.
+
+    Args:
+        server: one that listens nowhere yet.
+        allowed: what its sessions may do, as `BROWSER` has it.
     Raises:
         UsageError: the address cannot be listened on.
     """
     os.environ[BROWSER] = allowed
-    server = Server(command, host=host, port=port, sessions=sessions)
+    host, port = server.host, server.port
 
     def listening(_: object) -> None:
         echo(f"http://{host}:{port}/{server.token}/")

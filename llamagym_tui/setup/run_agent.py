@@ -14,7 +14,12 @@ class RunAgent:
     """An agent that is known by its spec, and made when it is first asked for."""
 
     def __init__(
-        self, spec: str, *, config: RunConfig | None = None, may_run_code: bool = True
+        self,
+        spec: str,
+        *,
+        config: RunConfig | None = None,
+        may_run_code: bool = True,
+        demos: Path | None = None,
     ) -> None:
         """An agent that has not been looked up yet.
 
@@ -22,10 +27,12 @@ class RunAgent:
             spec: its name, ``path.py[:Class]`` or Gymnasium id.
             config: settings of the run that it plays in. None: it plays in no run.
             may_run_code: whether a file or module that `spec` names may be executed; a recorded run executes none.
+            demos: file for a person's demonstrations. None: the agent's among the user's own.
         """
         self.spec = spec
         self._config = config
         self._may_run_code = may_run_code
+        self._demos = demos
         self._agent: AgentBase | None = None
 
     @cached_property
@@ -68,4 +75,4 @@ class RunAgent:
         """The file for a person's demonstrations with this agent."""
         from llamagym_tui.demos.files import default_path
 
-        return default_path(self.name)
+        return self._demos or default_path(self.name)

@@ -57,7 +57,7 @@ class Evaluations:
         if command.seed is None:
             self.emitter.emit(found)
             return
-        returns = _returns_by_number(command.episodes, ended)
+        returns = returns_by_number(command.episodes, ended)
         self.emitter.emit(events.MatchPlayed(seed=command.seed, returns=returns, played=found))
 
     def around_warm_start(self, episodes: int) -> events.EvaluationFinished | None:
@@ -205,7 +205,7 @@ def _progress(done: int, command: commands.Evaluate) -> str:
     return f"{done:,} of {counted(command.episodes, 'episode')}"
 
 
-def _returns_by_number(episodes: int, ended: list[EpisodeCounts]) -> list[float | None]:
+def returns_by_number(episodes: int, ended: list[EpisodeCounts]) -> list[float | None]:
     """The return of each episode, in the order of their numbers."""
     returns = {episode.number: episode.episode_return for episode in ended}
     return [returns.get(number) for number in range(episodes)]

@@ -17,10 +17,11 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Evaluate, ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
+from llamagym_tui.returns import counted, mean_return, signed
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
+from llamagym_tui.screens.play.class_table import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.grounds import drawing_content
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
@@ -88,14 +89,6 @@ def probabilities_text(probed: ConversationProbed) -> str:
     return ", ".join(named)
 
 
-def _what_then(game: HumanGame, key: KeyOf) -> str:
-    if game.last is None:
-        return ""
-    if game.discarded:
-        return f"Discarded: {key('table.keep', 'backspace')} keeps it after all."
-    return f"Kept: {key('table.discard', 'backspace')} discards it."
-
-
 def score_text(game: HumanGame, state: RunState) -> Content:
     """This return, the mean so far, and how a match stands."""
     text = f"return now {number(game.score)}"
@@ -113,10 +106,7 @@ def match_text(match: MatchAgainstModel, state: RunState) -> str:
     if its_part is None or its_part.seed != match.seed:
         return "against the model: it has not played its episodes"
     model = its_part.played
-    pairs = zip(match.returns, its_part.returns, strict=True)
-    by = mean_return([mine - its for mine, its in pairs if its is not None]) or MeanReturn(
-        0.0, 0.0, 0
-    )
+    by = ahead_of(match.returns, its_part)
     mine, its = signed(sum(match.returns) / MATCH), signed(model.mean_return)
     scores = f"You earn {mine}, the model {its}{played_by(model, state.prompts)}"
     return f"{scores}. You against it: {difference_text(by, one_line(state.return_unit))}."
@@ -140,6 +130,7 @@ MAKING = "making the environment …"
 
 class HumanTableScreen(ChoosingScreen[None]):
     CSS_PATH = "table.tcss"
+    ABOUT = "every finished episode becomes a demonstration"
     BINDING_GROUP_TITLE = "Table"
     BINDINGS = [
         Binding(
@@ -226,7 +217,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         header = Content.assemble(
             (" YOU PLAY ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),
-            (" · every finished episode becomes a demonstration", ASIDE),
+            (f" · {self.ABOUT}", ASIDE),
         )
         yield Static(header, id="table-header", markup=False)
         yield Static(id="drawing", markup=False)
@@ -254,12 +245,30 @@ class HumanTableScreen(ChoosingScreen[None]):
         with self._showing_faults():
             await asyncio.to_thread(self._game.open)
             self._opened = True
-            if self._game.over and not self._game.returns:
+            if self._game.over and self.begins_at_once:
                 self._game.deal()
 
     @property
     def choices(self) -> tuple[OfferedAction, ...]:
         return () if self._game.over else self._game.choices
+
+    @property
+    def begins_at_once(self) -> bool:
+        """Whether an episode begins as soon as the table is open."""
+        return not self._game.returns
+
+    @property
+    def next_words(self) -> str:
+        """What comes after the episode that is over."""
+        return "next episode"
+
+    def what_of_last(self, key: KeyOf) -> str:
+        """What has become of the episode that is over."""
+        if self._game.last is None:
+            return ""
+        if self._game.discarded:
+            return f"Discarded: {key('table.keep', 'backspace')} keeps it after all."
+        return f"Kept: {key('table.discard', 'backspace')} discards it."
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         game = self._game
@@ -367,9 +376,9 @@ class HumanTableScreen(ChoosingScreen[None]):
         else:
             result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
             actions = Content.assemble(
-                (result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode"
+                (result, "bold"), (f" {key('table.next', 'enter')} ", KEY), f" {self.next_words}"
             )
-            now = _what_then(game, key)
+            now = self.what_of_last(key)
         return Content("\n").join([actions, Content.styled(now, ASIDE)])
 
     def _show_hint(self) -> None:

@@ -1,7 +1,7 @@
 """What keys of `llamagym-tui serve` may not do: each screen names those of its actions itself.
 
-`REFUSED_IN_BROWSER` of a class has the names of actions by the kind of session, ``play`` or ``watch``. A name alone is
-the action with any parameters; with parameters, as in ``ask('load')``, it is the action with these.
+`REFUSED_IN_BROWSER` of a class has the names of actions by the kind of session, ``play``, ``seat`` or ``watch``. A name
+alone is the action with any parameters; with parameters, as in ``ask('load')``, it is the action with these.
 """
 
 from textual.dom import DOMNode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,21 +19,31 @@ import pytest
 
 pytest.importorskip("textual_serve")
 
-from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
+from aiohttp import (
+    ClientSession,
+    ClientWebSocketResponse,
+    CookieJar,
+    WSMsgType,
+    WSServerHandshakeError,
+    web,
+)
 from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner
 
+from llamagym_tui.cli import classroom as cli_classroom
 from llamagym_tui.cli import serve
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
+from llamagym_tui.screens.play.classroom import Classroom
 from tests.cli.chromium import BROWSER, Page, page
 from tests.recorded_run import record
+from tests.screens.play.test_classroom import classroom, play
 
 APP = """
 import json, os, sys, time
 write = lambda kind, text: (sys.stdout.buffer.write(kind + len(text).to_bytes(4, "big") + text), sys.stdout.flush())
 sys.stdout.buffer.write(b"__GANGLION__\\n")
-write(b"D", f"pid {os.getpid()} columns {os.environ['COLUMNS']}".encode())
+write(b"D", f"pid {os.getpid()} given {'+'.join(sys.argv[1:])} columns {os.environ['COLUMNS']}".encode())
 write(b"M", json.dumps({"type": "open_url", "url": "http://elsewhere", "new_tab": True}).encode())
 write(b"M", json.dumps({"type": "deliver_file_start", "key": "k", "path": "/etc/passwd", "open_method": "download",
                         "mime_type": "", "encoding": "", "name": None}).encode())
@@ -275,6 +286,105 @@ async def test_the_socket_closes_with_the_app():
             WSMsgType.CLOSED,
             WSMsgType.CLOSING,
         )
+
+
+@asynccontextmanager
+async def a_class(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[str, Classroom]]:
+    """The address of a class of three, whose seats are `APP`."""
+    monkeypatch.setattr(cli_classroom, "own_python", lambda module: [sys.executable, "-c", APP])
+    monkeypatch.setattr(cli_classroom, "LOOK_S", 0.05)
+    room = classroom(folder)
+    server = cli_classroom.ClassServer(room, host="127.0.0.1", port=0)
+    async with TestServer(server.application(), host="127.0.0.1") as running:
+        yield f"http://127.0.0.1:{running.port}/{server.token}/", room
+
+
+def visitor() -> ClientSession:
+    """A browser of its own."""
+    return ClientSession(cookie_jar=CookieJar(unsafe=True))
+
+
+async def sit(browser: ClientSession, url: str) -> tuple[ClientWebSocketResponse, int, str]:
+    """Open the page and its socket; the socket, and of the seat its process id and its number."""
+    assert await status(browser, url) == 200
+    origin = url[: url.index("/", 8)]
+    socket = await browser.ws_connect(f"{url}ws", headers={"Origin": origin})
+    words = (await socket.receive_bytes()).decode().split()
+    return socket, int(words[1]), words[3].rpartition("+")[2]
+
+
+async def test_a_class_gives_each_browser_a_seat_and_refuses_one_more_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with (
+        a_class(tmp_path, monkeypatch) as (url, _),
+        visitor() as one,
+        visitor() as two,
+        visitor() as three,
+        visitor() as late,
+    ):
+        assert await status(late, url) == 200  # who only looks takes no seat
+        sat = [await sit(browser, url) for browser in (one, two, three)]
+        assert [seat for _, _, seat in sat] == ["1", "2", "3"]
+        async with late.get(url) as response:
+            assert response.status == 503
+            assert (await response.text()).startswith("All 3 seats of this class are taken;")
+        with pytest.raises(WSServerHandshakeError):
+            await late.ws_connect(f"{url}ws", headers={"Origin": url[: url.index("/", 8)]})
+        # In another window the seat goes on, and ends in the first one.
+        again = await sit(two, url)
+        assert again[2] == "2"
+        assert [is_there(pid) for _, pid, _ in [*sat, again]] == [True, False, True, True]
+
+
+async def test_the_table_of_a_class_is_kept_in_its_folder_as_it_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with a_class(tmp_path, monkeypatch) as (_, room):
+        table = tmp_path / "table.txt"
+        await until(table.exists)
+        assert table.read_text().startswith("No seat has played all 20 episodes yet.")
+        play(room, 3, [1.0] * 20)
+        await until(lambda: "seat 3  +1 ± 0" in table.read_text())
+        room.seat_path(3).write_bytes(b"no demonstration\n" * 2)
+        await until(lambda: "seat-03.jsonl, line 1" in table.read_text())
+    assert "seat-03.jsonl, line 1" in table.read_text()
+
+
+def test_a_class_is_served_after_the_model_has_played_its_episodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    served: list[tuple[cli_classroom.ClassServer, str]] = []
+    monkeypatch.setattr(cli_classroom, "run", lambda *given: served.append(given))
+    done = CliRunner().invoke(app, ["serve", "--seats", "4", "blackjack", "--seed", "5"])
+    assert done.exit_code == 0, done.output
+    ((server, allowed),) = served
+    assert allowed == "seat blackjack"
+    record = server._classroom.record
+    assert (record.seats, record.config.seed, record.return_unit) == (4, 5, "chips a hand")
+    assert len(record.match.returns) == 20
+    assert str(record.config.system_prompt).startswith("You are playing Blackjack")
+    command = shlex.split(server.command)
+    assert command[-2:] == ["seat", str(server._classroom.folder)]
+    assert "No seat has played" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--seats", "4"], "--seats takes an agent"),
+        (["--seats", "4", "--sessions", "4", "blackjack"], "and neither --watch nor --sessions"),
+        (["--seats", "4", "blackjack", "--episodes", "30"], "no option for episodes; leave it out"),
+    ],
+)
+def test_what_a_class_cannot_take_is_refused_before_the_model_plays(
+    words: list[str], sentence: str
+):
+    refused = CliRunner().invoke(app, ["serve", *words])
+    assert sentence in str(refused.exception or "") + refused.stderr
 
 
 @pytest.mark.slow
