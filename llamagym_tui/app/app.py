@@ -404,9 +404,13 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         path = Path(f"llamagym-tui-{self._clock():%Y%m%d-%H%M%S-%f}.svg").absolute()
         try:
             film = film and bool(self._state.film and self._state.map_layout)
-            replace_file(
-                path, (run_film(self._state) if film else self.export_screenshot()).encode()
-            )
+            if film:
+                picture = run_film(self._state)
+            else:
+                # librsvg would drop spaces at the beginning of a text.
+                spaced = '<svg xml:space="preserve" '
+                picture = self.export_screenshot().replace("<svg ", spaced, 1)
+            replace_file(path, picture.encode())
             self.notify(f"The {'film' if film else 'screen'} is saved: {path}")
         except OSError as error:
             self.notify(

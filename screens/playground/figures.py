@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from rich.segment import Segment
-from rich.style import Style
 from textual.content import Content
-from textual.renderables.digits import Digits
 
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
@@ -270,23 +267,53 @@ class LargeFigures(StateText):
     """Mean return, updates and parse failures, to be read from far away: shown with the theme for projectors."""
 
     def content_at(self, width: int) -> Content:
+        """The mean return in solid digits, and the others in bold beside it."""
         state = self.state
         mean = state.recent_mean
+        beside = ["", "mean return"]
+        if state.stats is not None:
+            failing = f"{100 * state.stats.parse_failure_rate:.0f}% parse fail"
+            beside += [counted(state.updates, "update"), failing]
+        beside += [""] * (ROWS_OF_DIGIT - len(beside))
         earned = ""
         if mean is not None:
             earned = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
-        figures = [Figure("mean return", earned)]
-        if state.stats is not None:
-            failing = Figure("% parse fail", f"{100 * state.stats.parse_failure_rate:.0f}")
-            figures += [Figure("updates", f"{state.updates:,}"), failing]
-        parts = [[figure.name, *_large(figure.value)] for figure in figures]
+        digits = solid(earned, width - max(map(len, beside)) - len(BESIDE_DIGITS))
         rows = [
-            "".join(f"{cell:<{width // 3}}" for cell in cells) for cells in zip(*parts, strict=True)
+            Content.assemble((row, "$primary"), BESIDE_DIGITS, (text, VALUE))
+            for row, text in zip(digits, beside, strict=True)
         ]
-        return Content.assemble((rows[0], NAME), "\n", ("\n".join(rows[1:]), VALUE))
+        return Content("\n").join(rows)
 
 
-def _large(figure: str) -> list[str]:
-    """A figure in three lines."""
-    segments = Digits(figure.replace("\N{MINUS SIGN}", "-")).render(Style(bold=True))
-    return "".join(each.text for each in segments if isinstance(each, Segment)).split("\n")[:3]
+ROWS_OF_DIGIT = 5
+BESIDE_DIGITS = "   "
+"""Between the large figure and the others."""
+PIXELS = {
+    "0": ("###", "# #", "# #", "# #", "###"),
+    "1": (" # ", "## ", " # ", " # ", "###"),
+    "2": ("###", "  #", "###", "#  ", "###"),
+    "3": ("###", "  #", "###", "  #", "###"),
+    "4": ("# #", "# #", "###", "  #", "  #"),
+    "5": ("###", "#  ", "###", "  #", "###"),
+    "6": ("###", "#  ", "###", "# #", "###"),
+    "7": ("###", "  #", "  #", "  #", "  #"),
+    "8": ("###", "# #", "###", "# #", "###"),
+    "9": ("###", "# #", "###", "  #", "###"),
+    "+": ("   ", " # ", "###", " # ", "   "),
+    "\N{MINUS SIGN}": ("   ", "   ", "###", "   ", "   "),
+    ".": (" ", " ", " ", " ", "#"),
+    ",": (" ", " ", " ", "#", "#"),
+}
+"""What a figure consists of, as pixels."""
+
+
+def solid(figure: str, width: int) -> list[str]:
+    """A figure in five rows of solid blocks; a pixel is two cells across where the figure fits so, else one."""
+    glyphs = [PIXELS[each] for each in figure]
+    rows = [" ".join(parts) for parts in zip(*glyphs, strict=True)] or [""] * ROWS_OF_DIGIT
+    across = 2 if 2 * len(rows[0]) <= width else 1
+    return [
+        "".join(("\N{FULL BLOCK}" if pixel == "#" else " ") * across for pixel in row)
+        for row in rows
+    ]

@@ -32,6 +32,8 @@ LOWEST = 22
 """Rows below which there is none for the curve."""
 LEAST_CHART = 9
 """Rows that the curve keeps beside a map."""
+FIGURE_ROWS = 6
+"""Rows that the figure in solid digits takes below a map."""
 HIGH_ENOUGH_FOR_BOTH = 44
 """Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
@@ -541,7 +543,10 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         room = self.query_one("#side").content_size or self.query_one("#body").size
         panes = self._panels
         if self._zoomed == "map":
-            fits = panes.map.fit(state.map_layout, size.width - 2, size.height - 3, is_alone=True)
+            rows = size.height - 3
+            if self.app.has_class("-theme-projector"):
+                rows -= FIGURE_ROWS
+            fits = panes.map.fit(state.map_layout, size.width - 2, rows, is_alone=True)
         else:
             is_wanted = is_wide and (has_third or not self.has_any_class(ALL, "-inference"))
             fits = is_wanted and panes.map.fit(

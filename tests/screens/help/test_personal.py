@@ -240,6 +240,7 @@ async def test_the_screen_is_saved_by_key_or_from_the_palette(
     assert notices(app) == [f"The screen is saved: {path}"]
     picture = path.read_text(encoding="utf-8")
     assert "rolling&#160;out" in picture
+    assert picture.startswith('<svg xml:space="preserve" ')
     assert "Search" not in picture, "the palette is gone"
     assert "http" not in picture.replace("http://www.w3.org", "")
 

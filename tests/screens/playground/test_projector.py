@@ -6,11 +6,12 @@ import pytest
 from textual.widget import Widget
 
 from llamagym_tui import user_files
-from llamagym_tui.screens.playground.figures import LargeFigures
+from llamagym_tui.screens.playground.figures import LargeFigures, solid
 from tests import fakes
 from tests.screens.conftest import MakeApp
+from tests.screens.map_events import blackjack
 from tests.screens.pictures import at_sizes
-from tests.screens.steps import rolling_out, sees, until
+from tests.screens.steps import rolling_out, sees, stands_still, until
 
 UPDATED = next(event for event in fakes.demo_run() if type(event).__name__ == "UpdateFinished")
 
@@ -33,27 +34,44 @@ async def test_with_it_three_figures_are_large_and_a_shows_all_small(
         await sees(pilot, "% parse fail")
         assert not seen(app.screen, "WatchLine")
         assert not seen(app.screen, "FiguresColumn")
-        # The mean, -1/2, as -0.50.
-        rows = [
-            line.rstrip()
-            for line in app.screen.query(LargeFigures).first().content_at(60).plain.splitlines()
+        rows = app.screen.query(LargeFigures).first().content_at(40).plain.splitlines()
+        assert [row.rstrip() for row in rows] == [
+            "    ███   ███ ███",
+            "    █ █   █   █ █   mean return",
+            "███ █ █   ███ █ █   1 update",
+            "    █ █     █ █ █   0% parse fail",
+            "    ███ █ ███ ███",
         ]
-        assert rows[0].split("  ")[0] == "mean return"
-        assert [row[:13] for row in rows[1:]] == ["   ┏━┓ ┏━╸┏━┓", "╺━╸┃ ┃ ┗━┓┃ ┃", "   ┗━┛•╺━┛┗━┛"]
+        wide = app.screen.query(LargeFigures).first().content_at(60).plain.splitlines()
+        assert wide[0].startswith(f"{' ' * 8}██████")
         await pilot.press("a")
         await until(pilot, lambda: not seen(app.screen, "LargeFigures"))
         await sees(pilot, "entropy")
     assert user_files.load_preferences(user_files.config_dir()).theme == "projector"
 
 
-@pytest.mark.parametrize(("mean", "text"), [(0.5, "+0.50"), (-3135.44, "-3,135")])
-async def test_a_large_mean_has_no_decimals(make_app: MakeApp, mean: float, text: str):
-    from llamagym_tui.screens.playground.figures import _large
+@at_sizes((80, 24), (120, 34))
+async def test_with_it_the_map_alone_has_the_figure_below_it_where_there_is_room(
+    make_app: MakeApp, size: tuple[int, int]
+):
+    app = make_app(fakes.FakeClient([*blackjack(9.5, 2), *fakes.learning(2)]))
+    async with rolling_out(app, size) as pilot:
+        app.theme = "projector"
+        await pilot.press("z", "z", "z")
+        await stands_still(pilot)
+        grid, figure = app.screen.query_one("#live-map"), app.screen.query_one(LargeFigures)
+        assert grid.size.width == size[0] - 2
+        assert not seen(app.screen, "FiguresColumn")
+        bottom = size[1] - 1
+        assert (figure.region.bottom <= bottom) == (size[1] == 34)
+        assert figure.region.y >= grid.region.bottom
 
+
+@pytest.mark.parametrize(("mean", "text"), [(0.5, "+0.50"), (-3135.44, "\N{MINUS SIGN}3,135")])
+async def test_a_large_mean_has_no_decimals(make_app: MakeApp, mean: float, text: str):
     app = make_app(fakes.FakeClient([*fakes.opening_events(), fakes.counted([mean] * 2, 2)]))
     async with rolling_out(app, (80, 24)) as pilot:
         await until(pilot, lambda: app.run_state.recent)
         shown = app.screen.query(LargeFigures).last().content_at(78).plain
-        assert [line.strip() for line in shown.splitlines()[1:]] == [
-            line.strip() for line in _large(text)
-        ]
+        lines = solid(text, 60)
+        assert [line[: len(lines[0])] for line in shown.splitlines()] == lines
