@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from msgspec.structs import replace as replaced
 from torch import Tensor, nn
 
-from llamagym_tui.config import FIGURES_OF_A_RUN, LEARNERS, PPOConfig
+from llamagym_tui.config import FIGURES_OF_A_RUN, PPOConfig
 from llamagym_tui.engine.learning.losses import PolicyLoss
 from llamagym_tui.engine.learning.packing import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.ppo import PPO
@@ -165,49 +165,6 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
     policy_loss, value_loss, entropy = written_down(policy, last, targets)
     assert_gradient(policy.model.pretrained_model, policy_loss + 0.3 * value_loss - 0.4 * entropy)
     assert_gradient(policy.model.v_head, value_loss)
-
-
-@pytest.mark.parametrize("learner", [name for name in LEARNERS if name != "ppo"])
-@pytest.mark.parametrize(
-    ("lora", "turns_a_step"), [(False, 1000), (False, 3), (True, 1000)], ids=["whole", "3", "lora"]
-)
-def test_without_a_critic_the_gradient_is_that_of_the_loss_written_down_and_no_value_is_computed(
-    make_policy, monkeypatch, learner, lora, turns_a_step
-):
-    policy = make_policy(temperature=0.7, lora=lora)
-    batch = mixed_batch(policy)
-    batch += [played(policy, "ab", reward=[2.0, 2.0]), played(policy, "abc", reward=[0.0] * 3)]
-    for number, trajectory in enumerate(batch):
-        trajectory.group = number // 4
-    config = replaced(
-        STILL,
-        learner=learner,
-        mini_batch_size=turns_a_step,
-        entropy_coef=0.4,
-        entropy_coef_final=0.4,
-        kl_coef=0.5,
-        kl_coef_final=0.5,
-        kl_form="loss",
-    )
-    ppo = PPO(policy, config, seed=5)
-    moved_reference(ppo)
-    targets = ppo.targets(batch, batch_rows(batch))
-    assert len(targets.advantages.unique()) > 3
-    monkeypatch.setattr(policy.model.v_head, "forward", None)
-    ppo.update(batch)
-    assert Sampler(policy, 1).reply([0], [[4, 5]])[0].value == 0.0
-    last = list(minibatches(batch_rows(batch), turns_a_step, random.Random(5)))[-1]
-    monkeypatch.undo()
-    policy_loss, _, entropy = written_down(policy, last, targets)
-    loss = policy_loss - 0.4 * entropy + 0.5 * kl_in_loss(policy, last, targets)
-    model = policy.model.pretrained_model
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    expected = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
-    found = [torch.zeros_like(each) if each.grad is None else each.grad for each in weights]
-    gradient = torch.cat([each.flatten() for each in expected])
-    away = torch.cat([each.flatten() for each in found]) - gradient
-    assert float(away.norm() / gradient.norm()) < 1e-5
-    assert all(each.grad is None for each in policy.model.v_head.parameters())
 
 
 @pytest.mark.usefixtures("either_path")
@@ -581,10 +538,9 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
 
 
 @pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("learner", ["ppo", "grpo"])
 @pytest.mark.parametrize("normalization", ["sum", "token", "word"])
 def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(
-    make_policy, normalization, learner
+    make_policy, normalization
 ):
     replies = ['{"action": 0}', 'I say: {"action": 1}', "pass"]
     policy = make_policy(
@@ -601,8 +557,7 @@ def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_d
             episode.reply(Reply(ids, [0.0] * len(ids), value=0.1, ended=True, choice=choice))
             episode.reward(float(number - turn))
         batch.append(episode.finish("terminated"))
-        batch[-1].group = 0
-    ppo = PPO(policy, replaced(STILL, learner=learner, entropy_coef=0.3, entropy_coef_final=0.3))
+    ppo = PPO(policy, replaced(STILL, entropy_coef=0.3, entropy_coef_final=0.3))
     targets = ppo.targets(batch, batch_rows(batch))
     stats = ppo.update(batch)
     losses = []
@@ -625,7 +580,6 @@ def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_d
     policy_loss, critic, entropy = (
         torch.stack(parts).mean() for parts in zip(*losses, strict=True)
     )
-    critic = critic if learner == "ppo" else 0.0
     assert_gradient(policy.model.pretrained_model, policy_loss + 0.5 * critic - 0.3 * entropy)
     assert stats.action_entropy == pytest.approx(entropy.item(), abs=1e-5)
     assert stats.entropy == pytest.approx(entropy.item(), abs=1e-5)
