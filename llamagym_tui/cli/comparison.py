@@ -1,5 +1,6 @@
-"""`compare` without a screen: two models, or two prompts or temperatures of one, on the same seeds."""
+"""`compare` without a screen: two models, two prompts or temperatures of one, or two learners, on the same seeds."""
 
+import queue
 import sys
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.cli.headless import Player, quiet_progress
+from llamagym_tui.cli.headless import Player, Summary, play_session, quiet_progress
 from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
@@ -33,6 +34,37 @@ def learner_of(model: str) -> LearnerName | None:
     return None
 
 
+def train_sides(configs: tuple[RunConfig, RunConfig], *, debug: bool = False) -> bool:
+    """Train the runs of two learners, one after the other; how each went is printed on stderr.
+
+    Their minutes are a processor's, whatever else it has to do meanwhile, so that both have the same.
+
+    Returns:
+        False: ctrl+c has ended one of them early, which keeps what it has learnt.
+    Raises:
+        LlamaGymError: one failed.
+    """
+    for name, config in zip(NAMES, configs, strict=True):
+        learner = LEARNERS[config.ppo.learner].title
+        echo(f"{name} learns by {learner}.", to=sys.stderr)
+        summary = Summary()
+        played = play_session(
+            config,
+            summary,
+            queue.SimpleQueue(),
+            debug=debug,
+            minutes=config.minutes,
+            clock=time.process_time,
+        )
+        if played.error is not None:
+            raise played.error
+        echo(f"{name}, by {learner}: {summary.sentence()}", to=sys.stderr)
+        assert played.session.active_run is not None, "it has ended well"
+        if not played.session.active_run.limit_reached:
+            return False
+    return True
+
+
 def compare(
     configs: tuple[RunConfig, RunConfig],
     *,
@@ -52,7 +84,7 @@ def compare(
     """
     if configs[0] == configs[1]:
         raise UsageError(
-            "A and B are the same: give --b-model, --b-prompt-file or --b-temperature."
+            "A and B are the same: give --b-model, --b-prompt-file, --b-temperature or --b-learner."
         )
     env, other_env = (config.env for config in configs)
     if env != other_env:

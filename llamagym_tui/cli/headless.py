@@ -9,10 +9,11 @@ import queue
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -43,6 +44,9 @@ from llamagym_tui.setup.run_config import holds_adapter, is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
+
+if TYPE_CHECKING:  # imported by what runs one
+    from llamagym_tui.trainer.session import Session
 
 KEPT_SETTINGS = (
     "env",
@@ -86,7 +90,7 @@ def train(
         with suppress(OSError):
             os.rmdir(config.run_dir)
         return 0
-    summary = _Summary()
+    summary = Summary()
     code = run_session(
         config,
         summary,
@@ -177,7 +181,7 @@ def quiet_progress(
         yield progress
 
 
-class _Summary:
+class Summary:
     """How a run began and ended; how well it plays is the evaluation of the policy that it ended with."""
 
     is_kept = False
@@ -292,15 +296,73 @@ def run_session(
     episodes: int | None = None,
     minutes: float | None = None,
 ) -> int:
-    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint. Returns the exit code, 0.
+    """Run a session as `play_session` does, and print its report. Returns the exit code, 0.
+
+    Raises:
+        LlamaGymError: it failed.
+    """
+    session, error = play_session(
+        config,
+        report,
+        command_queue,
+        debug=debug,
+        evaluates_end=evaluates_end,
+        tracker=tracker,
+        episodes=episodes,
+        minutes=minutes,
+    )
+    if error is not None:
+        if json_output:
+            run = session.active_run  # None: the run has not begun
+            echo_json(
+                {
+                    "agent": catalog.agent_name(config.agent),
+                    "model": config.model,
+                    "seed": config.seed,
+                    "episodes": run.rollout.episodes if run else None,
+                    "env_steps": run.rollout.env_steps if run else None,
+                    "updates": run.learner.updates if run else None,
+                    "run_dir": config.run_dir,
+                    "error": str(error),
+                }
+            )
+        raise error
+    if json_output:
+        echo_json(report.figures())
+    else:
+        echo(report.sentence())
+    return 0
+
+
+class Played(NamedTuple):
+    """A session that has ended."""
+
+    session: "Session"
+    error: LlamaGymError | None
+    """Why it failed. None: it did not."""
+
+
+def play_session(
+    config: RunConfig,
+    report: Report,
+    command_queue: queue.SimpleQueue[AnyCommand],
+    *,
+    debug: bool,
+    evaluates_end: bool = False,
+    tracker: Tracker | None = None,
+    episodes: int | None = None,
+    minutes: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Played:
+    """Run a session in this process to its end; ctrl+c ends it with a checkpoint.
 
     Args:
+        report: takes what happens.
         evaluates_end: evaluate the policy that it ends with.
         tracker: one that follows the run.
         episodes: how many the progress bar counts up to.
         minutes: the minutes that it counts up to, where there is no limit of episodes.
-    Raises:
-        LlamaGymError: it failed.
+        clock: the session's, by which the run's limit of minutes is measured, too.
     """
     store = RunStore.create(config)
     with (
@@ -315,36 +377,20 @@ def run_session(
             store,
             command_queue,
             sinks=[report.take, progress.take],
+            clock=clock,
             evaluates_end=evaluates_end,
             is_attended=False,
         )
         with _stopped_by_signals(command_queue, progress, report):
             phase = session.run()
-    if phase == "failed":
-        assert session.error is not None
-        failed = session_failed(session.error, store.log_path)
-        if json_output:
-            run = session.active_run  # None: the run has not begun
-            echo_json(
-                {
-                    "agent": catalog.agent_name(config.agent),
-                    "model": config.model,
-                    "seed": config.seed,
-                    "episodes": run.rollout.episodes if run else None,
-                    "env_steps": run.rollout.env_steps if run else None,
-                    "updates": run.learner.updates if run else None,
-                    "run_dir": config.run_dir,
-                    "error": failed.message,
-                }
-            )
-        if isinstance(session.error, LlamaGymError):
-            raise session.error
-        raise LlamaGymError(failed.message) from session.error
-    if json_output:
-        echo_json(report.figures())
-    else:
-        echo(report.sentence())
-    return 0
+    if phase != "failed":
+        return Played(session, None)
+    assert session.error is not None
+    if isinstance(session.error, LlamaGymError):
+        return Played(session, session.error)
+    error = LlamaGymError(session_failed(session.error, store.log_path).message)
+    error.__cause__ = session.error
+    return Played(session, error)
 
 
 class Player:

@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs. Options become settings in `lla
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -17,7 +18,7 @@ from llamagym_tui.cli import options
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import RunOptions
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
@@ -392,6 +393,14 @@ def compare(
     b_temperature: Annotated[
         float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")
     ] = None,
+    b_learner: Annotated[
+        LearnerName | None,
+        typer.Option(help="B's, where A has a --learner: a run of each is trained first."),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.001, help="With --learner: minutes of a processor, for each of them."),
+    ] = 2.0,
     half_width: Annotated[
         float | None,
         typer.Option(
@@ -410,13 +419,14 @@ def compare(
     prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
+    learner: options.Learner = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
     threads: options.Threads = None,
     assignments: options.Assignments = None,
 ) -> None:
-    """Compare two models, prompts or temperatures, A and B, on the same episodes."""
-    from llamagym_tui.cli.comparison import compare
+    """Compare two models, prompts, temperatures or learners, A and B, on the same episodes."""
+    from llamagym_tui.cli.comparison import compare, train_sides
 
     a = RunOptions(
         model=model,
@@ -437,6 +447,20 @@ def compare(
         model=model if b_model is None else b_model,
         prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
     )
+    if learner or b_learner:
+        if not (learner and b_learner) or learner == b_learner or (a, None) != (b, b_temperature):
+            raise UsageError(
+                "Two learners are compared, and nothing else: name both, with --learner and --b-learner, and leave "
+                "the other --b- options out."
+            )
+        sides = _trained_by(agent, a, (learner, b_learner), minutes)
+        if not train_sides(sides, debug=debug):
+            raise typer.Abort
+        # The prompt, the environment and the sampling of a run are its own from now on.
+        a, b = (
+            msgspec.structs.replace(a, model=side.run_dir, base=None, assignments=None)
+            for side in sides
+        )
     code = compare(
         (_evaluated(agent, a), _evaluated(agent, b, b_temperature)),
         greedy=greedy and b_temperature is None,
@@ -446,6 +470,21 @@ def compare(
         debug=debug,
     )
     raise typer.Exit(code)
+
+
+def _trained_by(
+    agent: str, given: RunOptions, learners: Sequence[LearnerName], minutes: float
+) -> tuple[RunConfig, RunConfig]:
+    """The runs of two learners that differ in nothing else, each with a new folder."""
+    # How many environments the evaluation has is no matter of training, where the first batch decides.
+    shared = msgspec.structs.replace(given, envs=None, minutes=minutes, final_episodes=0)
+    first, second = (
+        run_config.with_run_dir(
+            msgspec.structs.replace(shared, learner=learner).settings_for(agent)
+        )
+        for learner in learners
+    )
+    return first, second
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import comparison
+from llamagym_tui.cli.headless import Played
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import UsageError
@@ -25,7 +27,7 @@ def test_nothing_to_compare_is_refused():
     same = run("compare", "blackjack")
     assert (same.exit_code, same.stderr) == (
         2,
-        "llamagym-tui: A and B are the same: give --b-model, --b-prompt-file or --b-temperature.\n",
+        "llamagym-tui: A and B are the same: give --b-model, --b-prompt-file, --b-temperature or --b-learner.\n",
     )
 
 
@@ -212,3 +214,62 @@ def test_a_runs_policy_and_those_of_its_checkpoints_have_the_learner_of_the_run(
         == "grpo"
     )
     assert comparison.learner_of("bundled") is None
+
+
+def test_two_learners_are_trained_on_equal_minutes_of_a_processor_and_their_runs_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    played: list[Any] = []
+
+    def play_session(config: RunConfig, summary: Any, commands: Any, **given: Any) -> Played:
+        RunStore.create(config)
+        (Path(config.run_dir) / "events.jsonl").touch()
+        played.append((config, given["clock"]))
+        summary.sentence = lambda: "Played."
+        reached = "" if config.ppo.learner == ends_early else "60 of 60 s"
+        return Played(SimpleNamespace(active_run=SimpleNamespace(limit_reached=reached)), None)
+
+    compared: list[Any] = []
+    monkeypatch.setattr(comparison, "play_session", play_session)
+    monkeypatch.setattr(comparison, "compare", lambda sides, **given: compared.append(sides) or 0)
+    words = ("compare", "blackjack", "--learner", "ppo", "--b-learner", "grpo")
+    more = ("--minutes", "1", "--seed", "4", "--envs", "3", "--set", "ppo.batch_size=64")
+    ends_early = ""
+    result = run(*words, *more)
+    assert result.exit_code == 0, result.stderr
+    runs = [config for config, _ in played]
+    assert [each.ppo.learner for each in runs] == ["ppo", "grpo"]
+    assert {each.minutes for each in runs} == {1.0}
+    # Nothing else differs; and of how many environments an evaluation has, training knows nothing.
+    same = [
+        msgspec.structs.replace(each, run_dir="", ppo=PPOConfig(batch_size=64)) for each in runs
+    ]
+    assert same[0] == same[1]
+    assert (same[0].seed, same[0].n_envs) == (4, 128)
+    assert {clock for _, clock in played} == {time.process_time}
+    ((a, b),) = compared
+    assert [a.model, b.model] == [each.run_dir for each in runs]
+    assert (a.n_envs, a.seed) == (b.n_envs, b.seed) == (3, 4)
+    assert result.stderr.splitlines()[:2] == ["A learns by PPO.", "A, by PPO: Played."]
+
+    ends_early = "grpo"
+    stopped = run(*words)
+    assert (stopped.exit_code, stopped.stderr.splitlines()[-1]) == (1, "llamagym-tui: Interrupted.")
+    assert len(compared) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--learner", "ppo"],
+        ["--b-learner", "ppo"],
+        ["--learner", "ppo", "--b-learner", "ppo"],
+        ["--learner", "ppo", "--b-learner", "grpo", "--b-temperature", "0.5"],
+        ["--learner", "ppo", "--b-learner", "grpo", "--b-model", "some/one"],
+    ],
+)
+def test_two_learners_and_nothing_else_are_compared(words: list[str]):
+    refused = run("compare", "blackjack", *words)
+    assert refused.exit_code == 2
+    assert "name both, with --learner and --b-learner" in refused.stderr

@@ -172,7 +172,7 @@ def test_another_process_of_torchruns_follows_the_first_and_leaves_no_folder(
 
 
 def test_dropped_episodes_are_told_and_a_single_one_has_no_interval(tmp_path: Path) -> None:
-    summary = headless._Summary()
+    summary = headless.Summary()
     summary.take(fakes.run_started())
     summary.take(msgspec.structs.replace(counted(3), dropped=1_200))
     summary.take(RunFinished(episodes=3, env_steps=4, updates=0, elapsed_s=2.0))

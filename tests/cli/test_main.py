@@ -123,8 +123,9 @@ COMMAND_LINE = {
     "sft": IMITATES,
     "dpo": IMITATES.replace("--prompt=own|reason ", ""),
     "eval": f"agent! --episodes≥1 (1000) {MEASURES}",
-    "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 --half-width≥1e-06 "
-    f"--episodes≥2 (20000) {MEASURES}",
+    "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 "
+    "--b-learner=ppo|reinforce|rebn|rloo|grpo|gigpo --minutes≥0.001 (2.0) --half-width≥1e-06 --episodes≥2 (20000) "
+    + MEASURES.replace("--history", "--history --learner=ppo|reinforce|rebn|rloo|grpo|gigpo"),
     "lessons": "name --check --debug",
     "agents": "",
     "models": "",
