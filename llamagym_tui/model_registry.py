@@ -115,6 +115,11 @@ def full_name(name: str) -> str:
     return next((entry.name for entry in ENTRIES if entry.short == name), name)
 
 
+def is_endpoint(name: str) -> bool:
+    """Whether a model's name is the address of an endpoint, see `game.endpoint`."""
+    return name.lower().startswith(("http://", "https://"))
+
+
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
     """The user's settings of a run, completed by the model's entry if there is one.
 

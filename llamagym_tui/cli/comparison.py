@@ -3,13 +3,20 @@
 import queue
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.cli.headless import Player, Summary, play_session, quiet_progress
+from llamagym_tui.cli.headless import (
+    Player,
+    Summary,
+    play_session,
+    player_of,
+    quiet_progress,
+)
 from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
@@ -91,9 +98,9 @@ def compare(
         raise UsageError(
             f"A and B play different games, {env} and {other_env}: --env NAME=VALUE sets one for both."
         )
-    with quiet_progress(debug) as progress:
-        first = Player(configs[0], progress)
-        players = (first, Player(configs[1], progress, first))
+    with quiet_progress(debug) as progress, ExitStack() as stack:
+        first = player_of(configs[0], progress, stack)
+        players = (first, player_of(configs[1], progress, stack, first))
         agent = first.agent
         layouts: list[Any] = []
 
@@ -107,11 +114,13 @@ def compare(
         enough = half_width or enough_for(agent.baselines)
         pairs = played(play, enough, most) or ([], [])
         maps = []
-        for player in players:
-            mapper = PolicyMapper(player.agent, player.policy, layouts.append, time.monotonic)
-            player.policy.generation = player.config.generation
+        # An endpoint has no probabilities to lay out.
+        mapped = [player for player in players if isinstance(player, Player)]
+        for each in mapped if len(mapped) == 2 else ():
+            mapper = PolicyMapper(each.agent, each.policy, layouts.append, time.monotonic)
+            each.policy.generation = each.config.generation
             mapper.lay_out()
-            maps += mapper.under(player.prompt, 0, 0)
+            maps += mapper.under(each.prompt, 0, 0)
     elapsed_s = time.monotonic() - began_at
     found = compared(
         pairs,
@@ -122,11 +131,13 @@ def compare(
         maps=maps,
     )
     if json_output:
-        figures = {
+        figures: dict[str, Any] = {
             "agent": agent_name(first.config.agent),
             "models": [player.config.model for player in players],
             "learners": [learner_of(player.config.model) for player in players],
         }
+        if any(player.tokens for player in players):
+            figures["tokens"] = [player.tokens and player.tokens._asdict() for player in players]
         echo_json(figures | msgspec.to_builtins(found))
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
@@ -136,6 +147,7 @@ def compare(
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
         learner = learner_of(player.config.model)
         model = f"{player.config.model}, {words(player.prompt, most=60)}"
+        model += f"; {player.tokens}" if player.tokens else ""
         echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
     for line in side_by_side(layouts[0] if layouts else None, found.maps):
         echo(line)

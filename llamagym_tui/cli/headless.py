@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
@@ -46,6 +46,8 @@ from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 if TYPE_CHECKING:  # imported by what runs one
+    from llamagym_tui.demos.demonstration import Demonstration
+    from llamagym_tui.trainer.endpoint_player import EndpointPlayer
     from llamagym_tui.trainer.session import Session
 
 KEPT_SETTINGS = (
@@ -117,27 +119,28 @@ def evaluate(
     debug: bool = False,
 ) -> int:
     """Measure the mean return of an `evaluated_config`'s model, and print it on stdout; returns the exit code, 0."""
-    with quiet_progress(debug, episodes=episodes) as progress:
-        player = Player(config, progress)
+    with quiet_progress(debug, episodes=episodes) as progress, ExitStack() as stack:
+        player = player_of(config, progress, stack)
         found = player.play(episodes, greedy, progress.evaluated)
     assert found is not None, "nothing stops it"
     if not json_output:
         echo(_evaluation_sentence(found, player))
         return 0
-    echo_json(
-        {
-            "agent": catalog.agent_name(config.agent),
-            "model": config.model,
-            "episodes": found.episodes,
-            "mean_return": found.mean_return,
-            "return_stderr": found.return_stderr,
-            "parse_failure_rate": found.parse_failure_rate,
-            "refusal_rate": found.refusal_rate,
-            "truncated": found.truncated,
-            "dropped": found.dropped,
-            "elapsed_s": round(found.elapsed_s, 3),
-        }
-    )
+    figures = {
+        "agent": catalog.agent_name(config.agent),
+        "model": config.model,
+        "episodes": found.episodes,
+        "mean_return": found.mean_return,
+        "return_stderr": found.return_stderr,
+        "parse_failure_rate": found.parse_failure_rate,
+        "refusal_rate": found.refusal_rate,
+        "truncated": found.truncated,
+        "dropped": found.dropped,
+        "elapsed_s": round(found.elapsed_s, 3),
+    }
+    if player.tokens is not None:
+        figures |= {"tokens_read": player.tokens.read, "tokens_written": player.tokens.written}
+    echo_json(figures)
     return 0
 
 
@@ -393,8 +396,38 @@ def play_session(
     return Played(session, error)
 
 
+def demonstrations(config: RunConfig, episodes: int, seed: int) -> "list[Demonstration]":
+    """Episodes that an endpoint plays, with progress on stderr; see `EndpointPlayer.demonstrations`."""
+    from llamagym_tui.trainer.endpoint_player import EndpointPlayer
+
+    with (
+        quiet_progress(False, episodes=episodes) as progress,
+        closing(EndpointPlayer(config, progress.notify)) as player,
+    ):
+        found = player.demonstrations(episodes, seed, progress.evaluated)
+        progress.notify(f"{player.tokens}.")
+    return found
+
+
+def player_of(
+    config: RunConfig,
+    progress: Progress,
+    stack: ExitStack,
+    other: "Player | EndpointPlayer | None" = None,
+) -> "Player | EndpointPlayer":
+    """What plays by a configuration, its connection open as long as the `stack`; `other` as of `Player`."""
+    if model_registry.is_endpoint(config.model):
+        from llamagym_tui.trainer.endpoint_player import EndpointPlayer
+
+        return stack.enter_context(closing(EndpointPlayer(config, progress.notify)))
+    return Player(config, progress, other if isinstance(other, Player) else None)
+
+
 class Player:
     """A policy that plays under a prompt, to be evaluated."""
+
+    tokens: None = None
+    """What an endpoint counts."""
 
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names, but for a model that the `other` player has loaded."""
@@ -532,7 +565,9 @@ def evaluated_config(
     return from_dict(RunConfig, settings)
 
 
-def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> str:
+def _evaluation_sentence(
+    found: events.EvaluationFinished, player: "Player | EndpointPlayer"
+) -> str:
     mean = return_text(evaluated_return(found), 4)
     refused = ""
     if found.refusal_rate:
@@ -541,7 +576,7 @@ def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> st
         f"Mean return {with_unit(mean, player.agent.return_unit)} over {counted(found.episodes, 'episode')}, "
         f"{'greedy' if found.greedy else 'sampled'}, prompt {words(player.prompt)}; "
         f"{found.parse_failure_rate:.1%} of replies named no action; {refused}"
-        f"{found.elapsed_s:.0f} s."
+        f"{found.elapsed_s:.0f} s{f'; {player.tokens}' if player.tokens else ''}."
     )
 
 

@@ -22,6 +22,7 @@ from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
+from llamagym_tui.setup.assignments import evaluation_settings
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -339,6 +340,7 @@ def evaluate(
         threads=threads,
         assignments=assignments,
     )
+    options.require_obeyed(given, [model])
     config = _evaluated(agent, given)
     from llamagym_tui.cli import headless
 
@@ -352,12 +354,24 @@ def evaluate(
 def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) -> RunConfig:
     """The settings of an evaluation; a temperature of None is the run's, or the model's."""
     from llamagym_tui.cli.headless import evaluated_config
-    from llamagym_tui.setup.assignments import evaluation_settings
 
     threads = given.read_threads()
     text = given.read_prompt()
     env = run_config.env_kwargs(given.env)
     history = given.read_history()
+    if given.model is not None and model_registry.is_endpoint(given.model):
+        return run_config.endpoint_config(
+            agent,
+            given.model,
+            env=env,
+            prompt=given.prompt,
+            system_prompt=text,
+            history=history,
+            n_envs=given.envs,
+            seed=given.seed,
+            temperature=temperature,
+            assigned=evaluation_settings(given.assignments or ()),
+        )
     spec = catalog.absolute_spec(agent)
     model = run_config.checked_model(given.model or model_registry.BUNDLED)
     return evaluated_config(
@@ -447,6 +461,7 @@ def compare(
         model=model if b_model is None else b_model,
         prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
     )
+    options.require_obeyed(a, [a.model, b.model])
     if learner or b_learner:
         if not (learner and b_learner) or learner == b_learner or (a, None) != (b, b_temperature):
             raise UsageError(

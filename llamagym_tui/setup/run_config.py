@@ -30,7 +30,7 @@ from llamagym_tui.config import (
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import names_some_by_turn
-from llamagym_tui.model_registry import BUNDLED, with_defaults
+from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
 from llamagym_tui.user_files import file_text, runs_dir
 
@@ -40,6 +40,10 @@ SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.novelty_coef": 0.1,
 }
 """What an adapter on the LM head alone learns best by, where it is not given."""
+
+
+OF_ENDPOINTS = ("max_new_tokens", "temperature", "max_turns", "max_failures")
+"""Settings, by the ends of their names, that concern play by an endpoint."""
 
 
 def run_config(
@@ -395,7 +399,15 @@ def checked_model(name: str) -> str:
     A short name of the registry becomes the hub's. RUN@UPDATE, and the name of a run, become the path of the folder
     that has the model. If a model of the registry, or one of a hub that is on this machine, has the same name as a run,
     the model is meant.
+
+    Raises:
+        UsageError: it is the address of an endpoint, whose weights are not here, or no model is there.
     """
+    if is_endpoint(name):
+        raise UsageError(
+            f"{name} is an endpoint, whose weights are not here: it can play, as --model of `eval`, `compare` and "
+            "`demos generate`, but neither learn nor be watched."
+        )
     if model_registry.full_name(name) != name or name == BUNDLED:
         return model_registry.full_name(name)
     path = Path(name).expanduser()
@@ -415,6 +427,62 @@ def checked_model(name: str) -> str:
     if model_registry.find(name) is not None or model_registry.is_here(name):
         return name
     return str(run_dir.absolute())
+
+
+def endpoint_config(
+    agent: str,
+    model: str,
+    *,
+    env: Mapping[str, Any] | None = None,
+    prompt: Prompt | None = None,
+    system_prompt: str | None = None,
+    history: str | int | None = None,
+    n_envs: int | None = None,
+    seed: int | None = None,
+    temperature: float | None = None,
+    assigned: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """The settings by which an endpoint plays; those that are None are the agent's, or those of a run.
+
+    Args:
+        agent: its spec as typed.
+        model: the endpoint's address.
+        assigned: further settings, in sections.
+    Raises:
+        UsageError: an assigned setting is about weights that are here.
+    """
+    from llamagym_tui.game.endpoint import (
+        require_address,
+    )  # at the top it would delay the first frame
+
+    address = str(require_address(model))
+    assigned = dict(assigned or {})
+    generation = dict(assigned.pop("generation", {}))
+    unused = [f"generation.{name}" for name in generation if name not in OF_ENDPOINTS]
+    unused += [name for name in assigned if name not in OF_ENDPOINTS]
+    if unused:
+        raise UsageError(
+            f"{', '.join(unused)} is about a model that is loaded here, and {address} is an endpoint: leave it out."
+        )
+    agent_class = catalog.find_agent(agent, env, prompt=prompt or "own")
+    own = with_own_settings(agent_class, {})
+    own_generation = own.get("generation", {})
+    both = {name: own_generation[name] for name in OF_ENDPOINTS if name in own_generation}
+    both |= generation
+    if temperature is not None:
+        both["temperature"] = temperature
+    given = {
+        "env": env,
+        "prompt": prompt,
+        "system_prompt": system_prompt,
+        "history": history,
+        "n_envs": n_envs,
+        "seed": seed,
+    }
+    settings: dict[str, Any] = {name: own[name] for name in ("history", "max_turns") if name in own}
+    settings |= assigned | {name: value for name, value in given.items() if value is not None}
+    settings |= {"agent": catalog.absolute_spec(agent), "model": model, "run_dir": ""}
+    return from_dict(RunConfig, {**settings, "mode": "inference", "generation": both})
 
 
 def _looks_local(name: str) -> bool:

@@ -18,7 +18,7 @@ ROOMS = tuple(
 )
 GROWING = {
     "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
-    "UpdateSums", "WatchedEpisode", "_EnvSlot",
+    "UpdateSums", "WatchedEpisode", "_EnvSlot", "_Table",
 }  # fmt: skip
 """Records that grow while something goes on."""
 DEFAULTS = {

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.cli import comparison
+from llamagym_tui.cli import comparison, headless
 from llamagym_tui.cli.headless import Played
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
@@ -35,6 +35,7 @@ class Side:
     """A policy that is given: what each of its episodes earns, and whether its replies name an action."""
 
     plays: ClassVar[list[tuple[Any, ...]]] = []
+    tokens = None
 
     def __init__(self, config: RunConfig, progress: Progress, other: Side | None = None) -> None:
         self.config, self.agent, self.prompt = config, BlackjackAgent(), config.system_prompt
@@ -65,7 +66,8 @@ class Mapper:
 @pytest.fixture
 def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[RunConfig, RunConfig]:
     monkeypatch.setattr(Side, "plays", [])
-    monkeypatch.setattr(comparison, "Player", Side)
+    for module in (comparison, headless):
+        monkeypatch.setattr(module, "Player", Side)
     monkeypatch.setattr(comparison, "PolicyMapper", Mapper)
     monkeypatch.setattr(comparison, "side_by_side", lambda layout, maps: [layout, *maps])
     a = RunConfig(agent="blackjack", run_dir="", system_prompt="Own.", seed=2)

@@ -138,7 +138,7 @@ COMMAND_LINE = {
     "serve": "words… --watch --host (127.0.0.1) --port≥1≤65535 (8000) --sessions≥1 --debug",
     "doctor": "",
     "demos": "",
-    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0 --env…",
+    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0 --env… --model --set…",
     "demos check": "files…! --agent",
     "demos list": "place",
     "demos merge": "files…! --output -o!",

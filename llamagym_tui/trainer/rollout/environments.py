@@ -80,13 +80,21 @@ def in_words(
     agent: AgentBase, policy: Policy, observation: Any, info: observed.Info
 ) -> observed.Observed:
     """A state as the agent words it, the replies that name its actions known to the policy."""
-    text = observation_text(agent, observation, info)
+    shown = worded(agent, observation, info)
     try:
-        actions = observed.admissible_actions(agent, observation, info)
-        policy.trie_of(actions)
+        policy.trie_of(shown.actions)
     except RAISED as error:
         raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
-    return observed.Observed(text, actions)
+    return shown
+
+
+def worded(agent: AgentBase, observation: Any, info: observed.Info) -> observed.Observed:
+    """A state as the agent words it."""
+    text = observation_text(agent, observation, info)
+    try:
+        return observed.Observed(text, observed.admissible_actions(agent, observation, info))
+    except RAISED as error:
+        raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
 
 
 def observation_text(agent: AgentBase, observation: Any, info: observed.Info) -> str:

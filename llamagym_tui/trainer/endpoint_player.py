@@ -1,0 +1,149 @@
+"""A model behind an endpoint in the place of a policy: evaluated, compared, or recorded as an expert."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.config.run import turns_kept
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.errors import UsageError
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.endpoint import Answer, Endpoint, Tokens
+from llamagym_tui.game.environment import agent_env, episode_seed, evaluated_agent
+from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.returns import counted
+from llamagym_tui.run_store import utc_now
+from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.builders import EVALUATION_SEED
+from llamagym_tui.trainer.rollout.endpoint_rollout import EndpointRollout
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
+
+
+class EndpointPlayer:
+    """As `Player`, with replies from an endpoint; to be closed."""
+
+    def __init__(self, config: RunConfig, notify: Callable[[str], None]) -> None:
+        """Find the endpoint that a configuration names as its model; `notify` gets sentences for people."""
+        self.config = config
+        self.agent = catalog.player(catalog.agent_of(config))
+        prompt = config.system_prompt
+        self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
+        self._notify = notify
+        self._answers = 0
+        self._cut = 0
+        self.endpoint = Endpoint(config.model)
+
+    def close(self) -> None:
+        self.endpoint.close()
+
+    def play(
+        self,
+        episodes: int,
+        greedy: bool,
+        shown: Callable[[int], None] = lambda done: None,
+        *,
+        seed: int | None = None,
+        ended: list[EpisodeCounts] | None = None,
+    ) -> EvaluationFinished:
+        """Play episodes and evaluate them, as `Player.play` does."""
+        seed = EVALUATION_SEED + self.config.seed if seed is None else seed
+        rollout = self._rollout(
+            evaluated_agent(self.agent), partial(episode_seed, seed), greedy=greedy
+        )
+        ended = [] if ended is None else ended
+        began = time.monotonic()
+        for played in rollout.play(episodes, self.config.n_envs):
+            ended.append(played.counts)
+            shown(len(ended))
+        self._warn_of_cut()
+        return evaluated(
+            ended,
+            greedy=greedy,
+            elapsed_s=time.monotonic() - began,
+            dropped=rollout.failures.dropped,
+        )
+
+    def demonstrations(
+        self, episodes: int, seed: int, shown: Callable[[int], None]
+    ) -> list[Demonstration]:
+        """Episodes as demonstrations, in the order of their seeds, which count up from the first one's; those with a
+        reply that names no action are left out."""
+        rollout = self._rollout(self.agent, lambda number: seed + number, greedy=True)
+        found = []
+        for done, played in enumerate(rollout.play(episodes, self.config.n_envs), 1):
+            shown(done)
+            if played.counts.parse_failures:
+                continue
+            demonstration = Demonstration.of(
+                self.agent,
+                catalog.agent_name(self.config.agent),
+                self.prompt,
+                played.turns,
+                end=played.end,
+                source="model",
+                model=self.endpoint.model,
+                recorded_at=utc_now(),
+                seed=played.seed,
+            )
+            found.append((played.seed, demonstration))
+        self._warn_of_cut()
+        if not found:
+            raise UsageError(
+                f"{self.endpoint.model} named no action in some turn of each episode, so there is nothing to learn "
+                "from; --set generation.max_new_tokens=N leaves room for longer replies."
+            )
+        if left_out := episodes - len(found):
+            self._warn(
+                f"{counted(left_out, 'episode')} left out, with a reply that names no action."
+            )
+        return [demonstration for _, demonstration in sorted(found, key=itemgetter(0))]
+
+    @property
+    def tokens(self) -> Tokens:
+        """Of all replies so far."""
+        return self.endpoint.tokens
+
+    def _rollout(
+        self, agent: AgentBase, seed_of: Callable[[int], int], *, greedy: bool
+    ) -> EndpointRollout:
+        return EndpointRollout(
+            agent,
+            partial(self._replies, greedy=greedy),
+            system_prompt=self.prompt,
+            history=turns_kept(self.config.history, agent.history),
+            seed_of=seed_of,
+            max_turns=self.config.max_turns,
+            max_failures=self.config.max_failures,
+            make_env=partial(agent_env, agent),
+            warn=self._warn,
+        )
+
+    def _replies(
+        self, conversations: Sequence[Conversation], seeds: Sequence[int], *, greedy: bool
+    ) -> list[str]:
+        generation = self.config.generation
+        answers: list[Answer] = self.endpoint.replies(
+            conversations,
+            seeds,
+            max_tokens=generation.max_new_tokens,
+            temperature=0.0 if greedy else generation.temperature,
+        )
+        self._answers += len(answers)
+        self._cut += sum(answer.is_cut for answer in answers)
+        return [answer.text for answer in answers]
+
+    def _warn(self, sentence: str) -> None:
+        self._notify(f"warning: {sentence}")
+
+    def _warn_of_cut(self) -> None:
+        if self._cut:
+            self._warn(
+                f"{self._cut:,} of {self._answers:,} replies ended at "
+                f"{self.config.generation.max_new_tokens:,} tokens, the most that they may have: "
+                "--set generation.max_new_tokens=N allows more."
+            )
+            self._answers = 0
+            self._cut = 0
