@@ -51,6 +51,7 @@ BATCHES = 3
 DEALERS = (2, 6, 10)
 """The dealer's cards of the hands that are looked at under other prompts, which all have to be read."""
 LOOKED_AT = [state for state in STATES if state[1] in DEALERS]
+OWN = BlackjackAgent().get_system_prompt()
 RULE_FROM = 17
 RULE = f" Stick at {RULE_FROM} or more."
 NUMBERS = [
@@ -162,10 +163,10 @@ def judged(policy: Policy) -> Iterator[str]:
         share = like(reworded, book, LOOKED_AT)
         yield f"worded as {name}: {ways[-1]:+.2f} of the way from random to best, {share:.2f} like the book"
     yield f"mean over the wordings {fmean(ways):+.2f}, in its own words {way(own):+.2f}"
-    yield f"under{RULE} after training: {moved(own, hits(policy, LOOKED_AT, rule=RULE))}"
+    yield f"under{RULE} after training: {moved(own, hits(policy, LOOKED_AT, prompt=OWN + RULE))}"
     without_adapter(policy)
     before = hits(policy, LOOKED_AT)
-    yield f"under{RULE} before training: {moved(before, hits(policy, LOOKED_AT, rule=RULE))}"
+    yield f"under{RULE} before training: {moved(before, hits(policy, LOOKED_AT, prompt=OWN + RULE))}"
 
 
 def on_speed(common: Common, run_dir: Path, episodes: int, minutes: float) -> Iterator[str]:
@@ -198,14 +199,14 @@ def hits(
     states: Sequence[State],
     *,
     told: Callable[[State], str] | None = None,
-    rule: str = "",
+    prompt: str | None = None,
 ) -> dict[State, float]:
-    """P(hit) on hands, in the agent's own words unless others are given."""
+    """P(hit) on hands, in the agent's own words and under its own prompt unless others are given."""
     agent = BlackjackAgent()
     told = told or agent.format_observation
-    prompts = []
-    for state in states:
-        prompts.append(policy.chat.opening(agent.get_system_prompt() + rule, told(state)))
+    if prompt is None:
+        prompt = agent.get_system_prompt()
+    prompts = [policy.chat.opening(prompt, told(state)) for state in states]
     shares = probabilities_of_actions(policy, prompts, policy.trie)
     return {state: hit for state, (_, hit) in zip(states, shares, strict=True)}
 

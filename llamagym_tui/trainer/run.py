@@ -354,8 +354,9 @@ class Run:
             self.rollout.restart()
             self._begin_batch()
             self._emitter.warn(
-                "What is trained is an adapter on the LM head alone, and each prompt has one of its own: the one of "
-                "before comes back with its prompt."
+                "What is trained is an adapter on the LM head alone, and each prompt has one of its own. A new one "
+                "begins with what was learnt before, as far as the prompt does not ask for something else; the one "
+                "of before comes back with its prompt."
             )
 
     def change(self, requested: Mapping[str, Value]) -> None:

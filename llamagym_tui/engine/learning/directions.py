@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.packing import PackedRows
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
 from llamagym_tui.engine.model.whitening import constant, whitening
@@ -32,7 +31,7 @@ class Seen(NamedTuple):
 
 
 @torch.no_grad()
-def measure(down: Tensor, parts: Sequence[tuple[PackedRows, Encoded]]) -> None:
+def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
     """Set rows of A that are free to directions in which the states of a batch differ at which replies part.
 
     The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
@@ -40,7 +39,7 @@ def measure(down: Tensor, parts: Sequence[tuple[PackedRows, Encoded]]) -> None:
 
     Args:
         down: (K, D), A, in which rows that are 0 are free.
-        parts: the batch, with what the trunk says of it.
+        parts: trees of admissible replies, with what the trunk says of prompts and of the nodes behind them.
     """
     is_free = ~down.any(1)  # (K,)
     if not is_free.any():
@@ -70,14 +69,13 @@ def measure(down: Tensor, parts: Sequence[tuple[PackedRows, Encoded]]) -> None:
     down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
 
-def _seen(parts: Sequence[tuple[PackedRows, Encoded]]) -> Seen:
+def _seen(parts: Sequence[tuple[TokenTree, Encoded]]) -> Seen:
     """The states at each place of the admissible replies, of all forwards together: most have some places in common."""
     states: dict[Place, list[Tensor]] = {}
     parting: set[Place] = set()
-    for part, encoded in parts:
-        if not isinstance(encoded, NarrowEncoded):
+    for tree, encoded in parts:
+        if not isinstance(encoded, NarrowEncoded):  # a forward of whole replies
             continue
-        tree = part.trees.trees[0]
         places = _places(tree)
         parents = tree.parents
         parting |= {places[parent + 1] for parent in parents if parents.count(parent) > 1}

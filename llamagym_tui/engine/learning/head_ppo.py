@@ -15,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
 from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
@@ -62,6 +63,8 @@ class HeadState(PPOState, frozen=True, kw_only=True):
     """The system prompt under which the adapter is trained. None: nobody has said so."""
     learnt: dict[str, bytes] = msgspec.field(default_factory=dict)
     """What was learnt under each system prompt, this one too, as safetensors."""
+    seen: list[Seen] = msgspec.field(default_factory=list)
+    """Observations of the last batch, by which what was learnt is carried to a new prompt."""
 
 
 class HeadPPO(PPO):
@@ -83,6 +86,8 @@ class HeadPPO(PPO):
         """The system prompt under which the adapter is trained. None: nobody has said so yet."""
         self._learnt: dict[str, dict[str, Tensor]] = {}
         """What was learnt under the other system prompts."""
+        self._seen: list[Seen] = []
+        """Observations of the last batch."""
 
     @property
     def state(self) -> HeadState:
@@ -93,6 +98,7 @@ class HeadPPO(PPO):
                 prompt: save(learnt)
                 for prompt, learnt in [*self._learnt.items(), (self._prompt or "", self._taken())]
             },
+            seen=self._seen,
         )
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:
@@ -110,32 +116,34 @@ class HeadPPO(PPO):
         assert isinstance(state, HeadState), "it is of this kind of learner"
         self._learnt = {prompt: load(learnt) for prompt, learnt in state.learnt.items()}
         self._prompt = state.prompt
+        self._seen = list(state.seen)
         learnt = self._learnt.pop(state.prompt or "", None)
         # An earlier version kept the adapter alone, and that is in place.
         if learnt is not None:
             self._put(learnt)
 
     def use_prompt(self, prompt: str) -> bool:
-        """Go on with what was learnt under a system prompt, from nothing under a new one; whether that is another.
+        """Go on with what was learnt under a system prompt; whether that is another one.
 
         Under another prompt all states stand far from where they were, in directions in which an adapter does not tell
         them apart: what it was taught means nothing there. So each prompt has an adapter of its own, with its critic,
-        optimizer and reference.
+        optimizer and reference. That of a new prompt begins with what the present one has learnt (`carried`).
         """
         if self._prompt is None:
             self._prompt = prompt
         if prompt == self._prompt:
             return False
+        new = self._begun(prompt) if prompt not in self._learnt else self._learnt.pop(prompt)
         self._learnt[self._prompt] = self._taken()
         self._prompt = prompt
-        self._put(self._learnt.pop(prompt) if prompt in self._learnt else self._nothing())
+        self._put(new)
         self.used.clear()  # of which an inspector asks what the policy of now says
         self.policy.version += 1
         return True
 
     @contextmanager
     def under_prompt(self, prompt: str) -> Iterator[None]:
-        """The policy plays meanwhile with what was learnt under a system prompt; as it was at first, if that is new."""
+        """The policy plays meanwhile with what was learnt under a system prompt, or with what is carried to it."""
         before = self._prompt
         if before is None or prompt == before:
             yield
@@ -156,28 +164,37 @@ class HeadPPO(PPO):
     def _taken(self) -> dict[str, Tensor]:
         """Copies of what was learnt under the present prompt."""
         narrow = self.narrow
-        found = {
-            "down": narrow.down,
-            "ids": narrow.ids,
-            "up": narrow.up[narrow.ids],
-            "tokens": torch.tensor(self._tokens, dtype=torch.long),
-            "rate": torch.tensor(self.optimizer.param_groups[0]["lr"], dtype=torch.float64),
-        }
+        found = self._named(narrow.down, narrow.up, self.policy.model.v_head)
         for name, moment in self.optimizer.state.get(self._rows, {}).items():
             found[MOMENT + name] = moment
-        for name, value in self.policy.model.v_head.state_dict().items():
-            found[CRITIC + name] = value
         if self.reference is not None:
             found["reference"] = self._reference_up(self.reference)[narrow.ids]
         return {name: value.detach().clone() for name, value in found.items()}
 
-    def _nothing(self) -> dict[str, Tensor]:
-        """What is learnt under a prompt at first."""
-        critic = RidgeCritic(self.narrow.down.shape[1]).state_dict()
+    def _begun(self, prompt: str) -> dict[str, Tensor]:
+        """With what learning under a new prompt begins: no moments, and the reference without an adapter."""
+        critic = self.policy.model.v_head
+        assert isinstance(critic, RidgeCritic), "made with the adapter"
+        assert self._prompt is not None, "the caller has looked"
+        learnt = carried(self.policy, critic, self._seen, (self._prompt, prompt))
+        if learnt is not None:
+            return self._named(*learnt)
         return {
             "down": torch.zeros_like(self.narrow.down),
             "rate": torch.tensor(FIRST_RATE, dtype=torch.float64),
-            **{CRITIC + name: value for name, value in critic.items()},
+            **_of_critic(RidgeCritic(critic.hidden_size)),
+        }
+
+    def _named(self, down: Tensor, up: Tensor, critic: nn.Module) -> dict[str, Tensor]:
+        """An adapter and its critic, with the rate of now."""
+        ids = self.narrow.ids
+        return {
+            "down": down,
+            "ids": ids,
+            "up": up[ids],
+            "tokens": torch.tensor(self._tokens, dtype=torch.long),
+            "rate": torch.tensor(self.optimizer.param_groups[0]["lr"], dtype=torch.float64),
+            **_of_critic(critic),
         }
 
     @torch.no_grad()
@@ -222,7 +239,7 @@ class HeadPPO(PPO):
         return False
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
-        self._parts = list(self.encoded(rows))
+        self._take_in(rows)
         return super().targets(trajectories, rows)
 
     def reference_logprobs(self, rows: Sequence[Row], decisions: int) -> Tensor:
@@ -250,7 +267,7 @@ class HeadPPO(PPO):
         progress: Callable[[int, int], None],
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
-        measure(self.narrow.down, self._parts)
+        self._measure()
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -293,9 +310,8 @@ class HeadPPO(PPO):
             progress: called after each step with those made, those of all, and the loss.
             should_stop: called before each step; True ends it, and the steps made stay.
         """
-        rows = batch_rows(trajectories)
-        self._parts = list(self.encoded(rows))
-        measure(self.narrow.down, self._parts)
+        self._take_in(batch_rows(trajectories))
+        self._measure()
         self._take_rows()
         optimizer = _adam(self._rows, FIRST_RATE)
         tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
@@ -315,6 +331,14 @@ class HeadPPO(PPO):
         self._parts = []
         self.policy.version += 1
         return losses
+
+    def _take_in(self, rows: Sequence[Row]) -> None:
+        self._seen = seen_in(rows)
+        self._parts = list(self.encoded(rows))
+
+    def _measure(self) -> None:
+        """Take up directions that the batch shows."""
+        measure(self.narrow.down, [(part.trees.trees[0], encoded) for part, encoded in self._parts])
 
     def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
         """The cause for which an update has not moved the policy; steps that were undone as too far are none."""
@@ -494,3 +518,7 @@ class HeadPPO(PPO):
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:
     return torch.optim.Adam([rows], lr=rate, betas=(0.9, 0.999))
+
+
+def _of_critic(critic: nn.Module) -> dict[str, Tensor]:
+    return {CRITIC + name: value for name, value in critic.state_dict().items()}

@@ -32,7 +32,8 @@ class NarrowHead:
         """(K, D), A: the directions that it sees; 0 until they are measured, and never trained."""
         self.up: nn.Parameter = head.lora_B["default"].weight
         """(V, K), B: what is trained; only the rows of `ids` are not 0."""
-        self._scale: float = head.scaling["default"]
+        self.scale: float = head.scaling["default"]
+        """Times B A h is what is added to the logits."""
         self.temperature = 1.0
         """Divides the logits of what is kept of places."""
         self.ids = torch.empty(0, dtype=torch.long, device=self.up.device)
@@ -87,13 +88,17 @@ class NarrowHead:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) logits of N hidden states, whole."""
-        added = self._scale * (hidden @ self.down.T) @ self._rows_of_ids().T
+        added = self.shifts(hidden, self.down, self._rows_of_ids())
         return self._base(hidden).index_add(-1, self.ids, added)
 
     def moved_logits(self, hidden: Tensor, moved: Tensor) -> Tensor:
         """(S, m) logits of the tokens of replies, temperature applied, from what was kept; with gradient."""
-        added = self._scale * (hidden @ self.down.T) @ self._rows_of_ids().T
+        added = self.shifts(hidden, self.down, self._rows_of_ids())
         return moved + added / self.temperature
+
+    def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
+        """(N, T) what an adapter adds to the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
+        return self.scale * (hidden @ down.T) @ rows.T
 
     def _rows_of_ids(self) -> Tensor:
         """(m, K) rows of B."""

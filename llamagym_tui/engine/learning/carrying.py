@@ -1,0 +1,134 @@
+"""What an adapter on the LM head has learnt under one system prompt, carried to another one.
+
+Under another prompt all states stand elsewhere, so an adapter means nothing there. But what it has come to is a shift
+of logits, by observation. The observations of the last batch are read under the new prompt, and an adapter there is
+fitted to the same shifts. So a prompt that says nothing new is played as before. One that asks for something else is
+followed, because the shifts are added to what the model says under it, and are bounded.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.directions import measure
+from llamagym_tui.engine.learning.packing import Row
+from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
+from llamagym_tui.engine.tokens.tokenization import Opening
+
+MOST = 256
+"""Observations that are read under another prompt, at most."""
+MOST_MARGIN = 6.0
+"""Nats by which one reply's shift may be ahead of another's, at most. A prompt that asks for a reply moves it by 5 to
+11, so that what was learnt does not outweigh it."""
+PENALTY = 1e-3
+"""Of squared weights, where the features of whitened states are about 1."""
+
+Seen = tuple[tuple[str, ...] | None, tuple[int, ...]]
+"""An observation of a batch: the names of the actions that were admissible (None: all of the agent), and the ids of its
+prompt behind those of the system prompt."""
+
+
+class Learnt(NamedTuple):
+    """An adapter on the head, and its critic."""
+
+    down: Tensor
+    """(K, D) directions, A."""
+    up: Tensor
+    """(V, K) B."""
+    critic: RidgeCritic
+
+
+def seen_in(rows: Sequence[Row]) -> list[Seen]:
+    """Distinct observations of a batch, `MOST` at most; none where the template gives a system prompt no ids."""
+    found: dict[Seen, None] = {}
+    for row in rows:
+        segment = row.segment
+        turn = segment.turns[0]
+        if len(found) < MOST and segment.prefix and turn.is_trained:
+            found[(turn.actions, tuple(segment.ids[: turn.start]))] = None
+    return list(found)
+
+
+@torch.no_grad()
+def carried(
+    policy: Policy, critic: RidgeCritic, seen: Sequence[Seen], prompts: tuple[str, str]
+) -> Learnt | None:
+    """What a policy has learnt, for another system prompt; None: it has seen nothing, or the new prompt has no ids.
+
+    Args:
+        policy: with the adapter that has learnt.
+        critic: its critic.
+        seen: observations of its last batch.
+        prompts: the system prompt under which it has learnt, and the other one.
+    """
+    narrow = policy.narrow
+    assert narrow is not None, "the caller has looked"
+    before, after = (policy.chat.opening(prompt, "")[0] for prompt in prompts)
+    if not seen or not before or not after:
+        return None
+    groups = list(_groups(policy, seen, before, after))
+    down = torch.zeros_like(narrow.down)
+    measure(down, [(trie.tree, there) for trie, _, there in groups])
+    up = torch.zeros_like(narrow.up)
+    # For each token, the features of the states after which it may come, and by how much it is to be shifted there.
+    features: dict[int, list[Tensor]] = {}
+    shifts: dict[int, list[Tensor]] = {}
+    for trie, here, there in groups:
+        for column, tokens in _partings(trie.tree).items():
+            shift = narrow.shifts(here.hidden[:, column], narrow.down, narrow.up[tokens])
+            bounded = _bounded(shift)
+            for place, token in enumerate(tokens):
+                features.setdefault(token, []).append(there.hidden[:, column] @ down.T)
+                shifts.setdefault(token, []).append(bounded[:, place] / narrow.scale)
+    for token in features:
+        up[token] = _fitted(torch.cat(features[token]), torch.cat(shifts[token]))
+    values = RidgeCritic(critic.hidden_size).to(down.device)
+    first = torch.cat([there.hidden[:, 0] for _, _, there in groups])
+    judged = torch.cat([critic(here.hidden[:, 0]) for _, here, _ in groups])
+    values.fit(first, judged, torch.ones_like(judged))
+    return Learnt(down, up, values)
+
+
+def _groups(
+    policy: Policy, seen: Sequence[Seen], before: tuple[int, ...], after: tuple[int, ...]
+) -> Iterator[tuple[ActionTrie, Encoded, Encoded]]:
+    """Observations with the same admissible replies, with what the trunk says of them under both prompts."""
+    rests: dict[tuple[str, ...] | None, list[tuple[int, ...]]] = {}
+    for actions, rest in seen:
+        rests.setdefault(actions, []).append(rest)
+    for actions, group in rests.items():
+        trie = policy.trie_of(actions)
+        here = states_of(policy, [Opening(before, rest) for rest in group], trie)
+        there = states_of(policy, [Opening(after, rest) for rest in group], trie)
+        yield trie, here, there
+
+
+def _partings(tree: TokenTree) -> dict[int, list[int]]:
+    """The tokens that may come after each column at which replies part; column 0 is the prompt's last token."""
+    children: dict[int, list[int]] = {}
+    for token, parent in zip(tree.ids, tree.parents, strict=True):
+        children.setdefault(parent + 1, []).append(token)
+    return {column: tokens for column, tokens in children.items() if len(tokens) > 1}
+
+
+def _bounded(shift: Tensor) -> Tensor:
+    """(N, T) shifts of which none is ahead of another by more than `MOST_MARGIN`, and their mean as small."""
+    half = MOST_MARGIN / 2
+    mean = shift.mean(1, keepdim=True)
+    return (shift - mean).clamp(-half, half) + mean.clamp(-half, half)
+
+
+def _fitted(features: Tensor, shifts: Tensor) -> Tensor:
+    """(K,) weights with which (N, K) features come nearest to (N,) shifts."""
+    system = features.T @ features / len(features) + PENALTY * torch.eye(features.shape[1]).to(
+        features
+    )
+    return torch.linalg.solve(system.double(), (features.T @ shifts / len(features)).double()).to(
+        features
+    )

@@ -1,0 +1,93 @@
+"""What was learnt under one system prompt, under another: the same shifts of logits, by observation, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.engine.learning.carrying import MOST, MOST_MARGIN, carried, seen_in
+from llamagym_tui.engine.learning.head_ppo import HeadPPO
+from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.policy import Policy
+from tests.engine.conftest import REPLIES
+from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
+
+BEFORE = "Play."
+AFTER = "Play well."
+
+
+def learnt(tokenizer) -> tuple[Policy, HeadPPO]:
+    """A policy with a direction for each observation, that has taken in a batch under `BEFORE`."""
+    policy = head_policy(tokenizer, "score", r=32)
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    learner.use_prompt(BEFORE)
+    learner.update(play(policy))
+    return policy, learner
+
+
+def margins(policy: Policy, prompt: str) -> list[float]:
+    """Nats by which the adapter puts the second reply before the first, on each observation, where the two part."""
+    assert policy.narrow is not None
+    first, second = (policy.chat.reply_ids(reply) for reply in REPLIES)
+    parting = next(
+        at for at, (one, two) in enumerate(zip(first, second, strict=True)) if one != two
+    )
+    opened = [policy.chat.opening(prompt, text) for text in OBSERVATIONS]
+    hidden = states_of(policy, opened, policy.trie).hidden[:, parting]
+    rows = policy.narrow.up[[first[parting], second[parting]]]
+    shifts = policy.narrow.shifts(hidden, policy.narrow.down, rows)
+    return (shifts[:, 1] - shifts[:, 0]).tolist()
+
+
+@pytest.mark.parametrize("times", [0.5, 100.0])
+def test_under_a_new_prompt_each_observation_is_shifted_as_it_was_within_bounds(
+    tokenizer, times
+) -> None:
+    policy, learner = learnt(tokenizer)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        rows = torch.randn(len(learner.narrow.trained), len(learner.narrow.down))
+        learner.narrow.up[learner.narrow.trained] = times * rows / 5
+    before = margins(policy, BEFORE)
+    assert learner.use_prompt(AFTER)
+    expected = [min(max(margin, -MOST_MARGIN), MOST_MARGIN) for margin in before]
+    assert (expected != before) == (times > 1)
+    assert margins(policy, AFTER) == pytest.approx(expected, abs=0.5 if times > 1 else 0.1)
+
+
+def test_values_go_along_and_learning_goes_on(tokenizer) -> None:
+    policy, learner = learnt(tokenizer)
+    critic = policy.model.v_head
+    with torch.no_grad():
+        critic.bias.fill_(3.0)
+        critic.weight.zero_()
+    learner.use_prompt(AFTER)
+    opened = [policy.chat.opening(AFTER, text) for text in OBSERVATIONS]
+    values = critic(states_of(policy, opened, policy.trie).hidden[:, 0])
+    assert values.tolist() == pytest.approx([3.0] * len(OBSERVATIONS), abs=0.01)
+    rate = learner.optimizer.param_groups[0]["lr"]
+    up = learner.narrow.up.detach().clone()
+    learner.update(play(policy))
+    assert not torch.equal(learner.narrow.up, up)
+    assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate, rel=0.35)
+
+
+def test_nothing_is_carried_before_the_first_batch(tokenizer) -> None:
+    policy = head_policy(tokenizer, "score")
+    learner = head_learner(policy)
+    assert isinstance(learner, HeadPPO)
+    learner.use_prompt(BEFORE)
+    assert carried(policy, policy.model.v_head, [], (BEFORE, AFTER)) is None
+    assert learner.use_prompt(AFTER)
+    assert not learner.narrow.up.any()
+    assert not learner.narrow.down.any()
+
+
+def test_observations_are_kept_once_and_not_without_end(tokenizer, monkeypatch) -> None:
+    policy = head_policy(tokenizer, "score")
+    rows = batch_rows(play(policy, 60))
+    assert len(seen_in(rows)) == len(OBSERVATIONS) < MOST
+    monkeypatch.setattr("llamagym_tui.engine.learning.carrying.MOST", 7)
+    assert len(seen_in(rows)) == 7
