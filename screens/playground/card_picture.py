@@ -41,7 +41,7 @@ STYLE = (
 
 def card_text(state: RunState) -> str:
     """Name, sentence, mean return, prompt and command of a run, in lines."""
-    lines = [f"{state.agent} · {state.model}", first_sight(state), _earned(state)]
+    lines = [f"{state.agent} · {state.model}", first_sight(state), earned_text(state)]
     lines += [f"prompt: {literal(_prompt(state))}", known_command(state)]
     return "\n".join(filter(None, lines))
 
@@ -50,7 +50,7 @@ def card_svg(state: RunState) -> str:
     """The card as a picture: sentence, curve with its axes, first and last map, prompt, command."""
     parts = [picture_text("t", EDGE, 34, f"{state.agent} · {state.model}")]
     height = 42
-    for text in (first_sight(state), _earned(state)):
+    for text in (first_sight(state), earned_text(state)):
         height = _lines(parts, text, height)
     chart = chart_of(state)
     if chart is None:
@@ -73,7 +73,7 @@ def card_svg(state: RunState) -> str:
     return f"{head}<style>{STYLE}</style>{ground}{''.join(parts)}</svg>"
 
 
-def _earned(state: RunState) -> str:
+def earned_text(state: RunState) -> str:
     """The mean return with its interval, between the baselines."""
     mean = state.recent_mean
     if mean is None:

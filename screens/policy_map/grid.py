@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
+from textual.app import App
 from textual.binding import Binding
 from textual.events import MouseMove
 from textual.geometry import Offset, Region, Size
@@ -324,10 +325,9 @@ class PolicyGrid(ScrollView, can_focus=True):
             text, warmth = best_text(layout, cell), best_warmth(layout, cell)
         else:
             text, warmth = policy_text(layout, cell, width), policy_warmth(layout, cell)
-        colour = colours(self.app, warmth)
-        if cell.cell.ground:
-            colour = ground_style(self.app, cell.cell.ground)
-        style = self.visual_style + colour + Style.from_meta({"spot": spot})
+        style = (
+            self.visual_style + cell_style(self.app, cell, warmth) + Style.from_meta({"spot": spot})
+        )
         if spot == self.cursor:
             style += Style(reverse=True, bold=True)
         elif cell.cell.sign or cell.agrees is False:
@@ -342,6 +342,13 @@ class PolicyGrid(ScrollView, can_focus=True):
         if aside:
             style += self.get_visual_style("map--label", partial=True)
         return Segment(text, style.rich_style)
+
+
+def cell_style(app: App[object], cell: MappedCell, warmth: float | None) -> Style:
+    """The colours of a cell: those of its field, else of what the policy does there."""
+    if cell.cell.ground:
+        return ground_style(app, cell.cell.ground)
+    return colours(app, warmth)
 
 
 def _fitted(text: str, width: int, *, right: bool = False) -> str:

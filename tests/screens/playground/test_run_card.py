@@ -8,11 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 from textual.content import Content
 from textual.pilot import Pilot
+from textual.style import Style
 
 from llamagym_tui.protocol.events import AnyEvent, RunFinished
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.run_card import RunCard, small_map
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -20,7 +21,12 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
 from tests.screens.pictures import AT_BOTH_SIZES
-from tests.screens.steps import is_drawn, reaches, rolling_out, sees, until
+from tests.screens.steps import is_drawn, reaches, rolling_out, sees, shown, until
+
+
+def marking(cell: MappedCell) -> Style:
+    return Style(reverse=cell.agrees is False)
+
 
 END = RunFinished(episodes=900, env_steps=900, updates=12, elapsed_s=9.0)
 
@@ -33,13 +39,13 @@ def folded(*events: AnyEvent) -> RunState:
 
 
 def reversed_cells(line: Content) -> list[int]:
-    return [span.start for span in line.spans if span.style == "reverse"]
+    return [span.start for span in line.spans if span.style == Style(reverse=True)]
 
 
-def test_a_small_map_has_a_sign_for_each_state_and_reverses_what_is_not_best():
+def test_a_small_map_has_a_sign_for_each_state_in_the_style_of_its_cell():
     state = folded(*lake())
     assert state.map_layout is not None
-    lines = small_map(MappedPolicy(state.map_layout, state.mapped), spaced=False)
+    lines = small_map(MappedPolicy(state.map_layout, state.mapped), marking, spaced=False)
     assert [line.plain.rstrip() for line in lines] == [
         "update 4 · 8 of 11",
         "lake",
@@ -56,7 +62,7 @@ def test_panels_stand_next_to_each_other_where_they_fit_and_else_below():
     state = folded(*blackjack())
     layout = state.map_layout
     assert layout is not None
-    apart = small_map(MappedPolicy(layout, state.mapped), spaced=False)
+    apart = small_map(MappedPolicy(layout, state.mapped), marking, spaced=False)
     assert [line.plain.rstrip() for line in apart[1:3]] == [
         "hard        soft",
         "SSSSSSSSSS  SSSSSSSSSS",
@@ -64,7 +70,7 @@ def test_panels_stand_next_to_each_other_where_they_fit_and_else_below():
     assert len(apart) == 20  # the count, the titles, 18 totals
     wide = replace(layout.panels[0], columns=layout.panels[0].columns * 2)
     below = replace(layout, panels=[wide, layout.panels[1]])
-    assert len(small_map(MappedPolicy(below, None), spaced=False)) == 31
+    assert len(small_map(MappedPolicy(below, None), marking, spaced=False)) == 31
 
 
 async def test_a_run_that_ends_at_its_limit_shows_its_card(make_app: MakeApp):
@@ -72,6 +78,9 @@ async def test_a_run_that_ends_at_its_limit_shows_its_card(make_app: MakeApp):
     async with app.run_test(size=(80, 24)) as pilot:
         await reaches(pilot, RunCard)
         await sees(pilot, "update 4 · 8 of 11")
+        await pilot.press("end")  # the prompt is below the edge of this terminal
+        await sees(pilot, "to do it again llamagym-tui train blackjack")
+        assert fakes.PROMPT[:40] in shown(pilot)
         await sees(pilot, "To share: y, or llamagym-tui report demo")
         await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
