@@ -148,7 +148,7 @@ def _picture(policy: MappedPolicy, caption: str, *, is_still: bool) -> tuple[str
             for row, name in enumerate([panel.title, *panel.rows])
         ]
         parts += [
-            picture_text("", x + CELL * (at + 2.5), y + 13, name)
+            picture_text("c", x + CELL * (at + 2.5), y + 13, name)
             for at, name in enumerate(panel.columns)
         ]
         for spot, cell in policy.cells.items():

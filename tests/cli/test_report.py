@@ -31,6 +31,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.playground import curve_picture
 from llamagym_tui.screens.playground.reproduction import command
+from llamagym_tui.screens.policy_map.film import CELL, ROW
 from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
@@ -103,6 +104,31 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "return ▲ +1 · 1 turn" in best
     assert "episode 1,030" in worst
     assert "The best that was recorded" in text
+
+
+def test_on_paper_all_text_of_a_map_is_dark_but_that_on_the_colour_of_a_state(here: Path) -> None:
+    """The page's own ground is not printed, so that light text beside the states would not be seen."""
+    reported(here)
+    html = (here / "one.html").read_text(encoding="utf-8")
+    printed = html.partition("@media print {")[2].partition("</style>")[0]
+    dark = re.search(r"\.film \.p \{ fill: none \} (.*?) \{ fill: #000 \}", printed)
+    assert dark is not None
+    kinds = {name.rpartition(".")[2] for name in dark[1].split(", ")}
+    films = re.findall('<svg class="film".*?</svg>', html, re.DOTALL)
+    assert len(films) == 2
+    for film in films:
+        drawn = ElementTree.fromstring(film)
+        cells = [
+            (float(cell.attrib["x"]), float(cell.attrib["y"]))
+            for cell in drawn.iter("rect")
+            if cell.get("class") is None
+        ]
+        for text in drawn.iter("text"):
+            x, y = float(text.attrib["x"]), float(text.attrib["y"])
+            is_on_a_state = any(
+                left <= x <= left + CELL and top <= y <= top + ROW for left, top in cells
+            )
+            assert is_on_a_state != (text.get("class") in kinds), text.text
 
 
 def test_the_chart_is_drawn_in_its_bounds(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
