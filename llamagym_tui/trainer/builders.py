@@ -30,7 +30,7 @@ from llamagym_tui.engine.learning.form import (
     save_form,
 )
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.head_sft import train_head_on
+from llamagym_tui.engine.learning.head_sft import prefer_by_head, train_head_on
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.preferences import prefer
@@ -302,7 +302,9 @@ class Builders:
         """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
         it the learner's reference."""
         learn: Callable[..., WarmStartStats]
-        if isinstance(learner, HeadPPO):
+        if isinstance(learner, HeadPPO) and data.method == "dpo":
+            learn = partial(prefer_by_head, learner, data.preferences, self.config.dpo)
+        elif isinstance(learner, HeadPPO):
             learn = partial(train_head_on, learner, data.conversations, self.config.sft)
         elif data.method == "dpo":
             learn = partial(prefer, policy, data.preferences, self.config.dpo)

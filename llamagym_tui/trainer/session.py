@@ -477,11 +477,6 @@ class Session:
         try:
             if self._config.shard:
                 raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
-            if run.policy.narrow is not None and command.method == "dpo":
-                raise UsageError(
-                    "an adapter on the LM head alone imitates, and learns nothing from preferences; "
-                    "begin a run with --set lora.layers=all."
-                )
             data = training_data(run.agent, command.sft_data, command.method)
         except (UsageError, DemoFileError) as error:
             self._emitter.warn(f"No warm start: {error}", refused="warm_start")

@@ -298,26 +298,6 @@ def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(
     assert stage.of(WarmStartFinished) == []
 
 
-def test_an_adapter_on_the_head_alone_learns_nothing_from_preferences(
-    tmp_path: Path, file: str
-) -> None:
-    stage = Stage(tmp_path, episodes=12)
-
-    def narrow(rollout: Any) -> None:
-        stage.policy.narrow = object()
-
-    stage.also_before_step = narrow
-    stage.script = {2: [WarmStart(sft_data=file, method="dpo")]}
-    assert stage.session.run() == "stopped"
-    [warning] = stage.of(WarningRaised)
-    assert warning.refused == "warm_start"
-    assert warning.message == (
-        "No warm start: an adapter on the LM head alone imitates, and learns nothing from preferences; "
-        "begin a run with --set lora.layers=all."
-    )
-    assert not stage.of(WarmStartFinished)
-
-
 def test_a_run_that_is_to_begin_with_a_faulty_file_does_not_begin(tmp_path: Path) -> None:
     stage = Stage(
         tmp_path / "run", sft_warm_start=True, sft_data=str(tmp_path / "none.jsonl"), episodes=4

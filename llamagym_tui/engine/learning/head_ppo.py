@@ -28,7 +28,7 @@ from llamagym_tui.engine.learning.packing import (
 )
 from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.learning.targets import Targets, turn_sums
 from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
@@ -52,6 +52,8 @@ FIRST_RATE = 0.01
 """Adam's learning rate at first: whitened features are about 1, so it does not depend on the model."""
 LEAST_RATE = 1e-5
 MOST_RATE = 0.015
+PREFERRED = 1.0
+"""Nats by which a reply is to be likelier than the one that it is preferred to."""
 MOMENT = "adam."
 """Before the names of Adam's moments, in what was learnt under a prompt."""
 CRITIC = "critic."
@@ -310,18 +312,77 @@ class HeadPPO(PPO):
             progress: called after each step with those made, those of all, and the loss.
             should_stop: called before each step; True ends it, and the steps made stay.
         """
+        turns = [turn for each in trajectories for turn in each.turns if turn.is_trained]
+        tokens = sum(len(turn.decision_logprobs) for turn in turns)
+
+        def loss_of(logprobs: Tensor) -> Tensor:
+            return -logprobs.sum() / max(tokens, 1)
+
+        return self._learn_from(trajectories, loss_of, steps, progress, should_stop)
+
+    def prefer(
+        self,
+        pairs: Sequence[tuple[Trajectory, Trajectory]],
+        beta: float,
+        steps: int,
+        progress: Callable[[int, int, float], None],
+        should_stop: Callable[[], bool],
+    ) -> list[float]:
+        """Move towards the first reply of each pair and away from the second; DPO's loss before each step.
+
+        Source: arXiv:2305.18290, equation 7. It ends once each first reply is likelier than the second by `PREFERRED`
+        nats, as further steps would take the first one everywhere.
+
+        Args:
+            pairs: the same conversation with either reply, which is the one turn of it that counts as the policy's own.
+            beta: how much a change from the policy before counts.
+            steps: at most, on all of them together.
+            progress: as in `imitate`.
+            should_stop: as in `imitate`.
+        """
+        trajectories = [each for pair in pairs for each in pair]
+        turns = [turn for each in trajectories for turn in each.turns]
+        is_own = torch.tensor([turn.is_trained for turn in turns])
+        before: Tensor | None = None
+        margin = torch.zeros(0)  # (P,) nats by which each first reply is likelier
+
+        def loss_of(logprobs: Tensor) -> Tensor:
+            nonlocal before, margin
+            of_replies = turn_sums(turns, logprobs)[is_own].view(-1, 2)
+            margin = of_replies[:, 0] - of_replies[:, 1]
+            if before is None:
+                before = margin.detach()
+            return -nn.functional.logsigmoid(beta * (margin - before)).mean()
+
+        def is_enough() -> bool:
+            return should_stop() or bool(len(margin) and (margin >= PREFERRED).all())
+
+        return self._learn_from(trajectories, loss_of, steps, progress, is_enough)
+
+    def _learn_from(
+        self,
+        trajectories: Sequence[Trajectory],
+        loss_of: Callable[[Tensor], Tensor],
+        steps: int,
+        progress: Callable[[int, int, float], None],
+        should_stop: Callable[[], bool],
+    ) -> list[float]:
+        """Steps down a loss of the (D,) log-probabilities of all decisions, 0 where someone else chose; the loss before
+        each."""
+        turns = [turn for each in trajectories for turn in each.turns]
+        decisions = sum(len(turn.decision_logprobs) for turn in turns)
         self._take_in(batch_rows(trajectories))
         self._measure()
         self._take_rows()
         optimizer = _adam(self._rows, FIRST_RATE)
-        tokens = sum(len(part.decisions.indices) for part, _ in self._parts)
         losses: list[float] = []
         while len(losses) < steps and not should_stop():
             optimizer.zero_grad(set_to_none=True)
-            loss = torch.zeros(())
+            logprobs = torch.zeros(decisions)
             for part, encoded in self._parts:
                 scored = part.score(encoded, self.policy.generation.temperature)
-                loss = loss - scored.logprobs.sum() / max(tokens, 1)
+                logprobs = logprobs.index_add(0, part.decisions.indices, scored.logprobs)
+            loss = loss_of(logprobs)
             if loss.requires_grad:
                 loss.backward()
             optimizer.step()

@@ -1,4 +1,4 @@
-"""Imitation by an adapter on the LM head alone: what the trunk says of demonstrations, then steps on small matrices.
+"""Demonstrations and preferences for an adapter on the LM head alone: what the trunk says of them, then small steps.
 
 TRL computes log-probabilities from the head's own weights, and so trains no adapter on it. What is learnt here is which
 of the admissible replies a state has. How replies are worded is common to all states, so it is not learnt.
@@ -7,12 +7,14 @@ of the admissible replies a state has. How replies are worded is common to all s
 import time
 from collections.abc import Callable, Sequence
 
-from llamagym_tui.config import SFTSettings, WarmStartStats
+from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.sft import Progress, drawn
 from llamagym_tui.engine.policy.episode import replayed
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import UsageError
-from llamagym_tui.game.chat import ChatMessage
+from llamagym_tui.game.chat import ChatMessage, Preference, assistant
 
 STEPS = 100
 """Steps on all demonstrations together, whose rate is that of `HeadPPO`'s first update."""
@@ -38,20 +40,83 @@ def train_head_on(
     Raises:
         UsageError: settings are given that it has no use for.
     """
-    usual = type(settings)()
-    unused = [name for name in UNUSED if getattr(settings, name) != getattr(usual, name)]
-    if unused:
-        named = ", ".join(f"sft.{name}" for name in unused)
-        raise UsageError(
-            f"an adapter on the LM head alone imitates all demonstrations at once, in {STEPS} steps, and has no use "
-            f"for {named}: leave it out, or train all layers (--set lora.layers=all)."
-        )
+    _require_used(settings, "sft")
     began_s = time.perf_counter()
     conversations = drawn(conversations, settings, seed)
     trajectories = [replayed(learner.policy, each).finish("terminated") for each in conversations]
     losses = learner.imitate(trajectories, STEPS, progress, should_stop)
+    return _stats(trajectories, len(conversations), losses, began_s, is_whole=len(losses) == STEPS)
+
+
+def prefer_by_head(
+    learner: HeadPPO,
+    pairs: Sequence[Preference],
+    settings: DPOSettings,
+    *,
+    seed: int = 0,
+    progress: Progress = lambda step, steps, loss: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> WarmStartStats:
+    """Let the policy of a learner prefer replies to others, with the arguments of `train_head_on`.
+
+    Raises:
+        UsageError: settings are given that it has no use for; or no batch has shown yet in what observations differ, so
+            that what is preferred in some would be taken in all.
+    """
+    _require_used(settings, "dpo")
+    if not learner.narrow.down.any():
+        raise UsageError(
+            "an adapter on the LM head alone learns from preferences once a batch has shown in what observations "
+            "differ: ask again after the first update."
+        )
+    began_s = time.perf_counter()
+    is_cancelled = False
+
+    def is_to_stop() -> bool:
+        nonlocal is_cancelled
+        is_cancelled = should_stop()
+        return is_cancelled
+
+    found = [_either(learner.policy, pair) for pair in drawn(pairs, settings, seed)]
+    losses = learner.prefer(found, settings.beta, STEPS, progress, is_to_stop)
+    chosen = [first for first, _ in found]
+    return _stats(chosen, len(found), losses, began_s, is_whole=not is_cancelled)
+
+
+def _either(policy: Policy, pair: Preference) -> tuple[Trajectory, Trajectory]:
+    """The conversation of a pair with either reply, the only one that counts as the policy's own."""
+    before = [
+        {**message, "weight": 0} if message["role"] == "assistant" else message
+        for message in pair.prompt
+    ]
+    first, second = (
+        replayed(policy, [*before, assistant(reply)]).finish("terminated")
+        for reply in (pair.chosen, pair.rejected)
+    )
+    return first, second
+
+
+def _require_used(settings: SFTSettings, section: str) -> None:
+    usual = type(settings)()
+    unused = [name for name in UNUSED if getattr(settings, name) != getattr(usual, name)]
+    if unused:
+        named = ", ".join(f"{section}.{name}" for name in unused)
+        raise UsageError(
+            f"an adapter on the LM head alone learns from all examples at once, in {STEPS} steps at most, and has no "
+            f"use for {named}: leave it out, or train all layers (--set lora.layers=all)."
+        )
+
+
+def _stats(
+    trajectories: Sequence[Trajectory],
+    examples: int,
+    losses: Sequence[float],
+    began_s: float,
+    *,
+    is_whole: bool,
+) -> WarmStartStats:
     return WarmStartStats(
-        demonstrations=len(conversations),
+        demonstrations=examples,
         tokens=sum(
             turn.end - turn.start
             for trajectory in trajectories
@@ -62,5 +127,5 @@ def train_head_on(
         first_loss=losses[0] if losses else 0.0,
         last_loss=losses[-1] if losses else 0.0,
         elapsed_s=time.perf_counter() - began_s,
-        cancelled=len(losses) < STEPS,
+        cancelled=not is_whole,
     )

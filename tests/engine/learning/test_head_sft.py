@@ -1,18 +1,19 @@
-"""Imitation by an adapter on the head alone: it learns which reply a state has, and what it cannot obey is refused."""
+"""Demonstrations and preferences for an adapter on the head alone: which reply a state has, and what is refused."""
 
 from __future__ import annotations
 
+from math import exp, log
 from statistics import fmean
 
 import pytest
 
-from llamagym_tui.config import SFTSettings
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.head_sft import STEPS, train_head_on
+from llamagym_tui.config import DPOSettings, SFTSettings
+from llamagym_tui.engine.learning.head_ppo import PREFERRED, HeadPPO
+from llamagym_tui.engine.learning.head_sft import STEPS, _either, prefer_by_head, train_head_on
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
-from llamagym_tui.engine.policy.episode import Episode
+from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.errors import UsageError
-from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.game.chat import Preference, assistant, system, user
 from tests.engine.conftest import REPLIES
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy
 
@@ -64,3 +65,80 @@ def test_settings_of_steps_that_it_does_not_make_are_refused(learner: HeadPPO) -
     with pytest.raises(UsageError, match=r"has no use for sft\.epochs, sft\.lr: leave it out"):
         train_head_on(learner, LESSONS, SFTSettings(lr=1e-4, epochs=9))
     assert train_head_on(learner, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
+
+
+def preference(number: int, chosen: int) -> Preference:
+    """Of one of both replies to an observation, after a turn that is no one's to learn from."""
+    before = [system("Play."), user("You begin."), assistant(REPLIES[chosen])]
+    asked = [*before, user(OBSERVATIONS[number])]
+    return Preference(asked, chosen=REPLIES[chosen], rejected=REPLIES[1 - chosen])
+
+
+def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_everywhere(
+    learner: HeadPPO,
+) -> None:
+    pairs = [preference(number, number % 2) for number in range(8)]
+    with pytest.raises(UsageError, match="ask again after the first update"):
+        prefer_by_head(learner, pairs, DPOSettings())
+    train_head_on(learner, [each[:2] + [assistant(REPLIES[0])] for each in LESSONS], SFTSettings())
+
+    def margins() -> list[float]:
+        """Nats by which the second reply is likelier than the first, by observation."""
+        prompts = [
+            prompt_after(learner.policy, preference(number, number % 2).prompt)
+            for number in range(8)
+        ]
+        return [log(two / one) for one, two in probabilities_of_actions(learner.policy, prompts)]
+
+    before = margins()
+    losses: list[float] = []
+    stats = prefer_by_head(
+        learner,
+        pairs,
+        DPOSettings(beta=0.5),
+        progress=lambda step, steps, loss: losses.append(loss),
+    )
+    after = margins()
+    assert stats.first_loss == losses[0] == pytest.approx(log(2), abs=1e-5)
+    assert stats.last_loss == losses[-1] < stats.first_loss
+    assert (stats.demonstrations, stats.steps, stats.cancelled) == (8, len(losses), False)
+    for number, (was, now) in enumerate(zip(before, after, strict=True)):
+        wanted = 1 if number % 2 else -1
+        assert wanted * now > 0 or wanted * (now - was) > 0
+    if stats.steps < STEPS:
+        assert (
+            min(now * (1 if number % 2 else -1) for number, now in enumerate(after))
+            >= PREFERRED - 0.01
+        )
+
+
+def test_the_loss_of_preferences_is_that_of_the_change_since_the_policy_before(
+    learner: HeadPPO,
+) -> None:
+    opened = Episode(learner.policy, "Play.").prompt_for(OBSERVATIONS[0])
+    gaps: list[float] = []
+    losses: list[float] = []
+
+    def progress(step: int, steps: int, loss: float) -> None:
+        losses.append(loss)
+        learner._put_rows()
+        [[one, two]] = probabilities_of_actions(learner.policy, [opened])
+        gaps.append(log(two / one))
+        learner._take_rows()
+
+    pairs = [
+        Preference([system("Play."), user(text)], REPLIES[number == 0], REPLIES[number != 0])
+        for number, text in enumerate(OBSERVATIONS)
+    ]
+    [[one, two]] = probabilities_of_actions(learner.policy, [opened])
+    gaps.append(log(two / one))
+    learner.prefer(
+        [_either(learner.policy, pair) for pair in pairs][:1], 0.5, 3, progress, lambda: False
+    )
+    for loss, gap in zip(losses, gaps, strict=False):
+        assert loss == pytest.approx(log(1 + exp(-0.5 * (gap - gaps[0]))), abs=1e-4)
+
+
+def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: HeadPPO) -> None:
+    with pytest.raises(UsageError, match=r"has no use for dpo\.lr: leave it out"):
+        prefer_by_head(learner, [preference(0, 1)], DPOSettings(lr=1e-4))
