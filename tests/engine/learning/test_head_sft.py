@@ -80,7 +80,7 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
     pairs = [preference(number, number % 2) for number in range(8)]
     with pytest.raises(UsageError, match="ask again after the first update"):
         prefer_by_head(learner, pairs, DPOSettings())
-    train_head_on(learner, [each[:2] + [assistant(REPLIES[0])] for each in LESSONS], SFTSettings())
+    train_head_on(learner, [[*each[:2], assistant(REPLIES[0])] for each in LESSONS], SFTSettings())
 
     def margins() -> list[float]:
         """Nats by which the second reply is likelier than the first, by observation."""
