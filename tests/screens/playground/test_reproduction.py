@@ -5,12 +5,19 @@ from __future__ import annotations
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
 
 from llamagym_tui.protocol.events import PromptsCompared, SettingsChanged
 from llamagym_tui.screens.playground.reproduction import script
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.steps import reaches, sees
 
 PROMPT = "It's $HOME:\n`hit` below 13 \\n %s"
 
@@ -39,3 +46,16 @@ def test_what_was_done_in_a_run_is_a_script(tmp_path: Path) -> None:
     assert [line.rpartition(" > ")[2] for line in (first, second)] == ["a.txt", "b.txt"]
     assert comparison.endswith("--half-width 0.05 --sampled")
     assert shlex.split(report) == ["llamagym-tui", "report", "/runs/my run"]
+
+
+@AT_BOTH_SIZES
+def test_the_history_looks_like_this(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def opened(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("H")
+        await reaches(pilot, ConfirmDialog)
+
+    evaluated = fakes.evaluation(0.1, episodes=400)
+    done = [fakes.counted([1.0], 640), SettingsChanged(changes={"ppo.lr": 1e-4}), evaluated]
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), *done]), system_prompt=PROMPT)
+    assert snap_compare(app, terminal_size=size, run_before=opened)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 
 from llamagym_tui.screens.playground import resources
 from llamagym_tui.screens.playground.resources import Gpu, Look, Resources, Used, gpus, look
 from tests import fakes
 from tests.screens.conftest import MakeApp
+from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import rolling_out, sees, shown, until
 
 BUSY = "import time\nprint(flush=True)\nwhile True: pass"
@@ -48,6 +52,33 @@ def test_gpus_are_read_off_their_program(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert gpus() == found
+
+
+@AT_BOTH_SIZES
+def test_resources_look_like_this(
+    snap_compare: Any,
+    make_app: MakeApp,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+):
+    looks = count(1)
+
+    def seen(pid: int | None) -> Look:
+        at = float(next(looks))
+        trainer, app = Used(1.5 * at, 512 * 2**20), Used(0.1 * at, 180 * 2**20)
+        return Look(at, trainer, app, 3 * 2**29, [Gpu(0.34, 11980, 81559)])
+
+    monkeypatch.setattr(resources, "look", seen)
+    monkeypatch.setattr(resources, "LOOK_S", 0.05)
+    monkeypatch.setattr(resources, "_cores", lambda: 8)
+
+    async def in_view(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("R")
+        await sees(pilot, "trainer 512 MiB, 1.5 of 8 cores")
+
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), *fakes.learning(12)]))
+    assert snap_compare(app, terminal_size=size, run_before=in_view)
 
 
 async def test_resources_stand_below_the_header_until_the_key_is_pressed_again(
