@@ -33,7 +33,6 @@ from llamagym_tui.returns import (
     decimals,
     evaluated_return,
     margin,
-    standard_error,
     with_unit,
 )
 from llamagym_tui.run_store import RunStore
@@ -202,8 +201,7 @@ class Summary:
         if updated is None:
             return None
         stats = updated.stats
-        spread = stats.return_std**2 * stats.episodes
-        return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
+        return MeanReturn(stats.mean_return, stats.return_stderr, stats.episodes)
 
     def figures(self) -> dict[str, Any]:
         started = self._last[events.RunStarted]

@@ -3,6 +3,7 @@
 The healthy ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together.
 """
 
+import math
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Mean undiscounted return of the batch's episodes, without penalties. NaN: none was the policy's own."""
     return_std: float
     """Standard deviation of the same returns."""
+    design_effect: float = 1.0
+    """How many times the variance of `mean_return` is what it would be if no two episodes had the same seed."""
     policy_loss: float
     value_loss: float
     approx_kl: float
@@ -74,6 +77,13 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
+
+    @property
+    def return_stderr(self) -> float:
+        """Standard error of `mean_return`; 0 of a single episode."""
+        if self.episodes <= 1:
+            return 0.0
+        return self.return_std * math.sqrt(self.design_effect / (self.episodes - 1))
 
 
 class MovedEpisode(Struct, frozen=True, kw_only=True):

@@ -83,7 +83,8 @@ class Sign(NamedTuple):
 
 class Window(NamedTuple):
     mean: float
-    episodes: int
+    episodes: float
+    """As many with a seed each as say as much."""
 
 
 def repeated_share(reply: str) -> float:
@@ -193,7 +194,9 @@ class CollapseMonitor(Struct, kw_only=True):
         known = [past for past in self.history if math.isfinite(past.mean_return)]
         episodes = sum(past.episodes for past in known)
         total = sum(past.mean_return * past.episodes for past in known)
-        return Window(total / max(episodes, 1), episodes)
+        # Episodes that share a seed say less than as many others.
+        weight = sum(past.episodes / past.design_effect for past in known)
+        return Window(total / max(episodes, 1), weight)
 
     def _now(self, figure: str) -> float:
         return _mean([getattr(past, figure) for past in self.history[-SHORT:]])

@@ -64,8 +64,8 @@ def badge(found: Health) -> tuple[str, str]:
 def samples(state: RunState, field: str) -> list[tuple[float, float, float]]:
     """A figure over the episodes, with half the 95 % confidence interval where there is one; finite values alone."""
     halves = [
-        margin(sample.stats.return_std / math.sqrt(max(sample.stats.episodes - 1, 1)))
-        if field == "mean_return" and math.isfinite(sample.stats.return_std)
+        margin(sample.stats.return_stderr)
+        if field == "mean_return" and math.isfinite(sample.stats.return_stderr)
         else 0.0
         for sample in state.history.samples
     ]

@@ -148,6 +148,10 @@ def test_a_fall_is_measured_in_standard_errors_of_both_means() -> None:
     verdict = last_of(monitor_after(10, **steady), 10, mean_return=-0.125 - 0.09375)
     assert (verdict.level, verdict.signs) == ("warning", ("fall",))
     assert "from -0.125 to -0.219" in verdict.reason
+    # Where episodes share seeds so that they say half as much, six errors are 0.12.
+    shared = {"design_effect": 2.0}
+    fallen = last_of(monitor_after(10, **steady, **shared), 10, mean_return=-0.21875, **shared)
+    assert fallen == Verdict()
 
 
 def test_a_policy_that_fell_is_not_good_long_before_it_is_warned_of() -> None:

@@ -122,6 +122,34 @@ def action_information(actions: Sequence[tuple[Tensor, Tensor]]) -> float:
     return found if found > ROUNDING else 0.0
 
 
+def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> float:
+    """How many times the variance of a mean return is what it would be if no two episodes had the same seed.
+
+    The variance is that of clusters: of the sums, seed by seed, of what returns are above their mean. At least 1, as
+    episodes of one seed have at most as much to say as others; of a single seed all say what one does.
+
+    Args:
+        returns: N, of episodes.
+        seeds: N, the same number where episodes were reset to the same seed. None: to one of its own.
+    Source: Kish, Survey Sampling (1965), section 5.4.
+    """
+    count = len(returns)
+    if count < 2 or all(seed is None for seed in seeds):
+        return 1.0
+    mean = sum(returns) / count
+    sums: dict[tuple[str, int], float] = {}
+    for number, (value, seed) in enumerate(zip(returns, seeds, strict=True)):
+        cluster = ("alone", number) if seed is None else ("seed", seed)
+        sums[cluster] = sums.get(cluster, 0.0) + value - mean
+    if len(sums) == 1:
+        return float(count)
+    variance = sum((value - mean) ** 2 for value in returns) / (count - 1)
+    if not variance:
+        return 1.0
+    of_clusters = sum(value**2 for value in sums.values()) / (len(sums) - 1)
+    return max(1.0, of_clusters * len(sums) / count / variance)
+
+
 def group_figures(targets: Targets) -> tuple[float, float, float]:
     """Mean spread within the groups of a batch, share of them without one, share of turns that none of them teaches.
 
@@ -156,7 +184,8 @@ def update_stats(
     weights = [weight for turn in turns for weight in turn.weights or [1.0] * len(turn.logprobs)]
     mean_return = math.nan
     return_std = math.nan
-    returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
+    own = [trajectory for trajectory in trajectories if trajectory.is_own]
+    returns = [trajectory.episode_return for trajectory in own]
     if returns:
         mean_return = sum(returns) / len(returns)
         return_std = float(torch.tensor(returns).std(unbiased=False))
@@ -165,6 +194,7 @@ def update_stats(
     return UpdateStats(
         mean_return=mean_return,
         return_std=return_std,
+        design_effect=design_effect(returns, [trajectory.group for trajectory in own]),
         policy_loss=float(sums.policy_loss) / max(sums.turns, 1),
         value_loss=float(sums.value_loss) / max(sums.turns, 1),
         approx_kl=float(sums.approx_kl) / max(sums.decisions, 1),

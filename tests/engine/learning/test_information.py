@@ -12,11 +12,12 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
-from llamagym_tui.engine.learning.update_stats import action_information
+from llamagym_tui.engine.learning.update_stats import action_information, design_effect
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.learning.test_update import STILL, outputs, played
+from tests.fake_parts import made_up_stats
 
 
 def information(*turns: dict[int, float]) -> float:
@@ -85,6 +86,36 @@ def test_groups_that_agree_and_turns_that_no_group_teaches_are_counted(make_poli
     assert stats.group_spread == pytest.approx(1 / 3)
     assert stats.flat_groups == pytest.approx(2 / 3)
     assert stats.idle_share == pytest.approx(5 / 7)
+    # The mean is 3; sums above it by seed -2, -2, 4: 24 / 2 * 3/5, over a variance of 22 / 4.
+    assert stats.design_effect == pytest.approx(7.2 / 5.5)
+    spread = (22 / 5) ** 0.5
+    assert stats.return_stderr == pytest.approx(spread * (7.2 / 5.5 / 4) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("returns", "seeds", "stderr"),
+    [
+        # the seeds' means 1 and 3 have a standard deviation of sqrt(2), over sqrt(2) of them
+        ([1.0, 1.0, 3.0, 3.0], [0, 0, 1, 1], 1.0),
+        # means 1, 2, 6: deviations -2, -1, 3, so sqrt(14 / 2 / 3)
+        ([0.0, 2.0, 1.0, 3.0, 5.0, 7.0], [0, 0, 1, 1, 2, 2], (7 / 3) ** 0.5),
+        ([1.0, 1.0, 3.0, 3.0], [None] * 4, (1 / 3) ** 0.5),
+        ([1.0, 1.0, 3.0, 3.0], [0, 1, 2, 3], (1 / 3) ** 0.5),
+        # seeds that differ less than chance would have it tell no more than others
+        ([1.0, 3.0, 1.0, 3.0], [0, 0, 1, 1], (1 / 3) ** 0.5),
+        # of one seed all together say what one episode does
+        ([1.0, 3.0], [0, 0], 2**0.5),
+        ([5.0], [0], 0.0),
+        ([2.0, 2.0, 2.0, 2.0], [0, 0, 1, 1], 0.0),
+    ],
+)  # fmt: skip
+def test_the_error_of_a_mean_return_is_that_of_the_seeds_means(returns, seeds, stderr) -> None:
+    stats = made_up_stats(
+        episodes=len(returns),
+        return_std=float(torch.tensor(returns).std(unbiased=False)),
+        design_effect=design_effect(returns, seeds),
+    )
+    assert stats.return_stderr == pytest.approx(stderr)
 
 
 def test_what_is_seldom_tried_is_no_difference_between_episodes_and_each_turns_own(
