@@ -75,6 +75,22 @@ class MappedPolicy:
         ]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
 
+    @cached_property
+    def information(self) -> float | None:
+        """Mutual information of state and action in nats, each state as often as any other; None: it is not known.
+
+        The entropy of the mean distribution over actions, less the mean entropy of the states' own.
+        """
+        own = [
+            [cell.share(action) for action in range(len(cell.shares))]
+            for cell in self.cells.values()
+            if sum(cell.shares)
+        ]
+        if not own:
+            return None
+        mean = [sum(shares) / len(own) for shares in zip(*own, strict=True)]
+        return max(0.0, _entropy(mean) - sum(map(_entropy, own)) / len(own))
+
     @property
     def words(self) -> str:
         """In how many states it acts as is best, for people; empty: nobody knows what is."""
@@ -94,6 +110,11 @@ class MappedPolicy:
         )
 
 
+def _entropy(shares: Sequence[float]) -> float:
+    """In nats."""
+    return -sum(share * math.log(share) for share in shares if share)
+
+
 def _numbers(shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(shares) if all(map(math.isfinite, shares)) else ()
 
@@ -111,9 +132,12 @@ def side_by_side(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) 
     if layout is None or len(maps) != 2:
         return
     both = [MappedPolicy(layout, each) for each in maps]
-    yield from (
-        f"{name}  {policy.words}" for name, policy in zip("AB", both, strict=True) if policy.words
-    )
+    for name, policy in zip("AB", both, strict=True):
+        known = [policy.words] if policy.words else []
+        if policy.information is not None:
+            known.append(f"action information {policy.information:.3f} nats")
+        if known:
+            yield f"{name}  {', '.join(known)}"
     for number, panel in enumerate(layout.panels):
         title, labels = one_line(panel.title), [one_line(row) for row in panel.rows]
         names, wide = max(map(len, [title, *labels])), 2 * len(panel.columns) - 1

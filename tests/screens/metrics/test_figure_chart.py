@@ -19,6 +19,7 @@ from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
+from tests.screens.policy_map.test_mapped_policy import BOLD, LAYOUT, mapped
 
 
 def after(field: str, *values: float) -> RunState:
@@ -98,3 +99,14 @@ def test_a_count_has_no_decimals():
     stats = replace(fakes.STATS, episodes=55, turns=1024, epochs=8.0)
     shown = [figure_value(stats, field) for field in ("episodes", "turns", "epochs")]
     assert shown == ["55", "1,024", "8.00"]
+
+
+def test_the_information_of_a_batch_has_that_of_the_newest_map_under_it():
+    state = after("action_information", 0.25)
+    (now, *_) = figure_texts(state, "action_information")
+    state = replace(state, map_layout=LAYOUT, mapped=mapped(BOLD).mapped)
+    (again, on_map, *_) = figure_texts(state, "action_information")
+    assert now == again
+    assert now.plain.split()[1] == "0.250"
+    assert on_map.plain == "map      0.189  over the states of the map at update 1, each once"
+    assert len(figure_texts(state, "kl_ref")) == 2

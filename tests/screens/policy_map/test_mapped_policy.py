@@ -73,6 +73,29 @@ def test_a_share_is_among_the_actions_alone() -> None:
     assert mapped().cells[Spot(0, 1, 0)].share(1) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(
+    ("shares", "nats"),
+    [
+        # H(2/5, 3/5), as each state has its own action
+        ([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], 0.673012),
+        ([[0.9, 0.1]] * 5, 0.0),
+        # other replies are left out: this is one state like the others
+        ([[0.9, 0.1]] * 4 + [[0.45, 0.05]], 0.0),
+        # H(0.3, 0.7) - (3 ln 2 + 0 + 0) / 5
+        ([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0, 1], [0, 1]], 0.610864 - 0.415888),
+        # nobody knows of the first, so H(1/4, 3/4) of the others
+        ([[math.nan, 0.1], [1, 0], [0, 1], [0, 1], [0, 1]], 0.562335),
+        ([[math.nan, 0.1]] * 5, None),
+        ([[0.0, 0.0]] * 5, None),
+    ],
+)
+def test_the_information_of_a_map_has_each_state_once(
+    shares: list[list[float]], nats: float | None
+) -> None:
+    found = mapped(shares).information
+    assert found == (None if nats is None else pytest.approx(nats, abs=1e-6))
+
+
 def test_a_policy_that_was_not_asked_agrees_nowhere_and_differs_nowhere() -> None:
     policy = MappedPolicy(LAYOUT, None)
     assert policy.count == Count(0, 0)
@@ -88,8 +111,8 @@ def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
 def test_maps_stand_side_by_side_with_what_differs() -> None:
     maps = [PolicyMapped(update=1, prompt_version=0, shares=shares) for shares in (SHARES, BOLD)]
     assert list(side_by_side(LAYOUT, maps)) == [
-        "A  plays optimally in 2 of 4 states",
-        "B  plays optimally in 4 of 4 states",
+        "A  plays optimally in 2 of 4 states, action information 0.112 nats",
+        "B  plays optimally in 4 of 4 states, action information 0.189 nats",
         "",
         "one  A    B    where B differs",
         "  0  S O  S O  · ·",
