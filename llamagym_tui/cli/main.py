@@ -593,7 +593,9 @@ def report(
     film: Annotated[
         Path | None,
         typer.Option(
-            "--film", help="Also write the policy maps as one animated SVG file.", metavar="FILE"
+            "--film",
+            help="Also write the policy maps as one animated file, .svg or, by Pillow, .gif.",
+            metavar="FILE",
         ),
     ] = None,
     csv: Annotated[

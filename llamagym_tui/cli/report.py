@@ -25,6 +25,7 @@ from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.playground.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
+from llamagym_tui.screens.policy_map.film_gif import film_gif
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
 from llamagym_tui.state.prompts import played_by
@@ -60,14 +61,16 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
     Raises UsageError if there is no film, or a file cannot be written.
     """
     story = story_of(run_dir)
-    contents = {output: page(story, run_dir.name)}
+    contents = {output: page(story, run_dir.name).encode()}
     if with_csv:
-        contents[output.with_suffix(".csv")] = figures(story.updates)
+        contents[output.with_suffix(".csv")] = figures(story.updates).encode()
     if film is not None:
-        contents[film] = run_film(story.state)
+        picture = run_film(story.state)
+        is_gif = film.suffix.lower() == ".gif"
+        contents[film] = film_gif(picture) if is_gif else picture.encode()
     for path, content in contents.items():
         try:
-            replace_file(path, content.encode())
+            replace_file(path, content)
         except OSError as error:
             why = error.strerror or error
             raise UsageError(
