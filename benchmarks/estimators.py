@@ -3,17 +3,20 @@
     python -m benchmarks.estimators
     python -m benchmarks.estimators --worlds blackjack --learners ppo --learners grpo --seeds 1 --minutes 2
 
-Runs the command line as a user would, with the defaults but for the learner, one run at a time, and evaluates the
-policy at its end by sampled play, on seeds that no training saw; Blackjack without the luck of its cards
-(`steady_blackjack`). What is found is added to `results.jsonl` in the folder, next to the runs: the same command goes
-on from there, with all worlds and learners of a seed before the next seed. Ends with the table, and with how well the
-runs' figures go with their returns: within each world, by ranks (Spearman), so that no world counts for its unit.
+Trains with the defaults but for the learner, one run after the other, as `compare` does with two learners: by this
+process's own minutes, so that what else the machine does changes nothing. The policy at its end is evaluated by sampled
+play, on seeds that no training saw; Blackjack without the luck of its cards (`steady_blackjack`). What is found is
+added to `results.jsonl` in the folder, next to the runs: the same command goes on from there, with all worlds and
+learners of a seed before the next seed. Ends with the table, and with how well the runs' figures go with their returns:
+within each world, by ranks (Spearman), so that no world counts for its unit.
 """
 
 from __future__ import annotations
 
+import queue
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -27,8 +30,11 @@ from benchmarks.peers import EVALUATED
 from benchmarks.timing import machine, summary
 from benchmarks.world_rows import ROWS
 from benchmarks.world_table import NONE, Record, number
-from benchmarks.worlds import RECENT, SEED, Records, Way, train_to
+from benchmarks.worlds import RECENT, SEED, Records
+from llamagym_tui.cli.headless import Summary, play_session
 from llamagym_tui.config import LEARNERS
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.setup.run_config import run_config
 
 WORLDS = ("blackjack", "frozen_lake", "kitchen", "cliff_walking")
 EPISODES = 500
@@ -68,8 +74,8 @@ def main(
                 continue
             try:
                 found = trained(folder / f"{world}-{learner}-{seed}", common, where)
-            except subprocess.CalledProcessError as failure:  # the others can still be trained
-                print(f"{where}: a command failed with {failure.returncode}; its error is above.")
+            except (LlamaGymError, subprocess.CalledProcessError) as failure:
+                print(f"{where}: {failure}", flush=True)  # the others can still be trained
                 continue
             records.add({**common, **where, **found})
             print(f"{where}: {found['sampled']:+.4f}", flush=True)
@@ -82,9 +88,26 @@ def trained(run_dir: Path, common: Record, where: Record) -> Record:
     """Train one run and evaluate it; what a run that was cut off has left is removed."""
     shutil.rmtree(run_dir, ignore_errors=True)
     world, minutes = where["world"], common["minutes"]
-    settings = [f"ppo.learner={where['learner']}", *common["settings"]]
-    way = Way(run_dir.parent, [minutes], 1, common["model"], settings, EPISODES)
-    found = train_to(ROWS[world], where["seed"], run_dir, minutes, way, {})
+    config = run_config(
+        agent=ROWS[world].agent,
+        run_dir=run_dir,
+        resume=False,
+        learner=where["learner"],
+        model=common["model"],
+        seed=where["seed"],
+        threads=1,
+        minutes=minutes,
+        final_episodes=0,
+        assignments=common["settings"],
+    )
+    report = Summary()
+    ended = play_session(
+        config, report, queue.SimpleQueue(), debug=False, minutes=minutes, clock=time.process_time
+    )
+    if ended.error is not None:
+        raise ended.error
+    made = report.figures()
+    found = {"turns": made["env_steps"], "updates": made["updates"], "trained_s": made["elapsed_s"]}
     words = ("--model", run_dir, "--episodes", EPISODES, "--seed", SEED, "--threads", 1)
     played = summary("eval", EVALUATED.get(world, world), *words, "--sampled")
     returns = {"sampled": played["mean_return"], "stderr": played["return_stderr"]}
@@ -102,7 +125,7 @@ def last_figures(stats: Iterable[dict[str, Any]]) -> Record:
 def table(records: Sequence[Record]) -> str:
     """A row a world and learner: medians of its seeds, with the extremes of its returns."""
     heads = [
-        "world", "learner", "first batch", "sampled", "turns", "updates", "information",
+        "world", "learner", "first batch", "sampled", "seconds", "turns", "updates", "information",
         "action entropy", "teaches nothing", "seeds",
     ]  # fmt: skip
     lines = [heads, ["---"] * len(heads)]
@@ -116,14 +139,14 @@ def table(records: Sequence[Record]) -> str:
         compares = LEARNERS[learner].groups is not None
         lines.append([
             world, f"`{learner}`", number(middle["first_batch"]), sampled,
-            f"{middle['turns']:,.0f}", f"{middle['updates']:,.0f}",
+            f"{middle['trained_s']:.0f}", f"{middle['turns']:,.0f}", f"{middle['updates']:,.0f}",
             f"{middle['action_information']:.3f}", f"{middle['action_entropy']:.3f}",
             f"{middle['idle_share']:.2f}" if compares else NONE, str(len(runs)),
         ])  # fmt: skip
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-COLUMNS = ("first_batch", "sampled", "turns", "updates", *FIGURES, "idle_share")
+COLUMNS = ("first_batch", "sampled", "trained_s", "turns", "updates", *FIGURES, "idle_share")
 
 
 def agreement(records: Sequence[Record]) -> str:

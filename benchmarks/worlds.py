@@ -252,13 +252,12 @@ def train_to(
         last: the record of the mark before; empty: none.
     """
     trained_s, elapsed_s = last.get("trained_s", 0.0), last.get("elapsed_s", 0.0)
-    share = 1.0
     found: dict[str, Any] = {}
     while (left_s := minutes * 60 - trained_s) > SHORTEST_S or not found:
         begun = (run_dir / "config.json").is_file()
         resumed = ("--resume", "--run-dir", run_dir, "--threads", way.threads)
         place = resumed if begun else beginning(row, seed, run_dir, way)
-        limits = ("--minutes", (elapsed_s + left_s / min(share, 1.0)) / 60, "--final-episodes", 0)
+        limits = ("--minutes", (elapsed_s + left_s) / 60, "--final-episodes", 0)
         found, share = with_share("train", row.agent, *place, *limits)
         trained_s += share * (found["elapsed_s"] - elapsed_s)
         elapsed_s = found["elapsed_s"]

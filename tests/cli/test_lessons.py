@@ -69,10 +69,10 @@ def test_a_lesson_is_guessed_at_among_answers_of_which_one_was_measured(name: st
 
 
 def test_another_name_is_refused_with_those_that_there_are() -> None:
-    refused = run("lessons", "13")
+    refused = run("lessons", "15")
     assert refused.exit_code == 2
     assert (
-        refused.stderr == f"llamagym-tui: There is no lesson '13'; there are {', '.join(NAMES)}.\n"
+        refused.stderr == f"llamagym-tui: There is no lesson '15'; there are {', '.join(NAMES)}.\n"
     )
 
 

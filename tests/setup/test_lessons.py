@@ -52,11 +52,11 @@ def updates(**figures: list[float]) -> Any:
     return [SimpleNamespace(**dict(zip(figures, row, strict=True))) for row in rows]
 
 
-def test_there_are_twelve_in_the_order_of_their_files() -> None:
-    assert len(NAMES) == 12
+def test_there_are_fourteen_in_the_order_of_their_files() -> None:
+    assert len(NAMES) == 14
     assert NAMES[0] == "learning-rate"
     assert [path.name[:2] for path in sorted(lessons.FOLDER.glob("*.toml"))] == [
-        f"{at:02}" for at in range(1, 13)
+        f"{at:02}" for at in range(1, 15)
     ]
 
 

@@ -1,0 +1,103 @@
+"""The table of estimators: medians of the seeds, and ranks within a world, worked by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import estimators
+from benchmarks.estimators import agreement, from_middle, last_figures, table
+
+
+def record(world: str, learner: str, seed: int, sampled: float, **figures: float) -> dict[str, Any]:
+    known = {
+        "turns": 1000,
+        "updates": 10,
+        "first_batch": -0.5,
+        "idle_share": 0.25,
+        "trained_s": 120.4,
+    }
+    known |= {"action_information": 0.1, "action_entropy": 0.5}
+    return {
+        "world": world,
+        "learner": learner,
+        "seed": seed,
+        "sampled": sampled,
+        **known,
+        **figures,
+    }
+
+
+def test_a_row_has_medians_of_its_seeds_and_what_is_compared_where_something_is() -> None:
+    records = [record("lake", "grpo", seed, 0.25 * seed, turns=1000 * seed) for seed in (1, 2, 3)]
+    records.append(record("lake", "ppo", 1, 0.9))
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table(records).splitlines()
+    ]
+    assert rows[2:] == [
+        ["lake", "`grpo`", "-0.5000", "0.5000 (0.2500 to 0.7500)", "120", "2,000", "10", "0.100", "0.500", "0.25", "3"],
+        ["lake", "`ppo`", "-0.5000", "0.9000", "120", "1,000", "10", "0.100", "0.500", "—", "1"],
+    ]  # fmt: skip
+
+
+def test_equal_values_share_the_middle_of_their_ranks() -> None:
+    # ranks 1.5, 4, 1.5, 3 less 2.5
+    assert from_middle([7.0, 9.0, 7.0, 8.0]) == [-1.0, 1.5, -1.0, 0.5]
+
+
+def test_a_figure_goes_with_returns_by_its_ranks_in_each_world() -> None:
+    # In one world the order is the same, in the other the reverse of it but for one swap: 3 runs each.
+    records = [
+        record("lake", name, 1, each, action_information=each * 100, action_entropy=0.3)
+        for name, each in zip(("ppo", "grpo", "rloo"), (0.1, 0.2, 0.9), strict=True)
+    ]
+    records += [
+        record("cards", name, 1, -each, action_information=information, action_entropy=0.3)
+        for name, each, information in zip(
+            ("ppo", "grpo", "rloo"), (50, 60, 70), (0.1, 0.3, 0.2), strict=True
+        )
+    ]
+    # lake: (-1, 0, 1) twice, so 2 / 2; cards: (-1, 1, 0) with (1, 0, -1), so -1 / 2; both: (2 - 1) / 4
+    information, entropy = agreement(records).splitlines()
+    assert information == "action_information and return, 6 runs: +0.25 (lake +1.00, cards -0.50)"
+    assert entropy == "action_entropy and return, 6 runs: — (lake —, cards —)"
+
+
+def test_what_is_kept_of_a_run_is_its_first_return_and_the_mean_of_its_last_updates() -> None:
+    stats = [
+        {"mean_return": at, "action_information": at, "action_entropy": 1, "idle_share": 0}
+        for at in range(7)
+    ]
+    found = last_figures(stats)
+    assert (found["first_batch"], found["action_information"]) == (0, 4.0)
+
+
+def test_the_same_command_goes_on_and_other_settings_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trained: list[tuple[Any, ...]] = []
+
+    def train(run_dir: Path, common: dict[str, Any], where: dict[str, Any]) -> dict[str, Any]:
+        trained.append((where["seed"], where["world"], where["learner"]))
+        return record("", "", 0, 0.5) | where
+
+    monkeypatch.setattr(estimators, "trained", train)
+    words = ["--folder", str(tmp_path), "--worlds", "kitchen", "--seeds", "2"]
+    both = [*words, "--learners", "ppo", "--learners", "rebn"]
+
+    def run(*more: str) -> Any:
+        app = estimators.typer.Typer()
+        app.command()(estimators.main)
+        return CliRunner().invoke(app, [*both, *more])
+
+    assert run().exit_code == 0
+    expected = [(seed, "kitchen", name) for seed in (1, 2) for name in ("ppo", "rebn")]
+    assert trained == expected
+    again = run()
+    assert trained == expected, "all of it is known"
+    assert "| kitchen | `rebn` |" in again.output
+    assert run("--minutes", "3").exit_code == 2
