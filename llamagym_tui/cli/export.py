@@ -1,28 +1,35 @@
 """`export`: writes the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from huggingface_hub import create_repo, upload_folder
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from llamagym_tui import load_model_and_tokenizer
+from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
 from llamagym_tui.config import Dtype
+from llamagym_tui.engine.model.modelfile import modelfile
 from llamagym_tui.engine.model.read_back import Sample, read_back, require_same_in_memory
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
 from llamagym_tui.screens.playground.reproduction import command, methods
 from llamagym_tui.setup.run_config import checked_model
-from llamagym_tui.user_files import make_folder
+from llamagym_tui.user_files import file_text, make_folder
 
 BY_SCORE = (
     "in the run, replies were chosen among the admissible ones by their scores: text that this model writes freely may "
     "name no action"
 )
+TEMPLATE = "chat_template.jinja"
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 CONVERTER = "convert_hf_to_gguf.py"
 """The program of llama.cpp that converts a model."""
 
@@ -77,7 +84,8 @@ def export(
             f"The adapter of {run_dir.name} is on a copy of the model that only this run has; add --merge."
         )
     story = story_of(run_dir)
-    texts = [story.state.system_prompt or "", story.state.agent]
+    prompt = story.state.system_prompt or ""
+    texts = [prompt, story.state.agent]
     sample = Sample.of(loaded.model.pretrained_model, loaded.tokenizer, texts)
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
@@ -98,19 +106,17 @@ def export(
             loaded.tokenizer.save_pretrained(draft)
             text = card(story, by_score=sampling.policy == "score")
             (draft / "README.md").write_text(text, encoding="utf-8")
+            chat = ChatTokenizer(loaded.tokenizer)
             del model, loaded  # it is read again next
     except OSError as error:
         raise _unwritable(out, error) from error
     places = [str(out)]
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
-        words = [sys.executable, str(converter), str(out), "--outfile", places[-1]]
-        ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
-        if ended.returncode:
-            why = ended.stderr.strip().rpartition("\n")[2]
-            raise LlamaGymError(
-                f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers."
-            )
+        _convert(str(converter), out, places[-1])
+        ends = [chat.tokenizer.decode([token]) for token in chat.end_ids]
+        text = modelfile(f"{out.name}.gguf", prompt, sampling, chat.rendered, ends)
+        (out / "Modelfile").write_text(text, encoding="utf-8")
     if hub_name:
         try:
             create_repo(hub_name, exist_ok=True)
@@ -120,6 +126,27 @@ def export(
             raise LlamaGymError(f"{out} has the model, but {why}.") from error
         places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
+
+
+def _convert(converter: str, model: Path, file: str) -> None:
+    """Write a folder's model as a GGUF file, its weights in 16 bits."""
+    with TemporaryDirectory(prefix="llamagym-gguf-") as beside:
+        for each in model.iterdir():
+            if (
+                each.name == TEMPLATE
+            ):  # what marks the replies is for training alone, and unknown elsewhere
+                text = _GENERATION.sub("", file_text(each))
+                Path(beside, each.name).write_text(text, encoding="utf-8")
+            else:
+                Path(beside, each.name).symlink_to(each.absolute())
+        runner = str(Path(gguf_converter.__file__))
+        words = [sys.executable, runner, converter, beside, "--outfile", file, "--outtype", "f16"]
+        ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
+    if ended.returncode:
+        why = ended.stderr.strip().rpartition("\n")[2]
+        raise LlamaGymError(
+            f"{CONVERTER} could not convert the model ({why}); {model} holds it for transformers."
+        )
 
 
 def _unwritable(out: Path, error: OSError) -> RunStoreError:

@@ -210,7 +210,9 @@ def test_what_is_converted_and_uploaded_is_named_with_its_places(
     adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "convert.py"
-    script.write_text("import sys\nopen(sys.argv[3], 'w').write(sys.argv[1])\n")
+    script.write_text(
+        "import os, sys\nopen(sys.argv[3], 'w').write(' '.join(os.listdir(sys.argv[1])))\n"
+    )
     monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
     sent: list[Any] = []
     monkeypatch.setattr(export, "create_repo", lambda name, **options: sent.append((name, options)))
@@ -221,7 +223,8 @@ def test_what_is_converted_and_uploaded_is_named_with_its_places(
     assert result.stdout == (
         f"The model of one is in {out} and {out / 'a.gguf'} and me/it on the hub\n"
     )
-    assert (out / "a.gguf").read_text() == str(out)
+    assert "chat_template.jinja" in (out / "a.gguf").read_text().split()
+    assert (out / "Modelfile").read_text().startswith("FROM ./a.gguf\nTEMPLATE ")
     assert sent == [("me/it", {"exist_ok": True}), {"repo_id": "me/it", "folder_path": out}]
 
 

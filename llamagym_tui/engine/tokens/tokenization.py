@@ -103,6 +103,10 @@ class ChatTokenizer:
         ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
         return tuple(ids[self._through_end(ids) :] if ended else ids)
 
+    def rendered(self, conversation: Conversation) -> str:
+        """A whole conversation as the template writes it, with the generation prompt."""
+        return self._render(conversation, prompt=True)
+
     def prompt(self, conversation: Conversation) -> list[int]:
         """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
         return self._ids(self._render(conversation, prompt=True))
