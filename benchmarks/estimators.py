@@ -8,7 +8,7 @@ process's own minutes, so that what else the machine does changes nothing. The p
 play, on seeds that no training saw; Blackjack without the luck of its cards (`steady_blackjack`). What is found is
 added to `results.jsonl` in the folder, next to the runs: the same command goes on from there, with all worlds and
 learners of a seed before the next seed. Ends with the table, and with how well the runs' figures go with their returns:
-within each world, by ranks (Spearman), so that no world counts for its unit.
+by ranks (Spearman) within each world, so that no world counts for its unit, and in the course of each run.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main(
             if records.of(**where):
                 continue
             try:
-                found = trained(folder / f"{world}-{learner}-{seed}", common, where)
+                found = trained(folder / run_name(where), common, where)
             except (LlamaGymError, subprocess.CalledProcessError) as failure:
                 print(f"{where}: {failure}", flush=True)  # the others can still be trained
                 continue
@@ -82,6 +82,7 @@ def main(
     print(machine())
     print(table(records.all))
     print(agreement(records.all))
+    print(course(folder, records.all))
 
 
 def trained(run_dir: Path, common: Record, where: Record) -> Record:
@@ -162,6 +163,33 @@ def agreement(records: Sequence[Record]) -> str:
         every = [pair for pairs in ranks.values() for pair in pairs]
         lines.append(f"{name} and return, {len(every)} runs: {text(correlation(every))} ({own})")
     return "\n".join(lines)
+
+
+def course(folder: Path, records: Sequence[Record]) -> str:
+    """A sentence a figure: how well it goes with the returns of batches in the course of a run, median of the runs."""
+    runs = [
+        [update["stats"] for update in updates_of(folder / run_name(record))] for record in records
+    ]
+    lines = []
+    for name in FIGURES:
+        found = [rank_correlation(stats, name, "mean_return") for stats in runs]
+        known = sorted(each for each in found if each is not None)
+        lines.append(
+            f"{name} and return over a run's updates, {len(known)} runs: median {text(median(known))} "
+            f"({text(known[0])} to {text(known[-1])})"
+        )
+    return "\n".join(lines)
+
+
+def rank_correlation(records: Sequence[Record], name: str, other: str) -> float | None:
+    """Spearman's, of two figures. None: one of both does not vary."""
+    figures, others = (from_middle([each[key] for each in records]) for key in (name, other))
+    return correlation(list(zip(figures, others, strict=True)))
+
+
+def run_name(where: Record) -> str:
+    """Of a run's folder."""
+    return f"{where['world']}-{where['learner']}-{where['seed']}"
 
 
 def ranked(records: Sequence[Record], name: str) -> list[tuple[float, float]]:

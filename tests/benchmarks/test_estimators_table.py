@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import estimators
-from benchmarks.estimators import agreement, from_middle, last_figures, table
+from benchmarks.estimators import agreement, course, from_middle, last_figures, table
 
 
 def record(world: str, learner: str, seed: int, sampled: float, **figures: float) -> dict[str, Any]:
@@ -67,6 +68,24 @@ def test_a_figure_goes_with_returns_by_its_ranks_in_each_world() -> None:
     assert entropy == "action_entropy and return, 6 runs: — (lake —, cards —)"
 
 
+def test_in_the_course_of_a_run_a_figure_goes_with_the_returns_of_its_batches(
+    tmp_path: Path,
+) -> None:
+    figures = {"ppo": [0.1, 0.2, 0.3], "grpo": [0.1, 0.3, 0.2], "rebn": [0.5, 0.5, 0.5]}
+    for learner, information in figures.items():
+        (tmp_path / f"lake-{learner}-1").mkdir()
+        stats = [
+            {"mean_return": at, "action_information": each, "action_entropy": -at}
+            for at, each in enumerate(information)
+        ]
+        lines = [json.dumps({"type": "UpdateFinished", "stats": each}) for each in stats]
+        (tmp_path / f"lake-{learner}-1" / "events.jsonl").write_text("\n".join(lines))
+    records = [record("lake", learner, 1, 0.0) for learner in figures]
+    information, entropy = course(tmp_path, records).splitlines()
+    assert information.endswith("updates, 2 runs: median +0.75 (+0.50 to +1.00)")
+    assert entropy.endswith("updates, 3 runs: median -1.00 (-1.00 to -1.00)")
+
+
 def test_what_is_kept_of_a_run_is_its_first_return_and_the_mean_of_its_last_updates() -> None:
     stats = [
         {"mean_return": at, "action_information": at, "action_entropy": 1, "idle_share": 0}
@@ -86,6 +105,7 @@ def test_the_same_command_goes_on_and_other_settings_are_refused(
         return record("", "", 0, 0.5) | where
 
     monkeypatch.setattr(estimators, "trained", train)
+    monkeypatch.setattr(estimators, "course", lambda folder, records: "")
     words = ["--folder", str(tmp_path), "--worlds", "kitchen", "--seeds", "2"]
     both = [*words, "--learners", "ppo", "--learners", "rebn"]
 
