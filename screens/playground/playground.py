@@ -466,6 +466,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     def on_mount(self) -> None:
         self.query_one(ConversationView).focus()
         self.call_after_refresh(self._furnish)
+        # With the theme for projectors there is room for less.
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.show(self._state))
 
     async def _furnish(self) -> None:
         """Mount what the first frame does without, so that it is there sooner."""
@@ -542,15 +544,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             self.set_class(pane == self._zoomed, f"-zoom-{pane}")
         room = self.query_one("#side").content_size or self.query_one("#body").size
         panes = self._panels
+        figure = FIGURE_ROWS if self.app.has_class("-theme-projector") else 0
         if self._zoomed == "map":
-            rows = size.height - 3
-            if self.app.has_class("-theme-projector"):
-                rows -= FIGURE_ROWS
+            rows = size.height - 3 - figure
             fits = panes.map.fit(state.map_layout, size.width - 2, rows, is_alone=True)
         else:
             is_wanted = is_wide and (has_third or not self.has_any_class(ALL, "-inference"))
             fits = is_wanted and panes.map.fit(
-                state.map_layout, room.width, room.height - LEAST_CHART
+                state.map_layout, room.width, room.height - LEAST_CHART - figure
             )
         self.set_class(fits, "-map")
 

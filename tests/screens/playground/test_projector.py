@@ -26,13 +26,16 @@ async def test_with_it_three_figures_are_large_and_a_shows_all_small(
 ):
     user_files.keep_preferences(user_files.config_dir(), all_figures=False)
     returns = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)
-    app = make_app(fakes.FakeClient([*fakes.opening_events(), UPDATED, returns]))
+    app = make_app(fakes.FakeClient([*blackjack(9.5, 0), UPDATED, returns]))
     async with rolling_out(app, size) as pilot:
         assert not seen(app.screen, "LargeFigures")
         app.theme = "projector"
         await until(pilot, lambda: seen(app.screen, "LargeFigures"))
         await sees(pilot, "% parse fail")
         assert not seen(app.screen, "WatchLine")
+        await stands_still(pilot)
+        figure = app.screen.query_one(LargeFigures)
+        assert (figure.size.height, figure.region.bottom) == (5, size[1] - 1)
         assert not seen(app.screen, "FiguresColumn")
         rows = app.screen.query(LargeFigures).first().content_at(40).plain.splitlines()
         assert [row.rstrip() for row in rows] == [
