@@ -32,6 +32,7 @@ class BlackjackAgent(Agent):
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
     return_unit = "chips a hand"
     history = 0
+    observations_repeat = True
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""
 
     reasons = {

@@ -207,6 +207,7 @@ class KitchenAgent(Agent):
     baselines = {"random": -0.2121, "optimal": 1.0761}
     """Exact mean returns within 20 turns; ``python -m benchmarks.world_baselines kitchen`` computes them."""
     run_settings = {"ppo.gamma": 0.99}
+    observations_repeat = True
     """Errands differ in time, which counts although episodes have few of them."""
 
     def get_system_prompt(self) -> str:

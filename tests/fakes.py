@@ -14,10 +14,11 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
@@ -61,6 +62,12 @@ from llamagym_tui.protocol.events import (
     WatchChanged,
 )
 
+HEAD_ALONE: dict[str, Any] = {
+    "full_finetuning": False,
+    "lora": LoraConfig(layers="head"),
+    "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.1),
+}
+"""Settings of a run of the bundled model where observations come again, if no others are given."""
 PROMPT = (
     "You are playing Blackjack. Get closer to 21 than the dealer without going over. "
     'Reply with {"action": 0} to stick or {"action": 1} to hit.'

@@ -20,6 +20,7 @@ from llamagym_tui.config.live import changes_to_restore as changes_to_restore
 from llamagym_tui.config.live import with_final_values as with_final_values
 from llamagym_tui.config.live import with_measured as with_measured
 from llamagym_tui.config.ppo import SCHEDULED as SCHEDULED
+from llamagym_tui.config.ppo import UNUSED_BY_HEAD as UNUSED_BY_HEAD
 from llamagym_tui.config.ppo import Credit as Credit
 from llamagym_tui.config.ppo import PPOConfig as PPOConfig
 from llamagym_tui.config.run import MAX_FAILURES as MAX_FAILURES

@@ -50,6 +50,9 @@ class AgentBase(ABC):
     conversation. 0: system prompt and present observation, which is enough if an observation has the whole state."""
     action_repeat: ClassVar[int] = 1
     """How many environment steps an action is repeated for; their rewards are added up."""
+    observations_repeat: ClassVar[bool] = False
+    """Whether few observations come again and again, as a card game's hands do. The bundled model then trains its head
+    alone, which learns such worlds sooner than all weights do."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     reasons: ClassVar[Mapping[str, Sequence[str]]] = {}

@@ -63,6 +63,10 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{self.figure.replace('_', ' ')} ({over}{less}) is {self.holds} {self.bound:g}"
 
 
+WHOLE_MODEL = "full_finetuning=true"
+"""Lessons are of a model that is trained whole, unless their own settings say otherwise: all settings count there."""
+
+
 class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An experiment with a question: what to run, what to look at, and what should come out."""
 
@@ -177,7 +181,7 @@ def begun(
         agent=lesson.agent,
         run_dir=None,
         resume=False,
-        assignments=lesson.control if control else lesson.settings,
+        assignments=[WHOLE_MODEL, *(lesson.control if control else lesson.settings)],
         episodes=episodes,
         final_episodes=final_episodes,
     )

@@ -14,6 +14,7 @@ import msgspec
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.config import (
     MEASURED,
+    UNUSED_BY_HEAD,
     Device,
     Dtype,
     FormChoice,
@@ -135,8 +136,11 @@ def run_config(
         raise UsageError(
             "--resume goes on with a run, and --from begins another one; leave one of them out."
         )
+    is_new = not (resume or branch_of)
+    trains_head = is_new and agent is not None and _trains_head_alone(agent_class, given)
     if "lora" in typed or typed.get("full_finetuning"):
-        _require_adapter(typed, given.get("model", BUNDLED), is_new=not (resume or branch_of))
+        has_new = is_new and not trains_head
+        _require_adapter(typed, given.get("model", BUNDLED), is_new=has_new)
     if resume:
         return _resumed(run_dir, given, trust_agent=trust_agent)
     if branch_of:
@@ -156,7 +160,8 @@ def run_config(
     if given.get("form") == "score":
         given = in_sections({"generation.policy": "score"}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
-    if not _is_fully_trained(completed) and _may_train_head_alone(agent_class, given):
+    if trains_head:
+        completed["full_finetuning"] = False
         # The registry's ranks are for adapters in all layers.
         completed["lora"] = {"layers": "head"} | given.get("lora", {})
         own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
@@ -200,20 +205,24 @@ def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
     return entry is not None and entry.full_finetuning
 
 
-def _may_train_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
-    """Whether an adapter of a run is on the LM head alone, unless the settings say otherwise.
+def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
+    """Whether an adapter on the LM head alone is what a run trains, unless the settings say otherwise.
 
-    It chooses among replies that are known, is trained in one process, and imitates nothing.
+    It chooses among replies that are known, is trained in one process, and imitates nothing. A model that is trained
+    whole by itself is trained so where observations come again and again, and no setting is given that it cannot obey.
     """
+    if _is_fully_trained(given):
+        if given.get("full_finetuning") or not agent_class.observations_repeat:
+            return False
+        if any(_has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
+            return False
     if _has(given, "sft_data"):
         return False
     if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
         return False
     if not _samples_alone(given):
         return False
-    # Of actions without names the environment is asked, which takes a while: not where no adapter is trained.
-    is_named = names_some_by_turn(agent_class) or bool(agent_class.action_names)
-    return is_named or (not _is_fully_trained(given) and _names_actions(agent_class))
+    return _names_actions(agent_class)
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:

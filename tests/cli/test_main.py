@@ -221,6 +221,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         system_prompt="Hit below 13.",
         on_collapse="rollback",
         measured={name: "" for name in MEASURED if name != "n_envs"},
+        **fakes.HEAD_ALONE,
     )
     assert options == {"json_output": True, "debug": False, "tracker": None}
 
@@ -234,6 +235,7 @@ def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
         agent="blackjack",
         run_dir=config.run_dir,
         measured=dict.fromkeys(MEASURED, ""),
+        **fakes.HEAD_ALONE,
     )
     assert Path(config.run_dir).parent == data / "runs"
 
@@ -544,6 +546,7 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
             run_dir=str(tmp_path / "run"),
             seed=4,
             measured=measured,
+            **fakes.HEAD_ALONE,
         ),
         None,
     ]

@@ -201,7 +201,14 @@ def test_updates_that_a_resumed_run_made_again_stand_once(tmp_path: Path) -> Non
 
 
 def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
-    reported(here, mode="inference", n_envs=7, env={"sab": True}, minutes=None)
+    reported(
+        here,
+        mode="inference",
+        n_envs=7,
+        env={"sab": True},
+        minutes=None,
+        full_finetuning=True,
+    )
     text = Page((here / "one.html").read_text()).text
     words = shlex.split(text.split("To reproduce\n")[1].split("\n")[0].split("Played")[0])
     assert words[:5] == ["llamagym-tui", "train", "blackjack", "--model", "bundled"]

@@ -15,6 +15,7 @@ import pytest
 from llamagym_tui.cli import main, start
 from llamagym_tui.config import MEASURED, RunConfig
 from llamagym_tui.errors import UsageError
+from tests import fakes
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
             agent="blackjack",
             run_dir="",
             measured=dict.fromkeys(MEASURED, ""),
+            **fakes.HEAD_ALONE,
         )
     )
 

@@ -151,6 +151,35 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
         assert of_head(*given.pop("assignments", ()), **given) == ("all", 16, others), given
 
 
+def test_the_bundled_model_trains_its_head_alone_where_observations_come_again():
+    def trained(agent: str, *assignments: str, **more: Any) -> tuple[object, ...]:
+        config = run_config(
+            agent=agent, run_dir=None, resume=False, assignments=assignments, **more
+        )
+        return config.full_finetuning, config.lora.layers, config.ppo.novelty_coef
+
+    head, whole = (False, "head", 0.1), (None, "all", 0.0)
+    for agent in ("blackjack", "frozen-lake-slippery", "cliff-walking", "taxi", "kitchen"):
+        assert trained(agent) == head, agent
+    for agent in ("cart-pole", "acrobot", "frozen-lake-maps"):
+        assert trained(agent) == whole, agent
+    # What the head alone cannot obey trains all weights, as before.
+    for given in (
+        "ppo.lr=1e-4",
+        "ppo.epochs=2",
+        "ppo.target_kl=0.01",
+        "generation.server=http://localhost:1/v1",
+    ):
+        assert trained("blackjack", given) == whole, given
+    assert trained("blackjack", sft_data="mine.jsonl") == whole
+    assert trained("blackjack", ranks=2) == whole
+    assert trained("blackjack", "full_finetuning=true") == (True, "all", 0.0)
+    assert trained("cart-pole", "full_finetuning=false") == head
+    assert trained("blackjack", "lora.r=8") == head
+    with pytest.raises(UsageError, match=r"All weights of bundled are trained, so lora\.r would"):
+        trained("cart-pole", "lora.r=8")
+
+
 def test_what_is_not_given_is_measured():
     assert of("blackjack").measured == dict.fromkeys(MEASURED, "")
     given = of("blackjack", "ppo.gamma=1", "ppo.batch_size=64")

@@ -85,10 +85,11 @@ def prefer_by_head(
 
 def _either(policy: Policy, pair: Preference) -> tuple[Trajectory, Trajectory]:
     """The conversation of a pair with either reply, the only one that counts as the policy's own."""
-    before = [
-        {**message, "weight": 0} if message["role"] == "assistant" else message
-        for message in pair.prompt
-    ]
+    before: list[ChatMessage] = []
+    for message in pair.prompt:
+        if message["role"] == "assistant":
+            message = {**message, "weight": 0}
+        before.append(message)
     first, second = (
         replayed(policy, [*before, assistant(reply)]).finish("terminated")
         for reply in (pair.chosen, pair.rejected)
