@@ -177,11 +177,13 @@ def begun(
         final_episodes: as in `RunConfig`. None: its default.
     """
     lesson = lessons()[name]
+    assignments = [WHOLE_MODEL]
+    assignments += lesson.control if control else lesson.settings
     config = run_config(
         agent=lesson.agent,
         run_dir=None,
         resume=False,
-        assignments=[WHOLE_MODEL, *(lesson.control if control else lesson.settings)],
+        assignments=assignments,
         episodes=episodes,
         final_episodes=final_episodes,
     )
