@@ -124,11 +124,14 @@ def check_folder(trainer: TrainerProcess, model: str) -> None:
 
 
 NOISE = """
-import os, threading, time
+import os, signal, threading, time
 import llamagym_tui.trainer.__main__ as trainer
 take_over = trainer.take_over_wire
 
 def noise():
+    # A child of `os.system` puts back, at its end, how the process took signals at its start.
+    while signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        time.sleep(0.01)
     while True:
         print("printed by a library")
         os.write(1, b"written by C\\n")
