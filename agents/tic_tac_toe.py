@@ -1,0 +1,190 @@
+"""Tic-tac-toe against an opponent of three kinds: by chance, careful, or without a fault.
+
+Rules, exact minimax and what is told of a board are here; `_tic_tac_toe_env` makes a Gymnasium environment of them, in
+which the opponent replies within a step. So a turn, its reward and its tokens are always the policy's own.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from llamagym_tui.agent import Agent, Drawing, Landmark, Panel, Piece, PolicyMap
+
+EMPTY = "."
+MINE = "X"
+"""The policy's mark, whoever begins."""
+THEIRS = "O"
+LINES = (
+    (0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6),
+)  # fmt: skip
+"""The fields of each line, which count from 0 at the top left, row by row."""
+OTHER = {MINE: THEIRS, THEIRS: MINE}
+START = EMPTY * 9
+SIZE = 3
+
+
+def free(board: str) -> list[int]:
+    """The empty fields."""
+    return [field for field, mark in enumerate(board) if mark == EMPTY]
+
+
+def marked(board: str, field: int, mark: str) -> str:
+    return board[:field] + mark + board[field + 1 :]
+
+
+def winner(board: str) -> str:
+    """The mark that has a line; empty: none has."""
+    for a, b, c in LINES:
+        if board[a] == board[b] == board[c] != EMPTY:
+            return board[a]
+    return ""
+
+
+@cache
+def value(board: str, mark: str) -> int:
+    """What a board comes to for whoever moves, if both play without a fault: above 0 won, 0 drawn, below 0 lost.
+
+    The more fields stay empty, the further it is from 0: a win is better sooner, a loss later.
+    """
+    moves = free(board)
+    if winner(board):
+        return -1 - len(moves)
+    if not moves:
+        return 0
+    return max(-value(marked(board, field, mark), OTHER[mark]) for field in moves)
+
+
+@cache
+def best(board: str, mark: str) -> tuple[int, ...]:
+    """All fields on which whoever moves keeps what the board comes to."""
+    wanted = value(board, mark)
+    return tuple(
+        field for field in free(board) if -value(marked(board, field, mark), OTHER[mark]) == wanted
+    )
+
+
+def careful(board: str, mark: str) -> tuple[int, ...]:
+    """The fields that win at once, else those that keep the other from it, else all empty ones."""
+    for wins in (mark, OTHER[mark]):
+        found = [field for field in free(board) if winner(marked(board, field, wins))]
+        if found:
+            return tuple(found)
+    return tuple(free(board))
+
+
+OPPONENTS: dict[str, Callable[[str, str], tuple[int, ...]]] = {
+    "random": lambda board, mark: tuple(free(board)),
+    "careful": careful,
+    "expert": best,
+    "first": lambda board, mark: (free(board)[0],),
+}
+"""Fields among which an opponent draws, by its name. `first` draws nothing: a policy may learn its game by heart, which
+the others show."""
+
+
+@cache
+def against_chance(board: str) -> float:
+    """What the expert earns on a board on which it moves, against an opponent that draws among all fields."""
+    after = marked(board, expert_field(board), MINE)
+    if winner(after) or not free(after):
+        return float(bool(winner(after)))
+    replies = [marked(after, field, THEIRS) for field in free(after)]
+    return sum(earned_after(reply) for reply in replies) / len(replies)
+
+
+def earned_after(board: str) -> float:
+    """The same after the opponent's move."""
+    if winner(board):
+        return -1.0
+    return against_chance(board) if free(board) else 0.0
+
+
+@cache
+def expert_field(board: str) -> int:
+    """The field of the expert: of the best ones the center before corners before sides."""
+    return min(best(board, MINE), key=lambda field: (field != 4, field % 2))
+
+
+class TicTacToeAgent(Agent):
+    """Plays ``TicTacToe-v0``; an observation is the nine fields as a text of ``X``, ``O`` and ``.``, row by row."""
+
+    history = 0
+    env_id = "llamagym_tui.agents._tic_tac_toe_env:TicTacToe-v0"
+    env_kwargs = {"opponent": "random"}
+    title = "Tic-tac-toe"
+    description = "Three in a row against an opponent: random, careful, or one without a fault."
+    picture = " X | O |\n---+---+---\n   | X |\n---+---+---"
+    action_names = (
+        "top left", "top middle", "top right", "middle left", "center", "middle right", "bottom left", "bottom middle",
+        "bottom right",
+    )  # fmt: skip
+    action_keys = {str(field + 1): field for field in range(9)}
+    baselines = {"random": 0.0, "expert": 0.9060}
+    """Exact mean returns against the opponent that draws; a test computes them."""
+    return_unit = "a game"
+
+    def get_system_prompt(self) -> str:
+        names = ", ".join(
+            f'{{"action": {field}}} for {name}' for field, name in enumerate(self.action_names)
+        )
+        return (
+            "You play tic-tac-toe as X: three X in a row, a column or a diagonal win. Empty fields have their number; "
+            f"to take another one loses. Reply with {names}."
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        """The board in three rows, each empty field by its number."""
+        board = str(observation)
+        signs = [str(field) if mark == EMPTY else mark for field, mark in enumerate(board)]
+        return "\n".join(" ".join(signs[row : row + SIZE]) for row in range(0, len(board), SIZE))
+
+    def draw(self, observation: Any) -> Drawing:
+        board = str(observation)
+        lines: list[Any] = []
+        for row in range(0, len(board), SIZE):
+            pieces: list[str | Piece] = []
+            for field in range(row, row + SIZE):
+                mark = board[field]
+                ground = {MINE: "player", THEIRS: "danger"}.get(mark, "floor")
+                pieces.append(Piece(f" {str(field + 1) if mark == EMPTY else mark} ", ground))  # type: ignore[arg-type]
+            lines.append(pieces)
+        return lines
+
+    def expert(self, observation: Any) -> int:
+        """The field of exact minimax."""
+        return expert_field(str(observation))
+
+    def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
+        count = 9 - len(free(str(observation)))
+        return f"{count} of 9 fields taken"
+
+    def policy_map(self) -> PolicyMap:
+        """The answers to the opponent's first move, and to its move after one's own in the center."""
+        answers = [marked(START, field, THEIRS) for field in range(9)]
+        center = marked(START, SIZE + 1, MINE)
+        later = [marked(center, field, THEIRS) for field in range(9)]
+        taken = Landmark(MINE, "your field", "player")
+        rows = ["top", "mid", "low"]
+        columns = ["l", "m", "r"]
+        panels = [
+            Panel("their first move", rows, columns, _squared(answers)),
+            Panel(
+                "after your center",
+                rows,
+                columns,
+                _squared(
+                    [taken if field == SIZE + 1 else board for field, board in enumerate(later)]
+                ),
+            ),
+        ]
+        return PolicyMap(
+            panels,
+            signs=tuple(str(field + 1) for field in range(9)),
+            best=lambda board: best(str(board), MINE),
+            noun="boards",
+        )
+
+
+def _squared(fields: list[Any]) -> list[list[Any]]:
+    """Nine things in three rows."""
+    return [fields[row : row + SIZE] for row in range(0, len(fields), SIZE)]
