@@ -57,7 +57,6 @@ class TaxiAgent(Agent):
     baselines = {"random": -771.1, "optimal": 7.93}
     """Exact mean returns over all starts; ``python -m benchmarks.world_baselines taxi`` computes them."""
     run_settings = {"generation.policy": "score"}
-    observations_repeat = True
     """The policy chooses among the actions that the taxi can do. One that generates would get -10 for each refused
     action, and so learn never to pick up or drop off, long before its first passenger arrives."""
 
