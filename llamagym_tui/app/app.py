@@ -123,6 +123,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     ]
     REFUSED_IN_BROWSER: ClassVar = {
         "play": {"save_screen", "share"},
+        "seat": {"save_screen", "share"},
         "watch": {"save_screen", "share"},
     }
     """The picture would be written where the server is."""

@@ -1,7 +1,7 @@
 """The app of a visitor in a class: a seat at the table, and nothing beside it, no trainer and no run."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from msgspec.structs import replace
 from textual.screen import Screen
@@ -16,8 +16,6 @@ from llamagym_tui.state.run import initial_state
 
 
 class SeatApp(LlamaGymApp):
-    REFUSED_IN_BROWSER: ClassVar = {"seat": {"save_screen", "share"}}
-
     def __init__(self, classroom: Classroom, seat: int) -> None:
         """The app of a seat, counted from 1, that has read nothing yet."""
         super().__init__()

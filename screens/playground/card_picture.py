@@ -8,6 +8,7 @@ from html import escape
 from textwrap import wrap
 from typing import Any
 
+from llamagym_tui.protocol.events import PolicyMapped
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.playground.figures import first_sight
@@ -86,6 +87,12 @@ def earned_text(state: RunState) -> str:
     )
 
 
+def first_and_last(state: RunState) -> list[PolicyMapped]:
+    """Of a run's maps both ends, or the only one."""
+    film = state.film
+    return [film[0]] if len(film) == 1 else [film[0], film[-1]]
+
+
 def _prompt(state: RunState) -> str:
     return state.system_prompt or ""
 
@@ -115,8 +122,7 @@ def _maps(parts: list[str], state: RunState, height: int) -> int:
     if state.map_layout is None or not state.film:
         return _lines(parts, why_no_map(state), height)
     lowest = 0
-    shown = [state.film[0]] if len(state.film) == 1 else [state.film[0], state.film[-1]]
-    for at, mapped in enumerate(shown):
+    for at, mapped in enumerate(first_and_last(state)):
         policy = MappedPolicy(state.map_layout, mapped)
         count = f" · {policy.count.agreeing:,} of {policy.count.states:,}"
         title = f"after update {mapped.update:,}{count if policy.count.states else ''}"

@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.run_store import about, name_of
-from llamagym_tui.screens.playground.card_picture import earned_text
+from llamagym_tui.screens.playground.card_picture import earned_text, first_and_last
 from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.reproduction import known_command
 from llamagym_tui.screens.playground.return_chart import ReturnChart
@@ -107,9 +107,9 @@ class RunCard(ModalScreen[None]):
 
         maps = [
             small_map(MappedPolicy(layout, each), style_of, spaced=spaced)
-            for each in (state.film[0], state.film[-1])
+            for each in first_and_last(state)
         ]
-        return _next_to(*maps, gap=4)
+        return maps[0] if len(maps) == 1 else _next_to(*maps, gap=4)
 
 
 def small_map(

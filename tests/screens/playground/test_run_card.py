@@ -78,6 +78,7 @@ async def test_a_run_that_ends_at_its_limit_shows_its_card(make_app: MakeApp):
     async with app.run_test(size=(80, 24)) as pilot:
         await reaches(pilot, RunCard)
         await sees(pilot, "update 4 · 8 of 11")
+        assert shown(pilot).count("8 of 11") == 1, "there is one map"
         await pilot.press("end")  # the prompt is below the edge of this terminal
         await sees(pilot, "to do it again llamagym-tui train blackjack")
         assert fakes.PROMPT[:40] in shown(pilot)
