@@ -558,16 +558,10 @@ def agents() -> None:
 
 @app.command()
 def models() -> None:
-    """List the models known by name, and those of your runs."""
-    for entry in model_registry.ENTRIES:
-        size = model_registry.size_in_words(entry.parameters)
-        here = "here" if model_registry.is_here(entry.name) else "not here"
-        terms = f"{entry.licence}, gated" if entry.gated else entry.licence
-        echo(f"{entry.name:<36} {size:>6}  {here:<8}  {terms}")
-    for run in run_store.list_runs():
-        if (run.run_dir / run_store.MODEL_DIR).is_dir():
-            echo(f"{run.run_dir}  {run.config.model} trained on {run.config.agent}")
-    echo("Also: any causal language model, by hub id or local path.", to=sys.stderr)
+    """List the models known by name, with what of each fits in this machine's memory, and those of your runs."""
+    from llamagym_tui.cli.models import list_models
+
+    list_models()
 
 
 @app.command()
