@@ -107,6 +107,8 @@ def trained(run_dir: Path, common: Record, where: Record) -> Record:
     )
     if ended.error is not None:
         raise ended.error
+    if ended.session.active_run is None or not ended.session.active_run.limit_reached:
+        raise KeyboardInterrupt  # which the session has taken as its stop
     made = report.figures()
     found = {"turns": made["env_steps"], "updates": made["updates"], "trained_s": made["elapsed_s"]}
     words = ("--model", run_dir, "--episodes", EPISODES, "--seed", SEED, "--threads", 1)
