@@ -466,8 +466,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     def on_mount(self) -> None:
         self.query_one(ConversationView).focus()
         self.call_after_refresh(self._furnish)
-        # With the theme for projectors there is room for less.
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.show(self._state))
 
     async def _furnish(self) -> None:
         """Mount what the first frame does without, so that it is there sooner."""
@@ -489,6 +487,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             for each in mounted:
                 await each
         self._panels = panels
+        if self.is_running:  # With the theme for projectors there is room for less.
+            self.app.theme_changed_signal.subscribe(self, lambda _: self.show(self._state))
         self.show(self._state)
 
     def on_screen_resume(self) -> None:

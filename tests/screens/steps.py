@@ -87,7 +87,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
     while not condition():
         if error := pilot.app._exception:
             raise error
-        if loop.time() > end or pilot.app._exit:
+        if loop.time() > end or (pilot.app._exit and not pilot.app.is_running):
             raise AssertionError(f"never came: {what}\n{shown(pilot)}")
         await pilot.pause(0.02)
 
