@@ -281,6 +281,13 @@ FIGURES = {
         low=1e-6,
         charted=True,
     ),
+    "design_effect": FigureText(
+        group="learning",
+        title="luck that episodes share",
+        short="shared luck",
+        meaning="Times the variance of the mean return is what it is without shared seeds.",
+        healthy="1 without them, at most the group's size; the mean's ± has it",
+    ),
     "flat_groups": FigureText(
         group="learning",
         title="groups without a spread",

@@ -17,7 +17,7 @@ STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""
 
 OF_CRITIC = ("explained_variance", "value_loss")
-OF_GROUPS = ("group_spread", "flat_groups", "idle_share")
+OF_GROUPS = ("design_effect", "group_spread", "flat_groups", "idle_share")
 
 
 class Health(NamedTuple):

@@ -100,7 +100,7 @@ def test_figures_that_need_a_setting_are_shown_with_it():
     )
     known = set(shown_figures(without, {}))
     assert set(shown_figures(served, {})) - known == {"importance_weight"}
-    of_groups = {"group_spread", "flat_groups", "idle_share"}
+    of_groups = {"group_spread", "design_effect", "flat_groups", "idle_share"}
     of_critic = {"value_loss", "explained_variance"}
     assert set(FIGURES) - known == {"importance_weight"} | of_groups
     assert known - set(shown_figures(without, {"ppo.learner": "rebn"})) == of_critic
