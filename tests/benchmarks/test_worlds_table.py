@@ -198,11 +198,17 @@ def test_a_table_that_was_interrupted_goes_on_where_it_was(tmp_path: Path, playe
 def test_minutes_are_of_a_core_that_others_have_too(tmp_path: Path, played: Played) -> None:
     played.share = 0.5
     train_model(Records(tmp_path / "results.jsonl"), "taxi", 1, way_of(tmp_path, minutes=[2]))
-    # Of 120 s half were had, and the other 60 s take as long again, as far as anybody knows by then.
-    assert list(played.taken()) == ["train 2", "resume 4"]
+    # Of 120 s, half of 2, 1, 0.5, 0.25, 0.125 and 0.0625 minutes leave 3.75 s, which are too few for another command.
+    assert list(played.taken()) == [
+        "train 2",
+        "resume 3",
+        "resume 3.5",
+        "resume 3.75",
+        "resume 3.875",
+    ]
     (record,) = Records(tmp_path / "results.jsonl").all
-    assert record["elapsed_s"] == 240
-    assert record["trained_s"] == 120
+    assert record["elapsed_s"] == 232.5
+    assert record["trained_s"] == 116.25
 
 
 def test_a_run_without_a_result_begins_again(tmp_path: Path, played: Played) -> None:

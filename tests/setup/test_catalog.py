@@ -71,7 +71,7 @@ def test_the_generic_agent_is_no_built_in_one() -> None:
         ),
         ("FetchReach-v4", "or Reacher-v5.; an id .* needs its module: MODULE:FetchReach-v4$"),
         ("CartPole-v9", "or cart_pole.$"),
-        ("pong", "built in: blackjack, .*textworld.$"),
+        ("pong", r"built in: blackjack, .*tic_tac_toe\.$"),
     ],
 )
 def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named(

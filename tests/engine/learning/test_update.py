@@ -656,7 +656,7 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
         "shortened": 2 * n, "skipped_steps": 0, "importance_weight": 0.75, "refusal_rate": 0.0,
-        "action_information": 0.0, "group_spread": 0.0, "flat_groups": 0.0, "idle_share": 0.0,
+        "action_information": 0.0, "group_spread": 0.0, "flat_groups": 0.0, "idle_share": 0.0, "design_effect": 1.0,
     }  # fmt: skip
 
 
@@ -671,6 +671,7 @@ def test_the_figures_of_an_update_of_nothing_are_zero():
     assert {name for name, value in found.items() if value} == {
         "mean_return",
         "return_std",
+        "design_effect",
         "reward_scale",
     }
     assert UpdateSums().kl_of_epoch == 0.0
