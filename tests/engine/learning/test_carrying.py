@@ -22,6 +22,7 @@ def learnt(tokenizer) -> tuple[Policy, HeadPPO]:
     policy = head_policy(tokenizer, "score", r=32)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
+    learner.narrow.scale = 2.0
     learner.use_prompt(BEFORE)
     learner.update(play(policy))
     return policy, learner
