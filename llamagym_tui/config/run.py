@@ -277,6 +277,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     empty one: not measured yet."""
 
     @property
+    def trains_head_alone(self) -> bool:
+        """Whether, by the settings, an adapter on the LM head alone is what is trained."""
+        return self.lora.layers == "head" and not self.full_finetuning
+
+    @property
     def origin(self) -> str:
         """Where the run comes from, for people; empty: it is no branch."""
         folder, _, update = (self.parent or "").rpartition("@")

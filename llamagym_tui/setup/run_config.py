@@ -276,7 +276,7 @@ def with_run_dir(config: RunConfig) -> RunConfig:
         UsageError: it cannot have as many ranks.
         RunStoreError: it is a branch that cannot be made.
     """
-    if ranks_of(config) > 1 and config.lora.layers == "head" and not config.full_finetuning:
+    if ranks_of(config) > 1 and config.trains_head_alone:
         raise UsageError(
             "An adapter on the LM head alone is trained by one process: "
             "leave out --ranks, or add --set lora.layers=all."

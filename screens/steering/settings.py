@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import LIVE, RunConfig, changed, value_of
+from llamagym_tui.config import LIVE, UNUSED_BY_HEAD, RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
@@ -25,6 +25,12 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
+
+NOT_USED = (
+    "Not used: the head alone is trained, by steps on whole batches that follow the KL of an update; "
+    "that can be set."
+)
+"""Of settings that an adapter on the LM head alone has no use for."""
 
 
 class SettingList(OptionList):
@@ -98,7 +104,15 @@ class SettingsDialog(ModalScreen[None]):
             settings.replace_option_prompt(name, self._line(config, name))
         self._show_chosen()
 
+    def _is_unused(self, name: str) -> bool:
+        section, _, key = name.rpartition(".")
+        return self._config.trains_head_alone and section == "ppo" and key in UNUSED_BY_HEAD
+
     def _line(self, config: RunConfig, name: str) -> Content:
+        if self._is_unused(name):
+            return Content.assemble(
+                f"{LIVE[name].title:<34}", (f"{'—':<12}", "bold"), ("  not used", ASIDE)
+            )
         state = self._state
         text = began = shown_value(name, value_of(config, name))
         scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
@@ -133,6 +147,8 @@ class SettingsDialog(ModalScreen[None]):
     def _status(self) -> Content:
         if not self._state.live:
             return Content.styled("The run has ended, so nothing can be changed.", "$warning")
+        if self._is_unused(self._chosen):
+            return Content.styled(NOT_USED, ASIDE)
         if fault := self._fault():
             return Content.styled(one_line(fault), "$error")
         if self._chosen in self._state.pending.settings:
@@ -168,10 +184,14 @@ class SettingsDialog(ModalScreen[None]):
 
     def _may_apply(self) -> bool:
         typed = self.is_mounted and bool(self.query_one(ValueInput).value.strip())
-        return typed and self._state.live and not self._fault()
+        if not (typed and self._state.live) or self._is_unused(self._chosen):
+            return False
+        return not self._fault()
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
+        if self._is_unused(self._chosen):
+            return
         field = self.query_one(ValueInput)
         if not field.value:
             field.value = value_text(value_of(self._config, self._chosen))

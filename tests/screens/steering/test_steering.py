@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,26 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
         assert "pending" not in shown(pilot)
         await pilot.press("escape")
         await sees(pilot, "ppo.lr 0.0001: from now on")
+
+
+async def test_a_setting_that_the_head_alone_has_no_use_for_says_so_and_takes_no_value(
+    make_app: MakeApp,
+):
+    client = fakes.FakeClient()
+    app = make_app(client, **fakes.HEAD_ALONE)
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press("s")
+        await reaches(pilot, SettingsDialog)
+        await sees(pilot, "Not used: the head alone is trained")
+        assert re.search("learning rate +— +not used", shown(pilot))
+        await pilot.press("enter", *"1e-4", "enter")
+        assert not isinstance(app.screen.focused, Input)
+        assert client.sent == []
+        app.screen.query_one(OptionList).highlighted = list(LIVE).index("ppo.update_kl")
+        await sees(pilot, "ppo.update_kl takes")
+        await pilot.press("enter", *"0.01", "enter")
+        await until(pilot, lambda: client.sent)
+        assert "ppo.update_kl" in client.sent[0].changes
 
 
 async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_until_it_is_changed(
