@@ -18,7 +18,7 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 MOST = 256
@@ -80,8 +80,9 @@ def carried(
     features: dict[int, list[Tensor]] = {}
     shifts: dict[int, list[Tensor]] = {}
     for trie, here, there in groups:
-        for column, tokens in _partings(trie.tree).items():
-            shift = narrow.shifts(here.hidden[:, column], narrow.down, narrow.up[tokens])
+        for before_it, tokens in trie.partings.items():
+            column = 1 + before_it  # the prompt's last token is in column 0
+            shift = narrow.shifts(here.hidden[:, column], narrow.down, narrow.up[list(tokens)])
             bounded = _bounded(shift)
             for place, token in enumerate(tokens):
                 features.setdefault(token, []).append(there.hidden[:, column] @ down.T)
@@ -109,14 +110,6 @@ def _groups(
         yield trie, here, there
 
 
-def _partings(tree: TokenTree) -> dict[int, list[int]]:
-    """The tokens that may come after each column at which replies part; column 0 is the prompt's last token."""
-    children: dict[int, list[int]] = {}
-    for token, parent in zip(tree.ids, tree.parents, strict=True):
-        children.setdefault(parent + 1, []).append(token)
-    return {column: tokens for column, tokens in children.items() if len(tokens) > 1}
-
-
 def _bounded(shift: Tensor) -> Tensor:
     """(N, T) shifts of which none is ahead of another by more than `MOST_MARGIN`, and their mean as small."""
     half = MOST_MARGIN / 2
@@ -126,9 +119,7 @@ def _bounded(shift: Tensor) -> Tensor:
 
 def _fitted(features: Tensor, shifts: Tensor) -> Tensor:
     """(K,) weights with which (N, K) features come nearest to (N,) shifts."""
-    system = features.T @ features / len(features) + PENALTY * torch.eye(features.shape[1]).to(
-        features
-    )
-    return torch.linalg.solve(system.double(), (features.T @ shifts / len(features)).double()).to(
-        features
-    )
+    penalty = PENALTY * torch.eye(features.shape[1]).to(features)
+    system = features.T @ features / len(features) + penalty
+    aim = features.T @ shifts / len(features)
+    return torch.linalg.solve(system.double(), aim.double()).to(features)

@@ -240,9 +240,14 @@ class ActionTrie:
         return {token for reply in self.replies for token in reply}
 
     @property
+    def partings(self) -> dict[int, tuple[int, ...]]:
+        """The ids with which replies go on, by the column after which they part (`ROOT`: after the prompt)."""
+        return {before: tokens for before, tokens in self._children.items() if len(tokens) > 1}
+
+    @property
     def parting_tokens(self) -> set[int]:
         """The ids with which replies go on where they part."""
-        return {token for tokens in self._children.values() if len(tokens) > 1 for token in tokens}
+        return {token for tokens in self.partings.values() for token in tokens}
 
     @property
     def common(self) -> tuple[int, ...]:

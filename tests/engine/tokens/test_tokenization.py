@@ -138,6 +138,10 @@ def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
     trie = ActionTrie([one, ten, chat.reply_ids("Action: 1 or 0")])
     assert all(trie.branches(reply) for reply in (one, ten))
     assert trie.branches(one)[-1].children[0] != trie.branches(one)[-1].children[1]
+    # Where they part counts, too, if a reply only ends there: its last id is not on the tree.
+    before_end = trie.paths[0][-1]
+    assert one[-1] in trie.partings[before_end]
+    assert {each for ids in trie.partings.values() for each in ids} == trie.parting_tokens
 
 
 def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
