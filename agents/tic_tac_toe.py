@@ -1,4 +1,4 @@
-"""Tic-tac-toe against an opponent of three kinds: by chance, careful, or without a fault.
+"""Tic-tac-toe against an opponent of four kinds: by chance, careful, without a fault, or always the same.
 
 Rules, exact minimax and what is told of a board are here; `_tic_tac_toe_env` makes a Gymnasium environment of them, in
 which the opponent replies within a step. So a turn, its reward and its tokens are always the policy's own.

@@ -132,9 +132,8 @@ def _convert(converter: str, model: Path, file: str) -> None:
     """Write a folder's model as a GGUF file, its weights in 16 bits."""
     with TemporaryDirectory(prefix="llamagym-gguf-") as beside:
         for each in model.iterdir():
-            if (
-                each.name == TEMPLATE
-            ):  # what marks the replies is for training alone, and unknown elsewhere
+            if each.name == TEMPLATE:
+                # What marks the replies is for training alone, and unknown elsewhere.
                 text = _GENERATION.sub("", file_text(each))
                 Path(beside, each.name).write_text(text, encoding="utf-8")
             else:

@@ -460,9 +460,8 @@ def endpoint_config(
     Raises:
         UsageError: an assigned setting is about weights that are here.
     """
-    from llamagym_tui.game.endpoint import (
-        require_address,
-    )  # at the top it would delay the first frame
+    # At the top it would delay the first frame.
+    from llamagym_tui.game.endpoint import require_address
 
     address = str(require_address(model))
     assigned = dict(assigned or {})
