@@ -48,6 +48,8 @@ class TaxiAgent(Agent):
     """Plays ``Taxi-v4``; an observation is row, column, passenger and destination in one number."""
 
     history = 0
+    observations_repeat = True
+    directions = 512
     env_id = "Taxi-v4"
     title = "Taxi"
     description = "Fetch the passenger and take them where they want to go."

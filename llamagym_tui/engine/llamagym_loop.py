@@ -208,7 +208,7 @@ class LlamaGymLoop:
             # It cannot imitate, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
-                model.adapt(LoraConfig(layers="head"))
+                model.adapt(LoraConfig(layers="head", r=agent.directions))
         self.policy = Policy(
             model,
             tokenizer,

@@ -163,7 +163,8 @@ def run_config(
     if trains_head:
         completed["full_finetuning"] = False
         # The registry's ranks are for adapters in all layers.
-        completed["lora"] = {"layers": "head"} | given.get("lora", {})
+        usual = {"layers": "head", "r": agent_class.directions}
+        completed["lora"] = usual | given.get("lora", {})
         own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
         completed = in_sections(own, completed)
     return from_dict(RunConfig, completed)

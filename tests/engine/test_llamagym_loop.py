@@ -551,19 +551,24 @@ def test_replies_are_chosen_by_score_where_most_of_the_first_name_no_action(
 
 
 def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(tokenizer):
-    def trained(agent_class, *, is_default: bool, **given) -> list[str]:
+    def trained(agent_class, *, is_default: bool, **given) -> dict[str, torch.Tensor]:
         model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
         model.adapt(LoraConfig())
         model.has_default_adapter = is_default
         agent = agent_class(model, tokenizer, "cpu", **given)
-        return [
-            name
+        return {
+            name: weight
             for name, weight in agent.model.pretrained_model.named_parameters()
             if weight.requires_grad
-        ]
+        }
 
-    (only,) = trained(BlackjackAgent, is_default=True)
-    assert "lm_head.lora_B" in only
+    class Wide(BlackjackAgent):
+        directions = 100
+
+    for agent_class, directions in ((BlackjackAgent, 64), (Wide, 100)):
+        ((only, up),) = trained(agent_class, is_default=True).items()
+        assert "lm_head.lora_B" in only
+        assert up.shape == (len(tokenizer), directions)
     assert len(trained(BlackjackAgent, is_default=False)) > 2, "it was asked for"
     assert len(trained(SeedAgent, is_default=True)) > 2, "its actions have no names"
     rate = {"ppo_config_dict": {"learning_rate": 1e-4}}
