@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -127,17 +127,20 @@ class Loaded(LoadedModel):
     parameters: int = 10
 
 
+USUAL_CHAT = {"keeps_history": True, "training_template": ""}
+
+
 class Policy(EnginePolicy):
     """Without a model: what is asked for is set here."""
 
     def __init__(
-        self, *, trie: Sequence[str] = ("heads", "tails"), keeps_history: bool = True
+        self, *, trie: Sequence[str] = ("heads", "tails"), chat: Mapping[str, Any] = USUAL_CHAT
     ) -> None:
         self.version = 0
         self.history = None
         self.narrow = None
         self.generation = GenerationConfig()
-        self.chat: Any = SimpleNamespace(keeps_history=keeps_history)
+        self.chat: Any = SimpleNamespace(**{**USUAL_CHAT, **chat})
         self.trie: Any = trie
         self.can_choose = True
         self.has_finite_weights = True
@@ -361,7 +364,8 @@ class FakeBuilders(Builders):
     good: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Raised by the method of that name."""
-    rewrites_history: bool = False
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    """What of the chat template is not as usual."""
     before_step: Callable[[Rollout], None] = lambda rollout: None
     memory_warning: str | None = None
     note: str = ""
@@ -398,7 +402,7 @@ class FakeBuilders(Builders):
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> EnginePolicy:
         self._takes(agent=agent, loaded=loaded)
-        made = Policy(keeps_history=not self.rewrites_history)
+        made = Policy(chat=self.chat)
         self.made["policy"] = made
         return made
 
@@ -555,7 +559,7 @@ class Stage:
         run_dir: Path,
         *,
         faults: dict[str, Exception] | None = None,
-        rewrites_history: bool = False,
+        chat: Mapping[str, Any] = MappingProxyType({}),
         evaluates_end: bool = False,
         note: str = "",
         **settings: Any,
@@ -566,7 +570,7 @@ class Stage:
         self.builders = FakeBuilders(
             self.config,
             faults=faults or {},
-            rewrites_history=rewrites_history,
+            chat=chat,
             before_step=self._before_step,
             note=note,
         )

@@ -59,6 +59,10 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
     tokens: int
     """Sampled tokens in the batch."""
+    thought_tokens: float = 0.0
+    """Mean tokens of a reply up to the end of its thought; 0: replies have none, in tags."""
+    answer_tokens: float = 0.0
+    """Mean tokens of what follows in a reply."""
     tokens_per_s: float = 0.0
     """Sampled tokens over rollout time."""
     episodes_per_s: float = 0.0
@@ -401,6 +405,20 @@ FIGURES = {
         short="tokens",
         meaning="How many tokens were sampled for the batch.",
         healthy="turns × length of a reply",
+    ),
+    "thought_tokens": FigureText(
+        group="speed",
+        title="tokens of a thought",
+        short="thought",
+        meaning="Tokens of a reply up to the end of its thought, on average; 0: replies have none.",
+        healthy="below the budget, at which a thought is closed",
+    ),
+    "answer_tokens": FigureText(
+        group="speed",
+        title="tokens of an answer",
+        short="answer",
+        meaning="Tokens of what a reply says after its thought, on average.",
+        healthy="about those of an admissible reply",
     ),
     "epochs": FigureText(
         group="policy",

@@ -164,6 +164,8 @@ class Session:
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
+        if name := parts.policy.chat.training_template:
+            self._emitter.warn(event_builders.training_template_taken(name))
         run.take_up(parts.start)
         if run.limit_reached:
             again = "go on with it with a larger limit (--minutes, --episodes)"

@@ -656,10 +656,19 @@ def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None
     assert stage.of(Progressed) == []
 
 
-def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=2, rewrites_history=True)
+@pytest.mark.parametrize(
+    ("chat", "said"),
+    [
+        ({"keeps_history": False}, "rewrites earlier replies"),
+        ({"training_template": "qwen3_training"}, "TRL's qwen3_training is taken in its place"),
+    ],
+)
+def test_a_template_that_rewrites_history_is_reported_at_the_start(
+    tmp_path: Path, chat: dict[str, Any], said: str
+) -> None:
+    stage = Stage(tmp_path, episodes=2, chat=chat)
     stage.session.run()
-    assert "rewrites earlier replies" in warnings(stage)[0]
+    assert said in warnings(stage)[0]
 
 
 def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_once(

@@ -152,6 +152,7 @@ class Episode:
                 actions=self._actions,
                 weights=tuple(reply.weights),
                 forced=reply.forced,
+                thought=self.policy.chat.thought_tokens(reply.ids) if is_trained else 0,
             )
         )
         text = self.policy.chat.reply(reply.ids)

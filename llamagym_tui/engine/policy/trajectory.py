@@ -63,6 +63,8 @@ class Turn:
     forced: tuple[int, int] = NONE_FORCED
     """The first token, counted from `start`, and the one after the last of those that were put into the reply to close
     a thought: they are no decisions of the policy's, and have no loss."""
+    thought: int = 0
+    """Its tokens up to the end of its thought; 0: it has none."""
 
     @property
     def sampled_at(self) -> list[int]:

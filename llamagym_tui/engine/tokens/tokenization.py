@@ -2,7 +2,8 @@
 
 A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
 sample. The next prompt is the ids so far, then what the chat template puts after a reply, then the next user message.
-Whether a template allows that (some rewrite history) is tested by rendering.
+Whether a template allows that (some rewrite history) is tested by rendering; in place of one that does not, TRL's
+variant of it for training is taken (`training_template`).
 Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_trial import template_fault
+from llamagym_tui.engine.tokens.training_template import training_template
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.game.answer import THOUGHT_TAG, end_of_thought, open_thought
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
@@ -29,6 +31,8 @@ PLAIN_TEMPLATE = (
 
 _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
+_EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
+"""What some templates write before a reply that has no thought."""
 _MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
@@ -67,22 +71,42 @@ class ChatTokenizer:
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
+        self.training_template = ""
+        """Name of TRL's template for training, which the tokenizer has now in place of its own, as that one rewrites
+        earlier turns. Empty: it has its own."""
         try:
-            self.takes_system = self._takes_system()
-            """Whether the template has system messages; else the prompt begins the first user message."""
-            self.end_ids = self._end_ids(more_ends)
-            """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
-            self._literal = LiteralText(tokenizer, self.end_ids)
-            self._opens = self._opened_thought()
-            self.keeps_history = self._keeps_history()
-            self.thinks = self._thinks()
-            """Whether replies may have thoughts: the generation prompt begins one, or the vocabulary has their tags."""
+            self._look(more_ends)
+            own = tokenizer.chat_template
+            found = None
+            if isinstance(own, str) and not self.keeps_history:
+                found = training_template(own)
+            if found is not None:
+                tokenizer.chat_template = found.text
+                self._look(more_ends)
+                if self.keeps_history:
+                    self.training_template = found.name
+                else:
+                    tokenizer.chat_template = own
+                    self._look(more_ends)
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
         self._text = lru_cache(REMEMBERED)(self._decoded)
+
+    def _look(self, more_ends: Sequence[int]) -> None:
+        """Find out what the template does by rendering."""
+        self.takes_system = self._takes_system()
+        """Whether the template has system messages; else the prompt begins the first user message."""
+        self.end_ids = self._end_ids(more_ends)
+        """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
+        self._literal = LiteralText(self.tokenizer, self.end_ids)
+        self._opens = self._opened_thought()
+        self.keeps_history = self._keeps_history()
+        """Whether a conversation may go on behind the ids that were sampled."""
+        self.thinks = self._thinks()
+        """Whether replies may have thoughts: the generation prompt begins one, or the vocabulary has their tags."""
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
@@ -147,8 +171,10 @@ class ChatTokenizer:
 
     def thought_tokens(self, ids: Sequence[int]) -> int:
         """Tokens of a reply up to the end of its last thought; 0: it has none."""
+        if not self.thinks:
+            return 0
         text = self.reply(ids)
-        tags = list(THOUGHT_TAG.finditer(text)) if self.thinks else []
+        tags = list(THOUGHT_TAG.finditer(text))
         if not tags:
             return 0
         if open_thought(text):
@@ -239,12 +265,25 @@ class ChatTokenizer:
         return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt begins with the last one and its reply; space before a reply is left to the model."""
-        turns = [user("one"), assistant("<think>\nwhy\n</think>\n\ntwo"), user("three")]
-        first = self._render(turns[:1], prompt=True)
+        """Whether each prompt begins with the last one and its reply; space before a reply is left to the model, and so
+        is an empty thought before one that has none."""
+        first = self._render([user("one")], prompt=True)
+        replies = ("<think>\nwhy\n</think>\n\ntwo", "four")
+        if self._opens:
+            replies = ("why\n</think>\n\ntwo", "\n</think>\n\nfour")
+        elif THOUGHT_TAG.search(
+            first.rpartition("one")[2]
+        ):  # the prompt has a thought that is over
+            replies = ("two", "four")
+        # A template may write the tag of a thought that the prompt begins before a reply, or take it as a part of that.
+        return any(self._keeps(first, replies, begun) for begun in {self._opens, ""})
+
+    def _keeps(self, first: str, replies: tuple[str, str], begun: str) -> bool:
+        turns = [user("one"), assistant(begun + replies[0]), user("three")]
         second = self._render(turns, prompt=True)
-        third = self._render([*turns, assistant("four"), user("five")], prompt=True)
-        return _continues(first, turns[1]["content"], second) and _continues(second, "four", third)
+        turns += [assistant(begun + replies[1]), user("five")]
+        third = self._render(turns, prompt=True)
+        return _continues(first, replies[0], second) and _continues(second, replies[1], third)
 
 
 def _unusable(fault: str) -> ModelLoadError:
@@ -254,4 +293,6 @@ def _unusable(fault: str) -> ModelLoadError:
 
 
 def _continues(prompt: str, reply: str, later: str) -> bool:
-    return later.startswith(prompt) and later.removeprefix(prompt).lstrip().startswith(reply)
+    """Whether a later prompt begins with an earlier one and its reply."""
+    after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
+    return later.startswith(prompt) and after.lstrip().startswith(reply.lstrip())

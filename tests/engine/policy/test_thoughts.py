@@ -106,10 +106,17 @@ def test_what_was_put_in_is_not_the_policys_and_what_follows_is_sampled_behind_i
         first, after = (turn.start + at for at in turn.forced)
         assert not any(segment.mask[first:after])
         assert sum(segment.mask) == len(turn.logprobs)
-    assert any(episode.segments[0].turns[0].forced != NONE_FORCED for episode in episodes)
+    turns = [episode.segments[0].turns[0] for episode in episodes]
+    assert any(turn.forced != NONE_FORCED for turn in turns)
     learner = PPO(policy, PPOConfig(critic_warmup_updates=0, credit="token", batch_size=8))
     stats = learner.update([episode.finish("terminated") for episode in episodes])
     assert stats.first_ratio < 1e-5
+    lengths = [turn.end - turn.start for turn in turns]
+    rows = [episode.segments[0] for episode in episodes]
+    thoughts = [policy.chat.thought_tokens(row.ids[row.turns[0].start :]) for row in rows]
+    assert sum(thoughts) > sum(turn.forced[0] for turn in turns) > 0
+    assert stats.thought_tokens == pytest.approx(sum(thoughts) / len(turns))
+    assert stats.answer_tokens == pytest.approx(sum(lengths) / len(turns) - stats.thought_tokens)
 
 
 def test_a_thought_that_the_model_begins_itself_is_closed_and_no_other_reply_is() -> None:
