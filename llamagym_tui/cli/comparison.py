@@ -34,10 +34,10 @@ NAMES = ("A", "B")
 
 
 def learner_of(model: str) -> LearnerName | None:
-    """By which a run began to learn whose policy, or a checkpoint of it, is compared. None: it is of no run."""
+    """By which a run learnt last whose policy, or a checkpoint of it, is compared. None: it is of no run."""
     for folder in (Path(model), Path(model).parent):
         if run_store.is_run(folder):
-            return run_store.read_config(folder).ppo.learner
+            return run_store.last_settings(folder).ppo.learner
     return None
 
 
