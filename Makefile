@@ -25,7 +25,7 @@ ONE_THREAD += PYTHONDONTWRITEBYTECODE=
 # What the site shows, laid out as here.
 PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md
 
-.PHONY: help play test test-all checks lint format types imports pytest pictures wheel docs clean
+.PHONY: help play test test-all test-gpu checks lint format types imports pytest pictures wheel docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-all: lint types imports ## the same with the tests marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu"
 	@# What a screen shows must not depend on what it had painted before.
 	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/screens
+
+test-gpu: $(DEV_STAMP) ## the tests that need an accelerator; they are skipped where there is none
+	$(BIN)/python -m pytest -q -m gpu
 
 lint: $(DEV_STAMP) ## ruff: rules and layout; and no shorthand
 	$(BIN)/ruff check .

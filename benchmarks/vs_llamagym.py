@@ -3,6 +3,7 @@
     python -m benchmarks.vs_llamagym
     python -m benchmarks.vs_llamagym --threads 1 --repeats 5 --set ppo.batch_size=2048
     python -m benchmarks.vs_llamagym --threads 1 --repeats 1 --size 5M
+    python -m benchmarks.vs_llamagym --threads 1 --repeats 2 --model smollm2
 
 LlamaGym runs in an environment of its own (`llamagym_environment`, made at the first run) and in a process of its own
 (`llamagym_side`): one hand after the other, an update every 16 turns, its default. Ours plays and learns as `train`
@@ -11,7 +12,10 @@ all weights and make 4 PPO epochs; ours is also timed with its default epochs. B
 that does not count, and then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the
 median and the range of those of each round, comes last. With `--size`, both have the same random weights, so that a
 reply is free text of 32 tokens, ours has 128 environments and trains all weights, and `generate, 4 epochs` is the only
-variant. LlamaGym takes a reply without an action for a stick: there, ratios of turns count.
+variant. LlamaGym takes a reply without an action for a stick: there, ratios of turns count. With `--model`, ours plays
+and learns as `train --model NAME` does when nothing else is said (beyond the bundled model in free text, too), from the
+weights that LlamaGym has, which trains an adapter beyond the bundled model, as in its example; that ours reads each
+prompt once falls into the first update, which does not count.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,9 +38,14 @@ from benchmarks.bare_run import BareRun, settings
 from benchmarks.decoding import SHAPES, build_model
 from benchmarks.timing import alternate, machine, ratios, spread
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.model_registry import BUNDLED, full_name
+from llamagym_tui.setup.run_config import run_config
 
 FIRST_MODEL = Path(__file__).with_name("first_model")
 """The first bundled model: the weights of both sides, whatever ships now."""
+BUNDLED_MODEL = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
 SIDE = Path(__file__).with_name("llamagym_side.py")
 LLAMAGYM = "LlamaGym 0.1.1, 4 epochs"
 OURS = {
@@ -74,6 +83,7 @@ def main(
         Path | None, typer.Option(help="Folder of LlamaGym's environment. (user's cache)")
     ] = None,
     size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}.")] = None,
+    model: Annotated[str | None, typer.Option(help="As of train, with its defaults.")] = None,
     python: Annotated[
         str | None, typer.Option(help="Python 3.11 that makes it. (this one, or python3.11)")
     ] = None,
@@ -81,37 +91,81 @@ def main(
     interpreter = llamagym_environment.interpreter(environment, python)
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        weights = FIRST_MODEL if size is None else Path(folder)
         if size is not None:
-            build_model(SHAPES[size], weights, FIRST_MODEL)
+            build_model(SHAPES[size], Path(folder), FIRST_MODEL)
+            sides = of_random_weights(Path(folder), change or [], seed)
+        elif model is not None:
+            sides = as_started(model, change or [], seed)
+        else:
+            sides = of_first_model(change or [], seed)
         for count in threads or [1, 2]:
-            compare(interpreter, count, repeats, seconds, change or [], seed, weights)
+            compare(interpreter, count, repeats, seconds, seed, sides)
+
+
+class Sides(NamedTuple):
+    """What plays against what."""
+
+    weights: Path
+    """Folder of the model on both sides."""
+    variants: Mapping[str, RunConfig]
+    """Ours, by their names."""
+    tokens: tuple[int, int] = (3, 6)
+    """How many tokens LlamaGym's replies have on average."""
+    counts_turns: bool = False
+    """Whether rates are of turns and not of episodes."""
+    adapter: bool = False
+    """Whether LlamaGym trains one."""
+
+
+def of_first_model(changes: Sequence[str], seed: int) -> Sides:
+    variants = {
+        name: settings("blackjack", [f"seed={seed}", *own, *changes], model=str(FIRST_MODEL))
+        for name, own in OURS.items()
+    }
+    return Sides(FIRST_MODEL, variants)
+
+
+def of_random_weights(weights: Path, changes: Sequence[str], seed: int) -> Sides:
+    name, own = next(iter(OURS.items()))
+    large = ("n_envs=128", "ppo.batch_size=128", "generation.max_new_tokens=32")
+    changed = [f"seed={seed}", *own, *large, *changes]
+    config = settings("blackjack", changed, model=str(weights), full_finetuning=True)
+    return Sides(weights, {name: config}, tokens=(30, 32), counts_turns=True)
+
+
+def as_started(model: str, changes: Sequence[str], seed: int) -> Sides:
+    is_bundled = full_name(model) == full_name(BUNDLED)
+    ways = (
+        {"as train starts it": "generate"}
+        if is_bundled
+        else {"score": "score", "free text": "generate"}
+    )
+    variants = {
+        name: run_config(
+            agent="blackjack",
+            run_dir=None,
+            resume=False,
+            model=model,
+            seed=seed,
+            assignments=[f"generation.policy={policy}", *changes],
+        )
+        for name, policy in ways.items()
+    }
+    weights = BUNDLED_MODEL if is_bundled else model_folder(full_name(model))
+    tokens = (3, 6) if is_bundled else (20, 32)
+    return Sides(Path(weights or model), variants, tokens, not is_bundled, not is_bundled)
 
 
 def compare(
-    interpreter: Path,
-    threads: int,
-    repeats: int,
-    seconds: float,
-    changes: Sequence[str],
-    seed: int,
-    weights: Path,
+    interpreter: Path, threads: int, repeats: int, seconds: float, seed: int, sides: Sides
 ) -> None:
-    is_free = weights != FIRST_MODEL
-    with llamagym_process(interpreter, threads, seed, weights) as llamagym:
+    with llamagym_process(
+        interpreter, threads, seed, sides.weights, adapter=sides.adapter
+    ) as llamagym:
         variants: dict[str, Callable[[float], Slice]] = {
-            LLAMAGYM: partial(theirs, llamagym, tokens=(30, 32) if is_free else (3, 6))
+            LLAMAGYM: partial(theirs, llamagym, tokens=sides.tokens)
         }
-        for name, own in list(OURS.items())[: 1 if is_free else None]:
-            large = (
-                ("n_envs=128", "ppo.batch_size=128", "generation.max_new_tokens=32")
-                if is_free
-                else ()
-            )
-            changed = [f"seed={seed}", *own, *large, *changes]
-            config = settings(
-                "blackjack", changed, model=str(weights), full_finetuning=True if is_free else None
-            )
+        for name, config in sides.variants.items():
             variants[name] = partial(ours, BareRun(config, threads=threads))
         for run in variants.values():
             run(0.0)  # one update, not counted
@@ -129,7 +183,7 @@ def compare(
             f" {sum(part.turns for part in parts) / episodes:.2f} turns an episode,"
             f" {sum(part.updates for part in parts)} updates"
         )
-    if is_free:
+    if sides.counts_turns:
         rates = {
             name: [part.turns / part.processor_s for part in parts]
             for name, parts in slices.items()
