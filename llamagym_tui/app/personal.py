@@ -29,6 +29,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.contrast import readable
 from llamagym_tui.screens.widgets.few_colours import FewColours
+from llamagym_tui.screens.widgets.kept_screen import open_kept
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
@@ -195,7 +196,7 @@ class PersonalApp(App[None]):
         from llamagym_tui.screens.help.help import HelpDialog
 
         if not isinstance(self.screen, HelpDialog):
-            self.push_screen(HelpDialog(self.screen))
+            open_kept(self, HelpDialog, self.screen)
 
     def action_focus_help(self) -> None:
         from llamagym_tui.screens.help.help import FocusHelp, HelpDialog

@@ -20,15 +20,12 @@ class MoreBelow(Static):
 
 
 class SearchLine(Horizontal):
-    """A text, and which match of how many is seen."""
+    """A text, and which match of how many is seen; without a search it is there, but not shown."""
 
     def compose(self) -> ComposeResult:
         yield Static("/", classes="slash", markup=False)
         yield SentenceInput(placeholder="search; ↑ ↓ go through the matches, enter leaves the line")
         yield Static("", classes="status", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
 
 
 class ConversationPane(Vertical):
@@ -72,24 +69,27 @@ class ConversationPane(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Matches are gone through, and the search ended, while there is one."""
-        return bool(self.query(SearchLine)) if action in ("match", "end_search") else True
+        is_open = any(line.display for line in self.query(SearchLine))
+        return is_open if action in ("match", "end_search") else True
 
     async def action_search(self) -> None:
-        """Open the line, or go back to it."""
-        for field in self.query(Input):
-            field.focus()
-            return
-        with self.app.batch_update():  # one painting, not one of each part
-            await self.mount(SearchLine())
+        """Open the line, which stays for the next search, or go back to it."""
+        if not self.query(SearchLine):
+            with self.app.batch_update():  # one painting, not one of each part
+                await self.mount(SearchLine())
+        self.query(SearchLine).set(display=True)
+        self.query_one(Input).focus()
         self.refresh_bindings()
 
     def action_match(self, by: int) -> None:
         self._view.find_next(by)
 
-    async def action_end_search(self) -> None:
+    def action_end_search(self) -> None:
         self._view.find("")
         self._view.focus()
-        await self.query(SearchLine).remove()
+        with self.prevent(Input.Changed):
+            self.query_one(Input).value = ""
+        self.query(SearchLine).set(display=False)
         self.refresh_bindings()
 
     @on(Input.Changed)

@@ -2,8 +2,8 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Self
 
 MAX_MATCHES = 10_000
 """Matches counted when a search begins; the newest ones are, and all that are newer than where it began."""
@@ -19,14 +19,17 @@ class Match(NamedTuple):
 class TextSearch:
     """Matches of one text, upper and lower case alike."""
 
-    def __init__(self, text: str, origin: int) -> None:
+    def __init__(self, text: str, origin: int, before: Self | None = None) -> None:
         """A search that has not looked yet.
 
         Args:
             text: not empty.
             origin: serial of the entry where the search begins: the current match is the last one up to it, or the
                 first one after it.
+            before: the search before this one. Where its text is how this one begins, all it has looked through is
+                known to have no match but where it had one.
         """
+        self.text = text
         self.pattern = re.compile(re.escape(text), re.IGNORECASE)
         self._origin = origin
         self._matches: list[Match] = []
@@ -35,6 +38,8 @@ class TextSearch:
         """Serial of the first entry that was not looked through."""
         self._more = ""
         """`+` if there are older matches that were not counted."""
+        narrows = before is not None and not before._more and text.startswith(before.text)
+        self._before = before if narrows else None
 
     def __len__(self) -> int:
         return len(self._matches)
@@ -56,7 +61,7 @@ class TextSearch:
         """
         self._forget_outside(first, last)
         found: list[Match] = []
-        for serial in range(last, max(first, self._next) - 1, -1):
+        for serial in self._to_look_through(max(first, self._next), last):
             if len(found) >= MAX_MATCHES and serial <= self._origin:
                 self._more = "+"
                 break
@@ -66,6 +71,17 @@ class TextSearch:
         self._next = last + 1
         if self._at is None and self._matches:
             self._at = max(bisect_left(self._matches, (self._origin + 1, 0)) - 1, 0)
+
+    def _to_look_through(self, first: int, last: int) -> Iterator[int]:
+        """The serials of the entries that may have a match, the newest first."""
+        before = self._before
+        self._before = None
+        if before is None:
+            yield from range(last, first - 1, -1)
+            return
+        yield from range(last, max(first, before._next) - 1, -1)
+        having = dict.fromkeys(match.serial for match in reversed(before._matches))
+        yield from (serial for serial in having if first <= serial <= last)
 
     def step(self, by: int) -> None:
         """Go to another match; after the last comes the first."""

@@ -111,6 +111,8 @@ class ConversationView(ScrollView, can_focus=True):
         """Lines by serial of their entry, and what they were set of."""
         self._strips: LRUCache[int, tuple[Content, Strip]] = LRUCache(KEPT)
         """What was painted of a line, by its number, at the present width and without a selection."""
+        self._look_of_lines: object = None
+        """The colours of the lines that are kept."""
         self.following = True
         """Whether the newest line is kept in view."""
         self._seen = 0
@@ -145,11 +147,17 @@ class ConversationView(ScrollView, can_focus=True):
         self._update()
 
     def notify_style_update(self) -> None:
-        """Colours changed: every line is set again."""
+        """Every line is set again if colours changed."""
         super().notify_style_update()
-        self._set_lines.clear()
-        self._strips.clear()
-        self.refresh()
+        look = (id(self.app.theme_variables), self.visual_style)
+        if look != self._look_of_lines:
+            self._look_of_lines = look
+            self._set_lines.clear()
+            self._strips.clear()
+            self.refresh()
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """Nothing: no style depends on the focus, and there are many to update."""
 
     def on_resize(self) -> None:
         """A new width wraps everything again; what is in view stays there."""
@@ -473,11 +481,13 @@ class ConversationView(ScrollView, can_focus=True):
 
     def find(self, text: str) -> None:
         """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
+        before = self.search
         self.search = None
         self._stays = False
         self._unfold_found(None)
         if text:
-            self.search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
+            origin = self._lowest.entry.serial if self._blocks else -1
+            self.search = TextSearch(text, origin, before)
             self._look()
         self._report_search()
         self.refresh()

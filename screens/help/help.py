@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import Any
 
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -16,30 +13,20 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Static
 
 from llamagym_tui.config import FIGURES
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.all_bindings import bindings_of
+from llamagym_tui.screens.help.help_text import HelpRow, HelpText, Section
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.finding import Finding
+from llamagym_tui.screens.widgets.kept_screen import KeptScreen
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.user_files import config_dir
 
-NAME_WIDTH = 15
 PLUS_MINUS = "Half the width of a mean return's 95 % confidence interval: 1.96 standard errors."
-
-
-class HelpRow(NamedTuple):
-    name: str
-    meaning: str
-    id: str = ""
-    """Under which a key can be moved."""
-
-
-Section = list[HelpRow] | Content
 
 
 def key_rows(
@@ -96,45 +83,7 @@ def figure_rows() -> list[HelpRow]:
     return rows
 
 
-class HelpRows(Widget):
-    """Names on the left, meanings on the right; a long meaning continues under itself. A first row without one is a
-    title."""
-
-    DEFAULT_CSS = "HelpRows { width: auto; max-width: 100%; height: auto; }"
-
-    def __init__(self, rows: list[HelpRow]) -> None:
-        super().__init__()
-        self.rows = rows
-        self._title = [row for row in rows[:1] if not row.meaning]
-        self._shown = rows
-
-    def filter(self, words: list[str]) -> None:
-        """Show the rows in which all words are, under their title; nothing where there is none."""
-        found = [
-            row
-            for row in self.rows[len(self._title) :]
-            if all(word in f"{row.name} {row.meaning}".lower() for word in words)
-        ]
-        self._shown = [*self._title, *found]
-        self.display = bool(found)
-        self.refresh(layout=True)
-
-    def render(self) -> Table:
-        title = self._title[0].name if self._title else None
-        table = Table.grid(padding=(0, 1, 0, 0))
-        table.title = title
-        table.title_justify = "left"
-        table.title_style = "bold"
-        table.add_column(
-            width=NAME_WIDTH,
-            style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True),
-        )
-        for row in self._shown[len(self._title) :]:
-            table.add_row(*(Text(literal(text)) for text in (row.name, row.meaning)))
-        return table
-
-
-class HelpDialog(Finding, ModalScreen[None]):
+class HelpDialog(Finding, KeptScreen, ModalScreen[None]):
     """Keys, then figures."""
 
     FOUND_IN = VerticalScroll
@@ -149,8 +98,15 @@ class HelpDialog(Finding, ModalScreen[None]):
     TITLE_TEXT = "help"
 
     def __init__(self, screen: Screen[Any]) -> None:
-        super().__init__()
+        super().__init__(screen)
         self._sections = self.sections(screen)
+
+    def reopen(self, of: Screen[Any]) -> None:
+        """Show the help of another screen from its beginning, all of it."""
+        self._sections = self.sections(of)
+        self.close_field()
+        self.query_one(HelpText).show(self._sections)
+        self.query_one(VerticalScroll).scroll_home(animate=False)
 
     def sections(self, screen: Screen[Any]) -> list[Section]:
         """The keys of the screen in its groups, those of its parts, and its figures where it has some."""
@@ -200,20 +156,12 @@ class HelpDialog(Finding, ModalScreen[None]):
             dialog.border_title = Content(self.TITLE_TEXT)
             dialog.border_subtitle = "/ finds, escape closes"
             yield SentenceInput(id="help-words", placeholder="words of a key or a figure")
-            for section in self._sections:
-                yield (
-                    Static(section, markup=False)
-                    if isinstance(section, Content)
-                    else HelpRows(section)
-                )
+            yield HelpText(self._sections)
 
     @on(SentenceInput.Changed)
     def filter(self, message: SentenceInput.Changed) -> None:
         message.stop()
-        words = message.value.lower().split()
-        for rows in self.query(HelpRows):
-            rows.filter(words)
-        self.query(Static).set(display=not words)
+        self.query_one(HelpText).filter(message.value.lower().split())
 
     @on(SentenceInput.Submitted)
     def read(self) -> None:

@@ -24,6 +24,7 @@ from llamagym_tui.screens.metrics.figure_wall import (
     present_health,
 )
 from llamagym_tui.screens.widgets.finding import Finding
+from llamagym_tui.screens.widgets.kept_screen import KeptScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -36,7 +37,7 @@ class FigureList(OptionList):
     HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
 
 
-class MetricsScreen(Finding):
+class MetricsScreen(Finding, KeptScreen):
     FOUND_IN = FigureList
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
@@ -68,7 +69,7 @@ class MetricsScreen(Finding):
     ]
 
     def __init__(self, state: RunState) -> None:
-        super().__init__()
+        super().__init__(state)
         self._state = state
         self._listed: object = None
         self._changed: object = None
@@ -90,6 +91,13 @@ class MetricsScreen(Finding):
         """The small charts follow the first paint."""
         self._list_figures()
         self.query_one(FigureList).focus()
+        self.call_after_refresh(lambda: self.show(self._state))
+
+    def reopen(self, of: RunState) -> None:
+        """Show a run as it is now, with the figure that was chosen last; its charts follow the first paint."""
+        self._state = of
+        self.close_field()
+        self._list_figures()
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:

@@ -16,11 +16,12 @@ from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.kept_screen import KeptScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
+from llamagym_tui.screens.widgets.sizes import WIDE, TooSmall
 from llamagym_tui.state.prompts import named
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
@@ -29,7 +30,7 @@ LONG = 4
 """Rows for the text of a cell, where two are not enough."""
 
 
-class PolicyMapScreen(Fitted[None]):
+class PolicyMapScreen(KeptScreen):
     CSS_PATH = "screen.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
@@ -77,7 +78,7 @@ class PolicyMapScreen(Fitted[None]):
     ]
 
     def __init__(self, state: RunState) -> None:
-        super().__init__()
+        super().__init__(state)
         self._state = state
         self._watched_run: RunStarted | None = None
         self._back = 0
@@ -94,6 +95,13 @@ class PolicyMapScreen(Fitted[None]):
 
     def on_mount(self) -> None:
         self.show(self._state)
+
+    def reopen(self, of: RunState) -> None:
+        """Show the policy of a run as it is now."""
+        self._watched_run = None
+        self._back = 0
+        self.query_one(PolicyGrid).optimal_instead = False
+        self.show(of)
 
     def show(self, state: RunState) -> None:
         self._state = state

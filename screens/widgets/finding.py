@@ -19,7 +19,11 @@ class Finding(Fitted[None]):
     def action_back(self) -> None:
         if not self.has_class("-finding"):
             self.dismiss()
-            return
+        else:
+            self.close_field()
+
+    def close_field(self) -> None:
+        """Show all of the list again, without the field."""
         self.remove_class("-finding")
         self.query_one(SentenceInput).value = ""
         self.query_one(self.FOUND_IN).focus()

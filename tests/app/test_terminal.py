@@ -37,7 +37,10 @@ FAULTS = {
         "?",
     ),
     "reducer": ("module.reduce = boom", ""),
-    "render": ("from llamagym_tui.screens.help.help import HelpRows\nHelpRows.render = boom", "?"),
+    "render": (
+        "from llamagym_tui.screens.help.help_text import HelpText\nHelpText.render_line = boom",
+        "?",
+    ),
     "timer": ("module.LlamaGymApp._paint = boom", ""),
     "first screen": ("module.LlamaGymApp.get_default_screen = boom", ""),
     "mount": ("module.LlamaGymApp._first_frame_painted = boom", ""),

@@ -58,6 +58,20 @@ def hands(
     return transcript
 
 
+async def test_lines_are_set_again_for_other_colours_and_not_because_the_focus_went():
+    app = Bare()
+    async with app.run_test(size=SIZE) as pilot:
+        app.view.show(hands(3).entries)
+        await sees(pilot, "14. (2)")
+        line = app.view.line_at(1)
+        app.set_focus(None)
+        await stands_still(pilot)
+        assert app.view.line_at(1) is line
+        app.theme = "textual-light"
+        await stands_still(pilot)
+        assert app.view.line_at(1) is not line
+
+
 async def test_the_system_prompt_is_shown_where_it_is_another_one_alone():
     app, transcript = Bare(), Transcript()
     for episode, prompt in enumerate(["Hit.", "Hit.", "Stick.", "Stick.", "Hit."]):

@@ -49,6 +49,20 @@ def test_nothing_is_looked_through_twice():
     assert search.current == Match(1, 0)
 
 
+def test_a_longer_text_is_looked_for_where_the_shorter_one_was_found_and_in_what_came_since():
+    texts = Pages({0: "hit", 1: "hits", 2: "no", 3: "hits"})
+    before = TextSearch("hit", 9)
+    before.look(0, 2, texts)
+    texts.asked.clear()
+    longer = TextSearch("hits", 9, before)
+    longer.look(0, 3, texts)
+    assert texts.asked == [3, 1, 0]
+    assert (longer.current, longer.status) == (Match(3, 0), "2 of 2")
+    other = TextSearch("no", 9, before)
+    other.look(0, 3, texts)
+    assert other.current == Match(2, 0)
+
+
 def test_a_match_after_the_place_is_taken_only_when_there_is_none_before():
     search = TextSearch("hit", 4)
     search.look(0, 9, pages(10, 7, 9))

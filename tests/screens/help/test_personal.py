@@ -18,7 +18,8 @@ from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.protocol.events import CheckpointSaved, PhaseChanged
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
-from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
+from llamagym_tui.screens.help.help import FocusHelp, HelpDialog
+from llamagym_tui.screens.help.help_text import HelpText
 from llamagym_tui.screens.help.palette import SYNONYMS, score
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
@@ -121,11 +122,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
-        text = [
-            line
-            for rows in pilot.app.screen.query(HelpRows)
-            for line in widget_text(rows).split("\n")
-        ]
+        text = widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
         start = next(at for at, line in enumerate(text) if line.startswith("g    "))
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
@@ -358,10 +355,10 @@ async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, 
     async with rolling_out(make_app(), LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
-        groups = {
-            widget_text(rows).split()[0]: widget_text(rows)
-            for rows in pilot.app.screen.query(HelpRows)
-        }
+        told = [
+            line.strip() for line in widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
+        ]
+        groups = {group.split()[0]: group for group in "\n".join(told).split("\n\n")}
         assert "Change learning rate" in groups["Change"]
         assert "Watch the next environment." in groups["Watch"]
         assert "nats" in groups["Figures"]

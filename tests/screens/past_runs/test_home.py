@@ -9,7 +9,7 @@ from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import ENTRIES
-from llamagym_tui.screens.help.help import HelpRows
+from llamagym_tui.screens.help.help_text import HelpText
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
@@ -108,9 +108,7 @@ async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
             for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's")
         )
         assert "Demonstrations of the chosen agent" in told
-        meanings = [
-            row.meaning for help in app.screen.query(HelpRows) for row in help.rows if row.meaning
-        ]
+        meanings = [row.meaning for row in app.screen.query_one(HelpText).rows]
         assert len({*meanings}) == len(meanings)
         assert "KL" not in told
         assert "nats" not in told

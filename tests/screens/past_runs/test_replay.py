@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import ModeChanged, SessionFailed
-from llamagym_tui.screens.help.help import HelpRows
+from llamagym_tui.screens.help.help_text import HelpText
 from llamagym_tui.screens.past_runs.replay import ReplayScreen, TimeSlider
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -193,7 +193,7 @@ async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(ap
         await paused(pilot)
         await pilot.press("question_mark")
         await sees(pilot, "Half as fast.")
-        told = [row.name for help in app.screen.query(HelpRows) for row in help.rows]
+        told = [row.name for row in app.screen.query_one(HelpText).rows]
         assert not {"t", "p", "s", "e", "c", "^r", "x", "w", "f"} & set(told)
         assert {"m", "g", "d", "?", "esc"} <= set(told)
         assert [told.count(key) for key in ("→", "←", "+ =", "-", "← →")] == [1, 1, 1, 1, 0]
