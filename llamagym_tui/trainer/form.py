@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import TRIED, RunConfig
+from llamagym_tui.config import MOST_UNREAD, TRIED, RunConfig
 from llamagym_tui.model_registry import BUNDLED
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.parts import Parts
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 AT_ONCE = 8
-"""Replies that are tried side by side: all at once would be little faster, and tell nothing of the time left."""
+"""Replies that are tried side by side: if all of the first ones name no action, the others need not be tried."""
 
 
 def unread_share(
@@ -19,19 +20,26 @@ def unread_share(
 ) -> float:
     """Share of sampled first replies that name no action, in environments apart from the run.
 
-    `progress` is told how many of them were tried, and of how many.
+    No more are tried than it takes to know that it is `MOST_UNREAD` or more. `progress` is told how many of them were
+    tried, and of how many.
     """
     config = replace(builders.config, n_envs=AT_ONCE, max_turns=1)
-    found = dataclasses.replace(builders, config=config).evaluate(
+    tried: list[EpisodeCounts] = []
+
+    def unread() -> int:
+        return sum(bool(each.parse_failures) for each in tried)
+
+    dataclasses.replace(builders, config=config).evaluate(
         parts.agent,
         parts.policy,
         episodes=TRIED,
         greedy=False,
         system_prompt=parts.rollout.system_prompt,
+        ended=tried,
+        should_stop=lambda: unread() >= MOST_UNREAD * TRIED,
         progress=lambda done: progress(done, TRIED),
     )
-    assert found is not None, "nothing stops it"
-    return found.parse_failure_rate
+    return unread() / len(tried)
 
 
 def is_to_be_tried(config: RunConfig, parts: Parts) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from llamagym_tui import run_store
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.events import WarningRaised
 from llamagym_tui.setup.run_config import run_config
+from llamagym_tui.trainer.form import unread_share
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from tests.fake_parts import Stage
 
 
@@ -21,6 +27,47 @@ def stage_with(
     stage = Stage(folder, episodes=2, **{"form": "auto", **settings})
     assert stage.session.run() == "stopped"
     return stage
+
+
+@dataclass
+class Replies:
+    """Builders whose model's replies name an action or not, in turn."""
+
+    config: RunConfig
+    named: str
+    """A letter for each: ``y`` or ``n``."""
+
+    def evaluate(
+        self,
+        *parts: object,
+        ended: list[EpisodeCounts],
+        should_stop: Callable[[], bool],
+        progress: Callable[[int], None],
+        episodes: int,
+        **_: object,
+    ) -> None:
+        while len(ended) < episodes and not should_stop():
+            letters = self.named[len(ended) : len(ended) + self.config.n_envs]
+            ended += [EpisodeCounts(length=1, parse_failures=int(name == "n")) for name in letters]
+            progress(len(ended))
+
+
+@pytest.mark.parametrize(
+    ("named", "share", "told"),
+    [
+        ("n" * 16, 1.0, [8]),  # eight of sixteen is half of them, whatever the others are
+        ("n" * 7 + "y" * 9, 7 / 16, [8, 16]),
+        ("y" * 8 + "n" * 8, 0.5, [8, 16]),
+    ],
+)
+def test_no_more_replies_are_tried_than_it_takes(named: str, share: float, told: list[int]):
+    tried: list[int] = []
+    builders = Replies(RunConfig(agent="blackjack", run_dir=""), named)
+    parts = SimpleNamespace(
+        agent=None, policy=None, rollout=SimpleNamespace(system_prompt="Play.")
+    )
+    found = unread_share(builders, parts, lambda done, of: tried.append(done))  # type: ignore[arg-type]
+    assert (found, tried) == (share, told)
 
 
 @pytest.mark.parametrize(
