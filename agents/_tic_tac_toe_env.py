@@ -1,6 +1,9 @@
-"""Tic-tac-toe as a Gymnasium environment: the opponent moves within a step, and begins every other game, by chance."""
+"""Tic-tac-toe as a Gymnasium environment: the opponent moves within a step, and begins every other game, by chance.
 
-from typing import Any, Literal
+Where the opponent is a policy, this environment asks for its moves, too: see `Agent.opponents`.
+"""
+
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -10,6 +13,7 @@ from llamagym_tui.agents.tic_tac_toe import (
     EMPTY,
     MINE,
     OPPONENTS,
+    OTHER,
     START,
     THEIRS,
     free,
@@ -17,16 +21,23 @@ from llamagym_tui.agents.tic_tac_toe import (
     winner,
 )
 
+POLICY = "policy"
+"""The opponent whose moves come from outside."""
+SWAPPED = str.maketrans({MINE: THEIRS, THEIRS: MINE})
+
 
 class TicTacToe(gymnasium.Env[str, Any]):
     """A win earns 1, a draw 0, a loss -1; to take a field that is not empty loses at once."""
 
-    def __init__(
-        self, opponent: Literal["random", "careful", "expert", "first"] = "random"
-    ) -> None:
-        if opponent not in OPPONENTS:
-            raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {opponent!r}")
-        self._fields = OPPONENTS[opponent]
+    def __init__(self, opponent: str = "random") -> None:
+        """`opponent` is one of `OPPONENTS`, ``policy``, or several with ``+`` between them, of which a game draws."""
+        self._opponents = opponent.split("+")
+        for name in self._opponents:
+            if name not in OPPONENTS and name != POLICY:
+                raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {name!r}")
+        self._opponent = self._opponents[0]
+        """Of the present game."""
+        self._to_move = MINE
         self.board = START
         self.observation_space = spaces.Text(
             min_length=len(START), max_length=len(START), charset=f"{EMPTY}{MINE}{THEIRS}"
@@ -38,27 +49,44 @@ class TicTacToe(gymnasium.Env[str, Any]):
     ) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         self.board = START
-        if self.np_random.random() < 0.5:
-            self._let_opponent_move()
-        return self.board, self._info()
+        if len(self._opponents) > 1:
+            self._opponent = self._opponents[self.np_random.integers(len(self._opponents))]
+        self._to_move = THEIRS if self.np_random.random() < 0.5 else MINE
+        self._let_opponent_move()
+        return self._seen(), self._info()
 
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        mover = self._to_move
         if self.board[action] != EMPTY:
-            return self.board, -1.0, True, False, self._info() | {"invalid_action": True}
-        self.board = marked(self.board, int(action), MINE)
-        if free(self.board) and not winner(self.board):
-            self._let_opponent_move()
+            lost = -1.0 if mover == MINE else 1.0
+            return self._seen(), lost, True, False, self._info() | {"invalid_action": True}
+        self._move(int(action))
+        self._let_opponent_move()
         has_line = winner(self.board)
         reward = {MINE: 1.0, THEIRS: -1.0}.get(has_line, 0.0)
-        return self.board, reward, bool(has_line) or not free(self.board), False, self._info()
+        return self._seen(), reward, self._is_over, False, self._info()
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(winner(self.board)) or not free(self.board)
+
+    def _move(self, field: int) -> None:
+        self.board = marked(self.board, field, self._to_move)
+        self._to_move = MINE if self._is_over else OTHER[self._to_move]
 
     def _let_opponent_move(self) -> None:
-        fields = self._fields(self.board, THEIRS)
-        field = fields[self.np_random.integers(len(fields))]
-        self.board = marked(self.board, field, THEIRS)
+        if self._to_move == MINE or self._opponent == POLICY:
+            return
+        fields = OPPONENTS[self._opponent](self.board, THEIRS)
+        self._move(fields[self.np_random.integers(len(fields))])
+
+    def _seen(self) -> str:
+        """The board as whoever is to move sees it, whose own mark is always the same."""
+        return self.board if self._to_move == MINE else self.board.translate(SWAPPED)
 
     def _info(self) -> dict[str, Any]:
-        return {"action_mask": np.array([mark == EMPTY for mark in self.board], dtype=np.int8)}
+        mask = np.array([mark == EMPTY for mark in self.board], dtype=np.int8)
+        return {"action_mask": mask, "opponent_moves": self._to_move == THEIRS}
 
 
 gymnasium.register("TicTacToe-v0", entry_point=f"{__name__}:TicTacToe")

@@ -111,6 +111,7 @@ class TicTacToeAgent(Agent):
     history = 0
     env_id = "llamagym_tui.agents._tic_tac_toe_env:TicTacToe-v0"
     env_kwargs = {"opponent": "random"}
+    opponents = tuple(OPPONENTS)
     title = "Tic-tac-toe"
     description = "Three in a row against an opponent: random, careful, or one without a fault."
     picture = " X | O |\n---+---+---\n   | X |\n---+---+---"

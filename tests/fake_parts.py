@@ -229,6 +229,7 @@ class Rollout:
         self.spectator = Spectator(cast(Callable[[Item], None], emit))
         self.spectator.reset(self.n_envs)
         self.wheel = Wheel(CoinAgent(), emit)
+        self.opponent = None
         self._clock = clock
         self._policy = policy
         self._emit = emit
@@ -450,6 +451,7 @@ class FakeBuilders(Builders):
         progress: Callable[[int], None] = lambda done: None,
         ended: list[EpisodeCounts] | None = None,
         held_out: bool = True,
+        env: Mapping[str, Any] = MappingProxyType({}),
     ) -> EvaluationFinished | None:
         self._fail("evaluate")
         self._takes(agent=agent, policy=policy)

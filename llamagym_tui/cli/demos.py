@@ -13,7 +13,8 @@ from llamagym_tui.returns import counted
 from llamagym_tui.run_store import utc_now
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.assignments import evaluation_settings
-from llamagym_tui.setup.run_config import endpoint_config, env_kwargs
+from llamagym_tui.setup.play_config import endpoint_config
+from llamagym_tui.setup.run_config import env_kwargs
 
 demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data)."

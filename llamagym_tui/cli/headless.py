@@ -10,18 +10,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
 import msgspec
 
-from llamagym_tui import model_registry, run_store
+from llamagym_tui import model_registry
 from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import following
-from llamagym_tui.config import Device, Dtype, Prompt, RunConfig, from_dict
+from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
@@ -38,8 +37,7 @@ from llamagym_tui.returns import (
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.screens.play.classroom import ClassRecord
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.branch import UPDATE_DIR
-from llamagym_tui.setup.run_config import holds_adapter, is_launched
+from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
@@ -48,17 +46,6 @@ if TYPE_CHECKING:  # imported by what runs one
     from llamagym_tui.demos.demonstration import Demonstration
     from llamagym_tui.trainer.endpoint_player import EndpointPlayer
     from llamagym_tui.trainer.session import Session
-
-KEPT_SETTINGS = (
-    "env",
-    "observation_ranges",
-    "prompt",
-    "system_prompt",
-    "history",
-    "max_turns",
-    "parallel_envs",
-)
-"""Settings that an evaluation takes from a run if it plays the same agent."""
 
 
 class Report(Protocol):
@@ -479,88 +466,6 @@ class Player:
             ended=ended,
             held_out=held_out,
         )
-
-
-def evaluated_config(
-    agent_spec: str,
-    model: str,
-    *,
-    env: dict[str, Any] | None = None,
-    own: dict[str, Any] | None = None,
-    assigned: Mapping[str, Any] | None = None,
-    temperature: float | None = None,
-    base: str | None = None,
-    prompt: Prompt | None = None,
-    system_prompt: str | None = None,
-    history: str | int | None = None,
-    n_envs: int | None = None,
-    seed: int | None = None,
-    device: Device | None = None,
-    dtype: Dtype | None = None,
-    threads: int | None = None,
-) -> RunConfig:
-    """The settings by which a model is evaluated: those of its run, if it is the folder or model folder of one, else
-    those of a new run.
-
-    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
-
-    Args:
-        model: registry name, hub id, local path, or a run folder.
-        env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
-        own: settings that the agent names for its runs, where the model is of no run.
-        assigned: further settings, in sections, which come before those of the run and after the arguments below.
-        temperature: of sampling. None: a run's, or the model's.
-        base: where the base model of an adapter is. None: where its folder says.
-        prompt: which of the agent's it plays under. None: as with its text.
-        system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
-        history: turns before the present one that a prompt has. None: as with the system prompt.
-        n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
-        dtype: of the weights. None: a run's, or the model's.
-        seed: no training run with the same seed sees the same environments. None: the default of a run.
-    """
-    folder = Path(model).expanduser()
-    is_model_dir = folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR)
-    if is_model_dir or folder.name.startswith(UPDATE_DIR):
-        folder = folder.parent
-    is_run = run_store.is_run(folder)
-    defaults = model_registry.with_defaults(
-        {**(own or {}), "agent": agent_spec, "run_dir": ""}, model
-    )
-    trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
-    entry = model_registry.find(model)
-    dtype = dtype or trained.dtype or (entry.dtype if entry else "float32")
-    assigned = dict(assigned or {})
-    kept: dict[str, Any] = {}
-    if catalog.is_same_agent(trained.agent, agent_spec):
-        kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
-    sampling = msgspec.to_builtins(trained.generation) | assigned.pop("generation", {})
-    if temperature is not None:
-        sampling["temperature"] = temperature
-    given = {
-        "base": base,
-        "prompt": prompt,
-        "system_prompt": system_prompt,
-        "history": history,
-        "n_envs": n_envs,
-        "seed": seed,
-        "device": device,
-        "threads": threads,
-    }
-    settings = {
-        **kept,
-        "agent": agent_spec,
-        "model": model,
-        "run_dir": "",
-        "mode": "inference",
-        "generation": sampling,
-        "dtype": dtype,
-        # No adapter is added to a whole model; one that the model has is a part of it.
-        "full_finetuning": None if holds_adapter(model) or dtype != "float32" else True,
-        "env": {**kept.get("env", {}), **(env or {})},
-        **assigned,
-    }
-    settings |= {name: value for name, value in given.items() if value is not None}
-    return from_dict(RunConfig, settings)
 
 
 def _evaluation_sentence(

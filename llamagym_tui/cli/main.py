@@ -23,6 +23,7 @@ from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.assignments import evaluation_settings
+from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -353,14 +354,14 @@ def evaluate(
 
 def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) -> RunConfig:
     """The settings of an evaluation; a temperature of None is the run's, or the model's."""
-    from llamagym_tui.cli.headless import evaluated_config
-
     threads = given.read_threads()
     text = given.read_prompt()
-    env = run_config.env_kwargs(given.env)
     history = given.read_history()
+    env = run_config.env_kwargs(given.env)
+    agent_class = catalog.find_agent(agent, env, prompt=given.prompt or "own")
+    env = run_config.with_opponent(agent_class, env)
     if given.model is not None and model_registry.is_endpoint(given.model):
-        return run_config.endpoint_config(
+        return endpoint_config(
             agent,
             given.model,
             env=env,
@@ -377,9 +378,7 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     return evaluated_config(
         spec,
         model,
-        own=run_config.with_own_settings(
-            catalog.find_agent(agent, env, prompt=given.prompt or "own"), {}
-        ),
+        own=run_config.with_own_settings(agent_class, {}),
         env=env,
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,

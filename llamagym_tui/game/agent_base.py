@@ -21,6 +21,12 @@ class AgentBase(ABC):
     more_ids: ClassVar[str] = ""
     """Regular expression for the beginning of other ids that this agent plays, too, when they are named on the command
     line; for agents that ship with this program."""
+    opponents: ClassVar[tuple[str, ...]] = ()
+    """Of a game for two: the opponents that its environment plays itself, by the names that its keyword argument
+    ``opponent`` takes. Every other ``opponent`` is a policy: an earlier self, a run, an endpoint. For these the
+    environment is made with ``opponent="policy"``, and asks for the moves of both: while its ``info`` says
+    ``opponent_moves``, the observation is the other player's, and so is the action of the next step. Rewards are always
+    those of the player that is trained. Empty: it is no game for two."""
     extra: ClassVar[str] = ""
     """The extra of this program that brings what its environment needs; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}

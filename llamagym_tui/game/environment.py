@@ -25,6 +25,12 @@ MOST_COMBINATIONS = 64
 """If an action is a combination of several decisions, the most combinations that each get a name."""
 GAME_FILE = re.compile(r".+\.z[1-8]")
 """Regular expression for the path of a text game."""
+OPPONENT = "opponent"
+"""The keyword argument that names the other player of a game for two."""
+POLICY = "policy"
+"""Its value where the other player is no part of the environment."""
+SELF = "self"
+"""Its value, as a person gives it, where the other player is an earlier self."""
 TURNS_WITHOUT_LIMIT = 200
 """Most turns of an episode if neither the environment nor the run has a limit."""
 
@@ -72,7 +78,7 @@ def wrapped_env(
     Args:
         more: keyword arguments of the environment next to the agent's own. None: there are none.
     """
-    env = make(agent.env_id, {**agent.env_kwargs, **(more or {})})
+    env = make(agent.env_id, _with_opponent(agent, {**agent.env_kwargs, **(more or {})}))
     try:
         env = agent.wrap_env(env)
         if agent.action_repeat == 1:
@@ -82,6 +88,29 @@ def wrapped_env(
         return RepeatAction(env, agent.action_repeat)
     except RAISED as error:  # a user's own code
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
+
+
+def outside_opponents(agent: AgentBase | type[AgentBase], opponent: str) -> list[str]:
+    """Those of an ``opponent``'s names, with ``+`` between them, that are no part of the agent's environment."""
+    if not agent.opponents:
+        return []
+    return [name for name in opponent.split("+") if name not in agent.opponents]
+
+
+def opponent_of(agent: AgentBase | type[AgentBase]) -> str:
+    """The opponent that is a policy; empty: there is none."""
+    if OPPONENT not in agent.env_kwargs:
+        return ""
+    return next(iter(outside_opponents(agent, str(agent.env_kwargs[OPPONENT]))), "")
+
+
+def _with_opponent(agent: AgentBase, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments as the environment knows them: a policy is `POLICY`, whichever it is."""
+    if not agent.opponents or OPPONENT not in kwargs:
+        return kwargs
+    names = str(kwargs[OPPONENT]).split("+")
+    known = [name if name in agent.opponents else POLICY for name in names]
+    return {**kwargs, OPPONENT: "+".join(known)}
 
 
 def agent_env(
@@ -192,13 +221,18 @@ def turn_limit(env: Any) -> int:
     return limit if isinstance(limit, int) and limit > 0 else TURNS_WITHOUT_LIMIT
 
 
+def with_kwargs(agent: AgentBase, more: Mapping[str, Any]) -> AgentBase:
+    """The agent in its environment with further keyword arguments."""
+    if not more:
+        return agent
+    other = copy.copy(agent)
+    other.env_kwargs = {**agent.env_kwargs, **more}  # type: ignore[misc]
+    return other
+
+
 def evaluated_agent(agent: AgentBase) -> AgentBase:
     """The agent in the environment of its evaluations, which is that of its training unless it says otherwise."""
-    if not agent.evaluation_kwargs:
-        return agent
-    held_out = copy.copy(agent)
-    held_out.env_kwargs = {**agent.env_kwargs, **agent.evaluation_kwargs}  # type: ignore[misc]
-    return held_out
+    return with_kwargs(agent, agent.evaluation_kwargs)
 
 
 class EnvMaker:

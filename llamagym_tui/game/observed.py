@@ -145,6 +145,11 @@ def is_refused(info: Info) -> bool:
     return isinstance(info, Mapping) and bool(info.get("invalid_action", False))
 
 
+def is_opponents(info: Info) -> bool:
+    """Whether the other player of a game for two is to move, who is no part of the environment."""
+    return isinstance(info, Mapping) and bool(info.get("opponent_moves", False))
+
+
 def action_steps(info: Info) -> int:
     """How many environment steps the action before this info took; 1 unless the info says more in ``action_steps``.
 

@@ -30,6 +30,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.game.observed import names_some_by_turn
 from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
@@ -41,10 +42,6 @@ SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.novelty_coef": 0.1,
 }
 """What an adapter on the LM head alone learns best by, where it is not given."""
-
-
-OF_ENDPOINTS = ("max_new_tokens", "temperature", "max_turns", "max_failures")
-"""Settings, by the ends of their names, that concern play by an endpoint."""
 
 
 def run_config(
@@ -123,6 +120,8 @@ def run_config(
     typed = given
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"), prompt=given.get("prompt", "own"))
+        if "env" in given:
+            given["env"] = with_opponent(agent_class, given["env"])
         if agent_class.run_settings and not (resume or branch_of):
             given = with_own_settings(agent_class, given)
         trust.remember_typed(agent)
@@ -439,59 +438,46 @@ def checked_model(name: str) -> str:
     return str(run_dir.absolute())
 
 
-def endpoint_config(
-    agent: str,
-    model: str,
-    *,
-    env: Mapping[str, Any] | None = None,
-    prompt: Prompt | None = None,
-    system_prompt: str | None = None,
-    history: str | int | None = None,
-    n_envs: int | None = None,
-    seed: int | None = None,
-    temperature: float | None = None,
-    assigned: Mapping[str, Any] | None = None,
-) -> RunConfig:
-    """The settings by which an endpoint plays; those that are None are the agent's, or those of a run.
+def with_opponent(agent: type[AgentBase], env: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Keyword arguments of an environment, in which an opponent that is a policy has its place: a run's folder, or that
+    of a checkpoint.
 
-    Args:
-        agent: its spec as typed.
-        model: the endpoint's address.
-        assigned: further settings, in sections.
     Raises:
-        UsageError: an assigned setting is about weights that are here.
+        UsageError: there is no such opponent.
     """
-    # At the top it would delay the first frame.
-    from llamagym_tui.game.endpoint import require_address
-
-    address = str(require_address(model))
-    assigned = dict(assigned or {})
-    generation = dict(assigned.pop("generation", {}))
-    unused = [f"generation.{name}" for name in generation if name not in OF_ENDPOINTS]
-    unused += [name for name in assigned if name not in OF_ENDPOINTS]
-    if unused:
+    given = None if env is None else dict(env)
+    if not given or OPPONENT not in given:
+        return given
+    named = str(given[OPPONENT])
+    outside = outside_opponents(agent, named)
+    if len(outside) > 1:
         raise UsageError(
-            f"{', '.join(unused)} is about a model that is loaded here, and {address} is an endpoint: leave it out."
+            f"{', '.join(outside)} are several policies, and one of them can be the opponent: name one."
         )
-    agent_class = catalog.find_agent(agent, env, prompt=prompt or "own")
-    own = with_own_settings(agent_class, {})
-    own_generation = own.get("generation", {})
-    both = {name: own_generation[name] for name in OF_ENDPOINTS if name in own_generation}
-    both |= generation
-    if temperature is not None:
-        both["temperature"] = temperature
-    given = {
-        "env": env,
-        "prompt": prompt,
-        "system_prompt": system_prompt,
-        "history": history,
-        "n_envs": n_envs,
-        "seed": seed,
-    }
-    settings: dict[str, Any] = {name: own[name] for name in ("history", "max_turns") if name in own}
-    settings |= assigned | {name: value for name, value in given.items() if value is not None}
-    settings |= {"agent": catalog.absolute_spec(agent), "model": model, "run_dir": ""}
-    return from_dict(RunConfig, {**settings, "mode": "inference", "generation": both})
+    for name in outside:
+        given[OPPONENT] = named.replace(name, _place(agent, name))
+    return given
+
+
+def _place(agent: type[AgentBase], name: str) -> str:
+    if name == "you":
+        raise UsageError(
+            "You play against the model at the table: open the playground and press h; nothing is set for it."
+        )
+    if name == SELF:
+        return name
+    if is_endpoint(name):
+        from llamagym_tui.game.endpoint import require_address
+
+        require_address(name)
+        return name
+    place = checked_model(name)
+    if model_registry.find(place) is None and not Path(place).exists():
+        raise UsageError(
+            f"opponent is one of {', '.join(agent.opponents)}, {SELF}, a run (RUN or RUN@UPDATE), a model, or the "
+            f"address of an endpoint, not {name!r}."
+        )
+    return place
 
 
 def _looks_local(name: str) -> bool:

@@ -5,7 +5,7 @@ Each method is the one place that calls that part of the engine, whose errors it
 
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -45,12 +45,14 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import EnvMaker, evaluated_agent
+from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
+from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.run_config import holds_adapter
+from llamagym_tui.setup.play_config import evaluated_config
+from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons
 from llamagym_tui.trainer.preflight import preflight
@@ -59,6 +61,7 @@ from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
+from llamagym_tui.trainer.rollout.opponents import EarlierSelves, ModelOpponent, Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
@@ -69,6 +72,8 @@ EVALUATION_SEED = 1_000_000
 class Builders:
     config: RunConfig
     ranks: Ranks = ALONE
+    _loaded: dict[str, Opponent] = field(default_factory=dict)
+    """Opponents, which are loaded once, by their names."""
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
@@ -234,7 +239,48 @@ class Builders:
             max_failures=config.max_failures,
             make_env=self.make_env(agent),
             ranks=self.ranks,
+            opponent=self.opponent(agent, policy),
         )
+
+    def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
+        """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
+
+        Raises:
+            LlamaGymError: it cannot be loaded, or has no place beside several ranks.
+        """
+        name = opponent_of(agent)
+        if not name:
+            return None
+        if self.ranks.size > 1:
+            raise ConfigError(
+                "A policy as an opponent plays in one process: leave out --ranks, or take one of "
+                f"{', '.join(agent.opponents)}."
+            )
+        if name == SELF:
+            return EarlierSelves(policy, self.config.n_envs, self.config.seed)
+        if name not in self._loaded:
+            self._loaded[name] = self._loaded_opponent(agent, name)
+        return self._loaded[name]
+
+    def _loaded_opponent(self, agent: AgentBase, name: str) -> Opponent:
+        if is_endpoint(name):
+            from llamagym_tui.trainer.endpoint_player import endpoint_opponent
+
+            return endpoint_opponent(agent, name, self.config)
+        config = evaluated_config(
+            self.config.agent,
+            name,
+            n_envs=self.config.n_envs,
+            seed=self.config.seed,
+            device=self.config.device,
+            threads=self.config.threads,
+            own=with_own_settings(type(agent), {}),
+        )
+        builders = Builders(config)
+        loaded = builders.model()
+        other = builders.policy(agent, loaded)
+        prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+        return ModelOpponent(other, prompt, self.config.n_envs)
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Compute on those requested or measured before, or on the fastest number of threads; that number."""
@@ -263,15 +309,21 @@ class Builders:
         progress: Callable[[int], None] = lambda done: None,
         ended: list[EpisodeCounts] | None = None,
         held_out: bool = True,
+        env: Mapping[str, Any] = MappingProxyType({}),
     ) -> EvaluationFinished | None:
         """Episodes in environments of their own, on seeds that training does not see; the rest is as of `evaluate`.
 
         Args:
             seed: None: the same distance from the run's for each evaluation of the run.
             held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet.
+            env: further keyword arguments of the environment.
         """
-        more = agent.evaluation_kwargs if held_out else {}
-        agent = evaluated_agent(agent) if held_out else agent
+        more = dict(agent.evaluation_kwargs if held_out else {})
+        more |= env
+        if opponent_of(agent) == SELF:
+            # Against itself every policy is as good as its opponent.
+            more[OPPONENT] = agent.opponents[0]
+        agent = with_kwargs(agent, more)
         return evaluate(
             agent,
             policy,
@@ -288,6 +340,7 @@ class Builders:
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
             make_env=self.make_env(agent, more),
+            opponent=self.opponent(agent, policy),
         )
 
     def warm_start(

@@ -51,6 +51,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """`elapsed_s` at which the batch under way was begun."""
     rollout: Any = None
     """The batch under way, as the rollout restores it. None: there is none."""
+    opponent: Any = None
+    """Earlier selves, as the opponent restores them. None: it keeps none."""
     generators: Generators | None = None
     awaits_warm_start: bool = False
     """Whether the warm start that the run begins with was still to be made."""
@@ -104,7 +106,7 @@ class Checkpoints:
         self._tried_s = counters.elapsed_s
         self.is_failing = True
         self._files().save_checkpoint(self._run_dir, policy, learner, counters)
-        self._last = msgspec.structs.replace(counters, rollout=None)
+        self._last = msgspec.structs.replace(counters, rollout=None, opponent=None)
         self._awaits_judgement = True
         self.is_failing = False
         # The summary is read on from the last one here, so that the list of runs never has to.

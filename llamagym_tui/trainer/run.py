@@ -123,6 +123,8 @@ class Run:
 
     def take_up(self, start: Counters) -> None:
         """Go on with the batch that was under way, in environments that come to where they stood."""
+        if start.opponent is not None and self.rollout.opponent is not None:
+            self.rollout.opponent.restore(start.opponent)
         is_same = start.generation == self.config.generation
         if start.rollout is not None and is_same and start.learner == self.config.ppo.learner:
             try:
@@ -265,6 +267,8 @@ class Run:
                 if self.roll_back(str(error)):
                     return Verdict()
             raise
+        if self.rollout.opponent is not None:
+            self.rollout.opponent.learnt(self.learner.updates)
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
@@ -493,6 +497,7 @@ class Run:
             warned_at=list(self._warned_at.items()),
             batch_began_s=self._batch_began_s,
             rollout=self.rollout.state(),
+            opponent=None if self.rollout.opponent is None else self.rollout.opponent.state(),
             generators=Generators.now(),
             awaits_warm_start=self.awaits_warm_start,
         )

@@ -22,7 +22,6 @@ from llamagym_tui.agents.tic_tac_toe import (
     value,
     winner,
 )
-from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
@@ -137,10 +136,37 @@ def test_the_opponent_is_set_by_env_and_an_unknown_one_is_refused_by_name() -> N
     agent = catalog.find_agent("tic_tac_toe", {"opponent": "expert"})()
     assert agent.env_kwargs == {"opponent": "expert"}
     agent_env(agent).close()
-    with pytest.raises(
-        EnvError, match="opponent is one of random, careful, expert, first, not 'me'"
-    ):
-        agent_env(catalog.find_agent("tic_tac_toe", {"opponent": "me"})())
+    with pytest.raises(ValueError, match="opponent is one of random, careful, expert, first, not"):
+        TicTacToe("me")
+
+
+def test_a_game_against_a_policy_asks_for_both_and_shows_each_the_board_with_its_own_mark() -> None:
+    env = TicTacToe("policy")
+    begun = {bool(env.reset(seed=seed)[1]["opponent_moves"]) for seed in range(20)}
+    assert begun == {False, True}
+    env.reset(seed=next(seed for seed in range(20) if env.reset(seed=seed)[1]["opponent_moves"]))
+    seen = [env.step(field) for field in (4, 0, 5, 1)]
+    assert [board for board, *_ in seen] == ["....O....", "O...X....", "X...OO...", "OO..XX..."]
+    assert [info["opponent_moves"] for *_, info in seen] == [False, True, False, True]
+    _, reward, is_over, _, _ = env.step(3)
+    assert (reward, is_over) == (-1.0, True), (
+        "the other one has its line: the reward is the policy's"
+    )
+    # Whoever takes a taken field loses.
+    env.reset(seed=next(seed for seed in range(20) if env.reset(seed=seed)[1]["opponent_moves"]))
+    env.step(4)
+    env.step(0)
+    board, reward, is_over, _, info = env.step(0)
+    assert (reward, is_over, info["invalid_action"]) == (1.0, True, True)
+
+
+def test_a_game_draws_among_several_opponents_by_its_seed() -> None:
+    env = TicTacToe("first+policy")
+    asked = []
+    for seed in range(40):
+        _, info = env.reset(seed=seed)
+        asked.append(env.step(4)[4]["opponent_moves"] or info["opponent_moves"])
+    assert 10 < sum(map(bool, asked)) < 30
 
 
 def test_the_map_has_the_answers_to_each_first_move_and_all_that_are_best() -> None:

@@ -34,6 +34,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.returns import MeanReturn
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.trainer import builders, event_builders, session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
@@ -312,7 +313,7 @@ def evaluated(agent: str, model: str, **settings: Any) -> None:
         "json_output": settings.pop("json_output", False),
         "greedy": settings.pop("greedy", True),
     }
-    config = headless.evaluated_config(agent, model, **{"seed": 7, "n_envs": 4, **settings})
+    config = evaluated_config(agent, model, **{"seed": 7, "n_envs": 4, **settings})
     headless.evaluate(config, episodes=10, **printed)
 
 
@@ -408,7 +409,7 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
 
 def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
     usual = {"agent": "coin", "model": "some-model", "run_dir": "", "mode": "inference"}
-    assert headless.evaluated_config("coin", "some-model") == RunConfig(
+    assert evaluated_config("coin", "some-model") == RunConfig(
         **usual, dtype="float32", full_finetuning=True
     )
     given: dict[str, Any] = {
@@ -423,9 +424,7 @@ def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
         "env": {"size": 5},
     }
     assigned = {"max_turns": 6, "generation": {"max_new_tokens": 5, "temperature": 0.7}}
-    found = headless.evaluated_config(
-        "coin", "some-model", **given, assigned=assigned, temperature=0.5
-    )
+    found = evaluated_config("coin", "some-model", **given, assigned=assigned, temperature=0.5)
     sampling = GenerationConfig(max_new_tokens=5, temperature=0.5)
     assert found == RunConfig(
         **usual, **given, max_turns=6, generation=sampling, full_finetuning=None
@@ -443,7 +442,7 @@ def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_tr
     run_store.RunStore.create(
         RunConfig(agent=agent, run_dir=str(tmp_path / "run"), max_turns=9)
     ).close()
-    found = headless.evaluated_config(f"{tmp_path}/{spec}", str(tmp_path / "run"))
+    found = evaluated_config(f"{tmp_path}/{spec}", str(tmp_path / "run"))
     assert (found.max_turns == 9) is follows
 
 

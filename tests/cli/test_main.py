@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli import models as models_command
-from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
 from llamagym_tui.cli.track import following, until_closed
 from llamagym_tui.config import MEASURED, RunConfig
@@ -100,9 +99,7 @@ def headless(monkeypatch: pytest.MonkeyPatch) -> Headless:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
-    module = SimpleNamespace(
-        train=fake.train, evaluate=fake.evaluate, evaluated_config=evaluated_config
-    )
+    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate)
     monkeypatch.setitem(sys.modules, HEADLESS, module)
     monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
     return fake

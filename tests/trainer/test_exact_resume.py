@@ -38,9 +38,11 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_store import RunStore, read_config, read_events
 from llamagym_tui.setup.branch import begun, kept_updates
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout import opponents
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
 from llamagym_tui.trainer.session import Session
 from tests.fake_parts import Loaded
+from tests.tug_env import TugAgent
 
 UPDATES = 3
 PPO = PPOConfig(
@@ -122,7 +124,7 @@ class Played(Builders):
     commands: queue.SimpleQueue[AnyCommand] = field(kw_only=True)
 
     def agent(self) -> Agent:
-        return WalkAgent()
+        return TugAgent() if self.config.agent == "tug" else WalkAgent()
 
     def preflight(self, agent: Any, *, learns: bool = True) -> None:
         return None
@@ -283,6 +285,18 @@ def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage
         for each in session.active_run.learner.used
         for segment in each.trajectories[0].segments
     )
+
+
+@pytest.mark.parametrize("ppo", [PPO, replace(CUTTING, batch_size=64)])
+def test_a_run_against_earlier_selves_is_resumed_as_exactly(stage, ppo, monkeypatch):
+    monkeypatch.setattr(opponents, "EVERY", 1)
+    stage.config = replace(stage.config, agent="tug", ppo=ppo)
+    _, straight = stage.play("straight")
+    stage.play("killed", killed_at=2)
+    _, resumed = stage.play("killed", resume=True)
+    assert stage.learnt("killed") == stage.learnt("straight")
+    pools = [session.active_run.rollout.opponent for session in (straight, resumed)]
+    assert [[each.version for each in pool._selves] for pool in pools] == [[0, 1, 2, 3]] * 2
 
 
 def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage):

@@ -8,6 +8,7 @@ from llamagym_tui.protocol.events import Stage
 from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
+from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
@@ -27,6 +28,7 @@ class AnyRollout(Protocol):
     failures: Failures
     spectator: Spectator
     wheel: Wheel
+    opponent: Opponent | None
 
     @property
     def draws(self) -> bool: ...

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from llamagym_tui.config import Mode
+from llamagym_tui.demos.demonstration import PlayedTurn
 from llamagym_tui.engine.policy.episode import Episode, Prompt
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import RAISED, PromptTooLongError
+from llamagym_tui.game import observed
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import episode_seed
@@ -27,12 +29,15 @@ from llamagym_tui.trainer.rollout.environments import (
     in_words,
     stepped,
     was_reset,
+    worded,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Notices
+from llamagym_tui.trainer.rollout.opponents import Seat
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
 
+NOT_RESET = Outcome(None, 0.0, False, False, observed.NO_INFO, False, 0)
 AnyEnv = gymnasium.Env[Any, Any] | EnvProcess
 MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
@@ -114,6 +119,10 @@ class EnvSlot:
     """Names of the actions that are admissible now. None: those of every turn."""
     actions: list[int] = field(default_factory=list)
     """Turns of the episode in which the reply named each action; empty: they are not counted."""
+    outcome: Outcome = NOT_RESET
+    """Of the last step, with the other player's reply to it, or of the reset."""
+    others: list[PlayedTurn] = field(default_factory=list)
+    """The other player's turns of the episode, where that is no part of the environment."""
     knows_last: bool = True
     """Whether the sampler has seen the last reply."""
     is_broken: bool = False
@@ -139,17 +148,12 @@ class EnvSlot:
         if isinstance(self.env, EnvProcess) and not self.is_broken:
             self.env.send(was_reset, self.shared.agent.env_id, self.shared.seed_of(number))
 
-    def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
-        """Begin an episode.
-
-        Raises:
-            EpisodeFault: it cannot begin.
-            PromptTooLongError: the model cannot read its first prompt.
-        """
+    def reset(self, number: int, mode: Mode, prompt_version: int) -> None:
+        """Reset the environment for an episode. Raises EpisodeFault: it cannot be."""
         agent = self.shared.agent
-        policy = self.shared.policy
         self.counts = EpisodeCounts(mode=mode, prompt_version=prompt_version, number=number)
         self.knows_last = True
+        self.others = []
         try:
             if self.is_broken:
                 self.close()
@@ -157,8 +161,52 @@ class EnvSlot:
                 self.is_broken = False
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        seed = self.shared.seed_of(number)
-        observation, info = self._call(was_reset, agent.env_id, seed)
+        observation, info = self._call(was_reset, agent.env_id, self.shared.seed_of(number))
+        self.outcome = Outcome(observation, 0.0, False, False, info, False, 0)
+
+    @property
+    def awaits_other(self) -> bool:
+        """Whether the other player is to move, who is no part of the environment."""
+        outcome = self.outcome
+        is_over = outcome.terminated or outcome.truncated
+        return not is_over and observed.is_opponents(outcome.info)
+
+    def seat(self, system_prompt: str) -> Seat:
+        """What the other player has before it. Raises EpisodeFault: the agent cannot word it."""
+        shown = worded(self.shared.agent, self.outcome.observation, self.outcome.info)
+        return Seat(self.shared.seed_of(self.counts.number), system_prompt, self.others, shown)
+
+    def send_other(self, seat: Seat, reply: str) -> None:
+        """Take the other player's reply, whose step begins in an environment that has a process of its own."""
+        agent = self.shared.agent
+        reading = agent.read(reply)
+        action = agent.fallback_action if reading.failed else reading.action
+        self.others.append(PlayedTurn(seat.shown.text, seat.shown.actions, reply, action, 0.0))
+        if isinstance(self.env, EnvProcess):
+            self.env.send(stepped, agent.env_id, action, reading.failed)
+
+    def step_other(self) -> None:
+        """The step of the other player's reply, which belongs to the turn before it. Raises EpisodeFault."""
+        agent = self.shared.agent
+        turn = self.others[-1]
+        before = self.outcome
+        outcome = self._call(stepped, agent.env_id, turn.action, agent.read(turn.reply).failed)
+        self.outcome = outcome._replace(
+            reward=before.reward + outcome.reward, is_refused=before.is_refused, steps=before.steps
+        )
+
+    def begin(self, system_prompt: str) -> None:
+        """Begin the episode for which the environment was reset, and in which the policy is to move.
+
+        Raises:
+            EpisodeFault: it cannot begin.
+            PromptTooLongError: the model cannot read its first prompt.
+        """
+        agent = self.shared.agent
+        policy = self.shared.policy
+        observation, info = self.outcome.observation, self.outcome.info
+        mode, number = self.counts.mode, self.counts.number
+        prompt_version = self.counts.prompt_version
         words = in_words(agent, policy, observation, info)
         self.observation = words.text
         self.seen = observation
@@ -225,7 +273,8 @@ class EnvSlot:
             return 0
         return self.shared.policy.chat.thought_tokens(move.sampled.ids)
 
-    def step(self, move: Move) -> Outcome:
+    def step(self, move: Move) -> None:
+        """Step the environment by the policy's own reply; `outcome` is what comes of it."""
         if move.replaced is None:
             self.under_way.reply(move.sampled)
         else:
@@ -235,10 +284,11 @@ class EnvSlot:
         outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
             self.shared.notices.of_refusal(move.reply)
-        return outcome
+        self.outcome = outcome
 
-    def add(self, move: Move, outcome: Outcome) -> Ended | None:
+    def add(self, move: Move) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
+        outcome = self.outcome
         agent = self.shared.agent
         before = self.counts
         reward = outcome.reward

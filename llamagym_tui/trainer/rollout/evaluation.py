@@ -10,6 +10,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
+from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
@@ -30,6 +31,7 @@ def evaluate(
     max_turns: int | None = None,
     max_failures: int = MAX_FAILURES,
     make_env: Callable[[], AnyEnv] | None = None,
+    opponent: Opponent | None = None,
 ) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
@@ -42,7 +44,7 @@ def evaluate(
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
         ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
-        max_turns: as of `Rollout`; so are the two after it.
+        max_turns: as of `Rollout`; so are the three after it.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
@@ -65,6 +67,7 @@ def evaluate(
         max_turns=max_turns,
         max_failures=max_failures,
         make_env=make_env,
+        opponent=opponent,
     )
     rollout.mode = "inference"
     if system_prompt is not None:

@@ -79,6 +79,7 @@ class LedRollout(Rollout):
         max_failures: int,
         make_env: Callable[[], AnyEnv],
         ranks: Ranks,
+        opponent: None = None,
     ) -> None:
         """Make this rank's environments; the arguments are as of `Rollout`, and those of all ranks."""
         self._limit_of_all = episode_limit

@@ -38,6 +38,7 @@ from llamagym_tui.trainer.rollout.env_slot import (
 )
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
+from llamagym_tui.trainer.rollout.opponents import Opponent, Seat
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.training_batch import BatchUnderWay
@@ -65,6 +66,7 @@ class Rollout:
         max_failures: int = MAX_FAILURES,
         make_env: Callable[[], AnyEnv] | None = None,
         ranks: Ranks = ALONE,
+        opponent: Opponent | None = None,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
@@ -79,12 +81,15 @@ class Rollout:
             max_failures: dropped episodes in a row that end the run.
             make_env: None: `EnvMaker`.
             ranks: this one and those that play other environments; their episodes have numbers in turn.
+            opponent: the other player, where that is a policy.
         Raises:
             EnvError: an environment cannot be made.
         """
         self.agent = agent
         self.policy = policy
         self.ranks = ranks
+        self.opponent = opponent
+        """The other player of a game for two. None: it is a part of the environment, or there is none."""
         self.batch_turns = batch_turns
         """Turns of a training batch, at least, of all ranks together."""
         self.cuts_episodes = cuts_episodes
@@ -381,11 +386,12 @@ class Rollout:
         self._started += len(starting) * self.ranks.size
         for number, slot in zip(numbers, starting, strict=True):
             slot.prepare(number)
+        fresh: list[EnvSlot] = []
         for number, slot in zip(numbers, starting, strict=True):
-            try:
-                slot.begin(number, self._mode, self.system_prompt, self.prompt_version)
-            except EpisodeFault as fault:
-                self._drop(slot, fault)
+            if self._is_done(slot, slot.reset, number, self._mode, self.prompt_version):
+                fresh.append(slot)
+        for slot in self._after_others(fresh):
+            self._is_done(slot, slot.begin, self.system_prompt)
 
     def step(self) -> list[EpisodeCounts]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
@@ -405,9 +411,11 @@ class Rollout:
         self._replies = None
         # All are read before any step is awaited: environments in processes of their own step meanwhile.
         moves = [(self.slots[index], self._move(index, reply)) for index, reply in replies.items()]
+        made = {slot.index: move for slot, move in moves if self._is_done(slot, slot.step, move)}
+        self.env_steps += len(made)
         ended = []
-        for slot, move in moves:
-            counts = self._turn(slot, move)
+        for slot in self._after_others([self.slots[index] for index in made]):
+            counts = self._turn(slot, made[slot.index])
             if counts is not None:
                 ended.append(counts)
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
@@ -564,12 +572,44 @@ class Rollout:
             return slot.move(reply, self.wheel.take_reply(), self.policy.chat.reply(reply.ids))
         return slot.move(reply)
 
-    def _turn(self, slot: EnvSlot, move: Move) -> EpisodeCounts | None:
-        """Act in one environment; what is counted if that ended its episode."""
+    def _is_done(self, slot: EnvSlot, act: Callable[..., None], *args: Any) -> bool:
+        """Act in one environment; whether that went well, or else the episode is dropped."""
         try:
-            outcome = slot.step(move)
-            self.env_steps += 1
-            if (ended := slot.add(move, outcome)) is None:
+            act(*args)
+        except EpisodeFault as fault:
+            self._drop(slot, fault)
+            return False
+        return True
+
+    def _after_others(self, slots: list[EnvSlot]) -> list[EnvSlot]:
+        """Let the other player move in all environments in which it is to; those whose episodes go well."""
+        left = list(slots)
+        while waiting := [slot for slot in left if slot.awaits_other]:
+            assert self.opponent is not None, (
+                "an environment asks for another player where there is one"
+            )
+            seats: dict[int, Seat] = {}
+            for slot in waiting:
+                try:
+                    seats[slot.index] = slot.seat(self._prompt_of(slot))
+                except EpisodeFault as fault:
+                    self._drop(slot, fault)
+            replies = self.opponent.replies(list(seats.values()), greedy=self.greedy)
+            asked = [self.slots[index] for index in seats]
+            for slot, reply in zip(asked, replies, strict=True):
+                slot.send_other(seats[slot.index], reply)
+            moved = {slot.index for slot in asked if self._is_done(slot, slot.step_other)}
+            left = [slot for slot in left if slot not in waiting or slot.index in moved]
+        return left
+
+    def _prompt_of(self, slot: EnvSlot) -> str:
+        """The system prompt of the episode in an environment, or of the one that is to begin there."""
+        return self.system_prompt if slot.episode is None else slot.episode.system_prompt
+
+    def _turn(self, slot: EnvSlot, move: Move) -> EpisodeCounts | None:
+        """Credit a turn in one environment; what is counted if that ended its episode."""
+        try:
+            if (ended := slot.add(move)) is None:
                 return None
         except EpisodeFault as fault:
             self._drop(slot, fault)

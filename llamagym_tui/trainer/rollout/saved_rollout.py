@@ -32,6 +32,8 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
     """By turn: the agent's own reply where a person's was used."""
     cut_at: int
     """Segments at first that are in earlier batches."""
+    others: list[str] = []
+    """What the other player has replied, where that is a policy."""
 
     def replies(self, end_ids: tuple[int, ...]) -> Iterator[Reply]:
         """What was replied in each turn; `end_ids` end a reply."""
@@ -91,6 +93,7 @@ def saved_episode(slot: EnvSlot) -> SavedEpisode:
         ],
         replaced={event.turn: event.replaced for event in turns if event.replaced is not None},
         cut_at=episode.cut_at,
+        others=[turn.reply for turn in slot.others],
     )
 
 
@@ -114,10 +117,13 @@ def repeat(episodes: list[tuple[EnvSlot, SavedEpisode]]) -> int:
 def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
     """Yields where a slow environment has begun what comes next; returns whether the episode was repeated."""
     end_ids = slot.shared.policy.chat.end_ids
+    others = iter(saved.others)
     try:
         slot.prepare(saved.number)
         yield
-        slot.begin(saved.number, saved.mode, saved.system_prompt, saved.prompt_version)
+        slot.reset(saved.number, saved.mode, saved.prompt_version)
+        _repeat_others(slot, saved.system_prompt, others)
+        slot.begin(saved.system_prompt)
         slot.under_way.history = saved.history
         for number, reply in enumerate(saved.replies(end_ids)):
             if slot.episode is None:
@@ -125,7 +131,9 @@ def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
             slot.episode.observe(slot.observation, slot.admissible)
             move = slot.move(reply, replaced=saved.replaced.get(number))
             yield
-            slot.add(move, slot.step(move))
+            slot.step(move)
+            _repeat_others(slot, saved.system_prompt, others)
+            slot.add(move)
         if slot.episode is not None:
             slot.episode.cut_at = saved.cut_at
             if saved_episode(slot) == saved:
@@ -134,3 +142,10 @@ def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
         slot.is_broken = True
     slot.episode = None
     return False
+
+
+def _repeat_others(slot: EnvSlot, system_prompt: str, replies: Iterator[str]) -> None:
+    """Let the other player move as it did."""
+    while slot.awaits_other and (reply := next(replies, None)) is not None:
+        slot.send_other(slot.seat(system_prompt), reply)
+        slot.step_other()

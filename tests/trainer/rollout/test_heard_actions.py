@@ -106,11 +106,13 @@ def played(policy: Policy, agent: Agent, reply: str) -> tuple[Any, TurnFinished,
         agent, policy, n_envs=1, max_turns=9, batch_turns=9, seed=0, emit=emitted.append
     )
     slot: EnvSlot = rollout.slots[0]
-    slot.begin(0, "train", "Play.", 0)
+    slot.reset(0, "train", 0)
+    slot.begin("Play.")
     slot.prompt()
     HeardEnv.heard.clear()
     move = slot.move(Reply([5], [-0.1], 0.0, True), text=reply)
-    slot.add(move, slot.step(move))
+    slot.step(move)
+    slot.add(move)
     rollout.close()
     (turn,) = [event for event in emitted if isinstance(event, TurnFinished)]
     (heard,) = HeardEnv.heard

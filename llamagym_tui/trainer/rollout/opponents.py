@@ -1,0 +1,193 @@
+"""The other player of a game for two where that is a policy: an earlier self, another model, or an endpoint.
+
+Its turns are seats of their own: they have a conversation each, which is in no trajectory, and nothing of them is
+trained. A reply that names no action is the fallback action, as for the player that is trained.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from llamagym_tui.demos.demonstration import PlayedTurn, conversation
+from llamagym_tui.engine.policy.earlier import EarlierSelf, SavedSelf
+from llamagym_tui.engine.policy.episode import prompt_after
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.game.chat import Conversation, user, with_actions
+from llamagym_tui.game.observed import Observed
+
+EVERY = 5
+"""Updates between two selves that are kept."""
+MOST_KEPT = 8
+"""Selves that are kept; the oldest one is let go."""
+LARGEST_SEED = 2**31
+"""Servers take seeds of 32 bits with a sign."""
+
+
+class Seat(NamedTuple):
+    """What the other player of an episode has before it, where it is to move."""
+
+    seed: int
+    """Of the episode."""
+    system_prompt: str
+    """Of the player that is trained."""
+    turns: Sequence[PlayedTurn]
+    """Its turns of the episode so far."""
+    shown: Observed
+
+
+class Opponent(Protocol):
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
+        """What it replies in each seat. Raises GeneratorError: replies do not come."""
+        ...
+
+    def learnt(self, updates: int) -> None:
+        """The policy that is trained was updated, for the so-manieth time."""
+        ...
+
+    def state(self) -> Any:
+        """From which `restore` goes on. None: there is nothing to keep."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Raises ValueError: it is of another version."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Fixed:
+    """An opponent that does not change."""
+
+    def learnt(self, updates: int) -> None:
+        pass
+
+    def state(self) -> Any:
+        return None
+
+    def restore(self, state: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class ModelOpponent(Fixed):
+    """Another model, which is in this process."""
+
+    def __init__(self, policy: Policy, system_prompt: str, seats: int) -> None:
+        """`seats` are asked for at once, at most."""
+        self.policy = policy
+        self._system_prompt = system_prompt
+        self._sampler = Sampler(policy, seats)
+
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+        own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
+        return _replies(self.policy, self._sampler, own, greedy=greedy)
+
+
+class EndpointOpponent(Fixed):
+    """A model behind an endpoint."""
+
+    def __init__(
+        self,
+        ask: Callable[[Sequence[Conversation], Sequence[int], bool], Sequence[str]],
+        system_prompt: str,
+        history: int | None,
+        close: Callable[[], None],
+    ) -> None:
+        """`ask` gets conversations, a seed of each, and whether the likeliest reply is wanted."""
+        self._ask = ask
+        self._system_prompt = system_prompt
+        self._history = history
+        self._close = close
+
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
+        own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
+        conversations = [_conversation(seat, self._history) for seat in own]
+        return self._ask(conversations, list(map(_seed, seats)), greedy)
+
+    def close(self) -> None:
+        self._close()
+
+
+class SavedSelves(Struct, frozen=True, kw_only=True):
+    selves: list[SavedSelf]
+    updates: int
+    """Of the policy, when one of them was drawn last."""
+
+
+class EarlierSelves:
+    """Earlier selves of the policy that is trained, of which each batch draws one."""
+
+    def __init__(self, policy: Policy, seats: int, seed: int) -> None:
+        """The first self is the policy as it is now; `seats` are asked for at once, at most."""
+        self._policy = policy
+        self._seats = seats
+        self._seed = seed
+        self._updates = 0
+        self._selves = [EarlierSelf.of(policy)]
+        self._draw()
+
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+        with self._now.in_place() as policy:
+            return _replies(policy, self._sampler, seats, greedy=greedy)
+
+    def learnt(self, updates: int) -> None:
+        self._updates = updates
+        if updates % EVERY == 0:
+            self._selves = [*self._selves, EarlierSelf.of(self._policy)][-MOST_KEPT:]
+        self._draw()
+
+    def state(self) -> SavedSelves:
+        return SavedSelves(selves=[each.saved for each in self._selves], updates=self._updates)
+
+    def restore(self, state: Any) -> None:
+        saved = msgspec.convert(state, SavedSelves)
+        self._selves = [EarlierSelf.restored(self._policy, each) for each in saved.selves]
+        self._updates = saved.updates
+        self._draw()
+
+    def close(self) -> None:
+        pass
+
+    def _draw(self) -> None:
+        """Draw the self that plays until the next update, by seed and update, so that a resumed run has the same."""
+        self._now = random.Random(f"{self._seed} {self._updates}").choice(self._selves)
+        with self._now.in_place() as policy:
+            self._sampler = Sampler(policy, self._seats)
+
+
+def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+    """What a policy replies in each seat; its own random state is left as it was."""
+    slots = range(len(seats))
+    rests = []
+    for slot, seat in zip(slots, seats, strict=True):
+        opening = prompt_after(policy, _conversation(seat, policy.history))
+        sampler.restart(slot, opening.prefix)
+        rests.append(opening.rest)
+    # As what is drawn depends on no state, a resumed run has nothing to restore.
+    seed = hash(tuple(map(_seed, seats))) % 2**63
+    on_reading = policy.on_reading
+    policy.on_reading = lambda done, total: None  # a turn that has begun comes to its end
+    try:
+        with policy.evaluation_seed(seed):
+            replies = sampler.reply(
+                slots, rests, [policy.trie_of(seat.shown.actions) for seat in seats], greedy=greedy
+            )
+    finally:
+        policy.on_reading = on_reading
+    return [policy.chat.reply(reply.ids) for reply in replies]
+
+
+def _seed(seat: Seat) -> int:
+    return (seat.seed + len(seat.turns)) % LARGEST_SEED
+
+
+def _conversation(seat: Seat, history: int | None) -> Conversation:
+    turns = seat.turns[0 if history is None else max(0, len(seat.turns) - history) :]
+    messages = [*conversation(seat.system_prompt, turns), user(seat.shown.text)]
+    return with_actions(messages, [*(turn.admissible for turn in turns), seat.shown.actions])

@@ -1,0 +1,207 @@
+"""The other player of a game for two where that is a policy: whose turns and rewards are whose, and earlier selves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.policy.earlier import EarlierSelf
+from llamagym_tui.game.observed import Observed
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout.opponents import (
+    EVERY,
+    MOST_KEPT,
+    EarlierSelves,
+    EndpointOpponent,
+    ModelOpponent,
+    Seat,
+)
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
+from tests.tug_env import TugAgent
+
+GENTLY = '{"action": 0}'
+HARD = '{"action": 1}'
+SEATS = [Seat(seed, "Pull.", [], Observed(f"The rope is at {seed}.", None)) for seed in range(4)]
+
+
+class PullsHard(ModelOpponent):
+    """Pulls hard in every other episode, and keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.asked: list[int] = []
+
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+        self.shown += [seat.shown.text for seat in seats]
+        self.asked.append(len(seats))
+        return [GENTLY if seat.seed % 2 else HARD for seat in seats]
+
+
+@pytest.fixture
+def play(make_policy):
+    def make(
+        opponent: Any = None, policy: Any = None, **settings: Any
+    ) -> tuple[Rollout, list[Any]]:
+        emitted: list[Any] = []
+        rollout = Rollout(
+            TugAgent(),
+            policy or make_policy(policy="score"),
+            n_envs=4,
+            max_turns=None,
+            batch_turns=1000,
+            seed=3,
+            emit=emitted.append,
+            opponent=opponent or PullsHard(),
+            **settings,
+        )
+        return rollout, emitted
+
+    return make
+
+
+def test_the_others_turns_are_in_no_trajectory_and_its_wins_are_losses_of_the_turn_before(play):
+    rollout, emitted = play()
+    while rollout.episodes < 30:
+        rollout.step()
+    batch = [each for each in rollout.take_batch() if each.end == "terminated"]
+    assert {turn.reward for each in batch for turn in each.turns} == {-1.0, 0.0, 1.0}
+    for trajectory in batch:
+        *before, last = trajectory.turns
+        assert abs(last.reward) == 1.0
+        assert not any(turn.reward for turn in before)
+        assert all(turn.is_trained for turn in trajectory.turns)
+    ends = [event.episode_return for event in emitted if isinstance(event, events.EpisodeFinished)]
+    assert set(ends) <= {-1.0, 0.0, 1.0}
+    # Of the rope as it stands for the other player: after one's own pull by one, -1, after two, -2.
+    opponent = rollout.opponent
+    assert isinstance(opponent, PullsHard)
+    assert {"The rope is at 0.", "The rope is at -1.", "The rope is at -2."} <= set(opponent.shown)
+    own = [event.text for event in emitted if isinstance(event, events.ObservationShown)]
+    assert "The rope is at -2." in own, "the other one began, and has pulled hard"
+    assert max(opponent.asked) > 1, "all that wait are asked together"
+
+
+def test_an_opponent_that_cannot_be_worded_drops_its_episode_alone(play, monkeypatch):
+    rollout, _ = play()
+    worded = TugAgent.format_observation
+
+    def failing(self: TugAgent, observation: Any) -> str:
+        if observation == 1:
+            raise ArithmeticError("no word for it")
+        return worded(self, observation)
+
+    monkeypatch.setattr(TugAgent, "format_observation", failing)
+    while not rollout.episodes:
+        rollout.step()
+    assert rollout.failures.dropped > 0
+
+
+def test_a_rollout_goes_on_by_what_the_other_has_replied_without_asking_it_again(play, make_policy):
+    rollout, _ = play()
+    rollout.step()
+    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(rollout.state()), type=SavedRollout)
+    assert any(episode.others for episode in saved.episodes)
+    again, _ = play()
+    assert again.restore(msgspec.to_builtins(saved)) == 0
+    assert isinstance(again.opponent, PullsHard)
+    assert again.opponent.shown == []
+    assert [slot.observation for slot in again.slots] == [
+        slot.observation for slot in rollout.slots
+    ]
+    assert msgspec.to_builtins(again.state().episodes) == msgspec.to_builtins(saved.episodes)
+
+
+def changed(policy: Any) -> None:
+    """As after an update."""
+    with torch.no_grad():
+        if policy.narrow is not None:  # no other row of it is ever trained
+            policy.narrow.up[policy.narrow.ids] += 1.0
+            policy.narrow.down += 1.0
+        for weight in policy.model.pretrained_model.parameters():
+            if weight.requires_grad and policy.narrow is None:
+                weight.add_(torch.randn(weight.shape) * 0.5)
+    policy.version += 1
+
+
+def logits(policy: Any) -> torch.Tensor:
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        return policy.model.causal_lm(ids).logits.clone()
+
+
+@pytest.fixture(params=["all weights", "adapter", "head"])
+def policy(make_policy, request):
+    made = make_policy(lora=request.param == "adapter", policy="score")
+    if request.param == "head":
+        made.model.adapt(LoraConfig(layers="head", r=4))
+        made = type(made)(made.model, made.chat, made.generation, [GENTLY, HARD])
+        made.narrow.down.copy_(torch.randn(made.narrow.down.shape))
+    return made
+
+
+def test_an_earlier_self_is_put_in_place_and_the_policy_comes_back(policy):
+    before = logits(policy)
+    earlier = EarlierSelf.of(policy)
+    changed(policy)
+    now = logits(policy)
+    assert not torch.equal(before, now)
+    restored = EarlierSelf.restored(policy, earlier.saved)
+    for self in (earlier, restored):
+        with self.in_place():
+            assert torch.equal(logits(policy), before)
+            assert policy.version == 0
+        assert torch.equal(logits(policy), now)
+        assert policy.version == 1
+
+
+def test_selves_are_kept_now_and_then_and_each_update_draws_one(make_policy):
+    policy = make_policy(policy="score")
+    pool = EarlierSelves(policy, 4, seed=0)
+    drawn = []
+    for update in range(1, EVERY * (MOST_KEPT + 2) + 1):
+        changed(policy)
+        pool.learnt(update)
+        drawn.append(pool._now.version)
+    # The first self is let go, and so is the one after it.
+    kept = [EVERY * at for at in range(3, MOST_KEPT + 3)]
+    assert [each.version for each in pool._selves] == kept
+    assert len(set(drawn)) > MOST_KEPT // 2
+    again = EarlierSelves(policy, 4, seed=0)
+    again.restore(msgspec.to_builtins(pool.state()))
+    assert again._now.version == pool._now.version
+    assert again.replies(SEATS, greedy=False) == pool.replies(SEATS, greedy=False)
+
+
+def test_what_an_earlier_self_replies_follows_from_the_seats_alone(make_policy):
+    policy = make_policy(policy="score")
+    pool = EarlierSelves(policy, 4, seed=0)
+    state = policy.generator.get_state()
+    found = [pool.replies([seat], greedy=False)[0] for seat in SEATS for _ in range(2)]
+    assert found[::2] == found[1::2]
+    assert len(set(found)) == 2, "it draws, by the seed of each"
+    assert torch.equal(policy.generator.get_state(), state)
+
+
+def test_an_endpoint_gets_the_others_conversation_as_far_as_its_history(play):
+    asked: list[Any] = []
+
+    def ask(conversations: Any, seeds: Any, greedy: bool) -> list[str]:
+        asked.extend(conversations)
+        return [HARD] * len(conversations)
+
+    closed: list[bool] = []
+    opponent = EndpointOpponent(ask, "Pull, you.", None, lambda: closed.append(True))
+    rollout, _ = play(opponent)
+    while rollout.episodes < 4:
+        rollout.step()
+    roles = [[message["role"] for message in each] for each in asked]
+    assert ["system", "user", "assistant", "user"] in roles
+    assert all(each[0]["content"] == "Pull, you." for each in asked)
+    opponent.close()
+    assert closed == [True]
