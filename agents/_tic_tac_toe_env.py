@@ -3,7 +3,7 @@
 Where the opponent is a policy, this environment asks for its moves, too: see `Agent.opponents`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -29,12 +29,23 @@ SWAPPED = str.maketrans({MINE: THEIRS, THEIRS: MINE})
 class TicTacToe(gymnasium.Env[str, Any]):
     """A win earns 1, a draw 0, a loss -1; to take a field that is not empty loses at once."""
 
-    def __init__(self, opponent: str = "random") -> None:
-        """`opponent` is one of `OPPONENTS`, ``policy``, or several with ``+`` between them, of which a game draws."""
+    def __init__(
+        self,
+        opponent: str = "random",
+        begins: Literal["either", "player", "opponent"] = "either",
+    ) -> None:
+        """Make a game that has not begun.
+
+        Args:
+            opponent: one of `OPPONENTS`, ``policy``, or several with ``+`` between them, of which each game draws.
+            begins: the player that is trained, the opponent, or either of them, by chance.
+        """
         self._opponents = opponent.split("+")
         for name in self._opponents:
             if name not in OPPONENTS and name != POLICY:
                 raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {name!r}")
+        self._opponent_begins = {"either": 0.5, "player": 0.0, "opponent": 1.0}[begins]
+        """How probable it is."""
         self._opponent = self._opponents[0]
         """Of the present game."""
         self._to_move = MINE
@@ -51,7 +62,8 @@ class TicTacToe(gymnasium.Env[str, Any]):
         self.board = START
         if len(self._opponents) > 1:
             self._opponent = self._opponents[self.np_random.integers(len(self._opponents))]
-        self._to_move = THEIRS if self.np_random.random() < 0.5 else MINE
+        opponent_begins = self.np_random.random() < self._opponent_begins
+        self._to_move = THEIRS if opponent_begins else MINE
         self._let_opponent_move()
         return self._seen(), self._info()
 

@@ -105,8 +105,9 @@ STATS = UpdateStats(
 
 
 def config(run_dir: Path, **changes: object) -> RunConfig:
-    """Settings of a Blackjack run."""
-    return RunConfig(agent="blackjack", run_dir=str(run_dir), seed=1, **changes)  # type: ignore[arg-type]
+    """Settings of a run, of Blackjack unless changed."""
+    settings: dict[str, Any] = {"agent": "blackjack", "seed": 1, **changes}
+    return RunConfig(run_dir=str(run_dir), **settings)
 
 
 def run_started(run_dir: str = "/runs/demo") -> RunStarted:

@@ -81,7 +81,7 @@ class DemoActions(PersonalApp):
         from llamagym_tui.screens.play.table import HumanTableScreen
 
         with self.errors_shown():
-            game = self.recorder.table(self._active_prompt)
+            game = self.recorder.table(self._active_prompt, against_model=self._state.live)
             self.push_screen(
                 HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self._state)
             )

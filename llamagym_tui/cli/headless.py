@@ -10,8 +10,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 
 import msgspec
@@ -443,6 +444,7 @@ class Player:
         seed: int | None = None,
         ended: list[EpisodeCounts] | None = None,
         held_out: bool = True,
+        env: Mapping[str, Any] = MappingProxyType({}),
     ) -> events.EvaluationFinished | None:
         """Play episodes and evaluate them.
 
@@ -451,6 +453,7 @@ class Player:
             seed: None: one that no training sees.
             ended: receives the episodes that have ended.
             held_out: play in the environment of the agent's evaluations, if it has one.
+            env: further keyword arguments of the environment.
         """
         self.policy.generation = self.config.generation
         return self._builders.evaluate(
@@ -465,6 +468,7 @@ class Player:
             seed=seed,
             ended=ended,
             held_out=held_out,
+            env=env,
         )
 
 

@@ -20,6 +20,7 @@ from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
+from llamagym_tui.game.environment import OPPONENT, SELF
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.assignments import evaluation_settings
@@ -391,6 +392,76 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         device=given.device,
         dtype=given.dtype,
         threads=threads,
+    )
+
+
+@app.command()
+def match(
+    agent: options.Agent,
+    b_model: Annotated[
+        str,
+        typer.Option(
+            help="B: a model as --model, an endpoint, or an opponent that the game knows, as expert."
+        ),
+    ],
+    episodes: Annotated[
+        int, typer.Option(min=2, help="Games; each begins half of them, on the same seeds.")
+    ] = 400,
+    greedy: Annotated[
+        bool,
+        typer.Option(
+            "--greedy/--sampled",
+            help="Play the most probable replies: two models then repeat one or two games.",
+        ),
+    ] = False,
+    envs: options.EvaluationEnvs = options.USUAL.n_envs,
+    seed: options.EvaluationSeed = options.USUAL.seed,
+    json_output: options.Json = False,
+    debug: options.Debug = False,
+    model: options.Model = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+) -> None:
+    """Let two models play a game for two against each other, with sides swapped."""
+    names = (model or model_registry.BUNDLED, b_model)
+    is_swapped = model_registry.is_endpoint(names[0])
+    ours, other = reversed(names) if is_swapped else names
+    agent_class = catalog.find_agent(agent)
+    if not agent_class.opponents:
+        having = [name for name, each in catalog.built_in().items() if each.opponents]
+        raise UsageError(
+            f"{catalog.agent_name(agent)} is no game for two; a match is played in {' or '.join(having)}, or in an "
+            "agent of yours that names its opponents."
+        )
+    if is_swapped and (model_registry.is_endpoint(ours) or ours in agent_class.opponents):
+        raise UsageError(
+            "One of the two has to be a model that is loaded here: name a run, or a model, as --model."
+        )
+    if other == SELF:
+        raise UsageError(
+            "A match is against somebody else: name a run, a model or an endpoint as --b-model."
+        )
+    given = RunOptions(
+        model=ours,
+        env=[f"{OPPONENT}={other}"],
+        envs=envs,
+        seed=seed,
+        device=device,
+        threads=threads,
+    )
+    config = _evaluated(agent, given)
+    from llamagym_tui.cli import match as matches
+
+    raise typer.Exit(
+        matches.match(
+            config,
+            names,
+            episodes=episodes,
+            greedy=greedy,
+            is_swapped=is_swapped,
+            json_output=json_output,
+            debug=debug,
+        )
     )
 
 

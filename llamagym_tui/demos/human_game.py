@@ -14,12 +14,24 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
 from llamagym_tui.game.drawing import StateDrawing, drawn, revealed
-from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
+from llamagym_tui.game.environment import (
+    OPPONENT,
+    POLICY,
+    Env,
+    EnvMaker,
+    MakeEnv,
+    episode_seed,
+    make_env,
+    opponent_of,
+    with_kwargs,
+)
 from llamagym_tui.game.observed import (
     NO_INFO,
     Info,
     Observed,
+    action_named,
     expert_action,
+    is_opponents,
     is_refused,
     names_by_turn,
     observed,
@@ -63,6 +75,7 @@ class HumanGame:
         next_seed: Callable[[], int],
         clock: Callable[[], datetime],
         make_env: MakeEnv = make_env,
+        against_model: bool = False,
     ) -> None:
         """A table at which nothing has been dealt.
 
@@ -70,7 +83,14 @@ class HumanGame:
             system_prompt: called at the start of each episode for its prompt.
             next_seed: called at the start of each episode for its seed, except in a match.
             clock: the present moment, which knows its time zone.
+            against_model: whether the model that is trained is the other player of a game for two, by `let_model_act`.
         """
+        self.against_model = against_model and bool(agent.opponents)
+        """Whether the model is the other player."""
+        if self.against_model:
+            agent = with_kwargs(agent, {OPPONENT: POLICY})
+        elif opponent_of(agent):
+            agent = with_kwargs(agent, {OPPONENT: agent.opponents[0]})
         self._agent = agent
         self._agent_name = agent_name
         self.writer = writer
@@ -94,6 +114,8 @@ class HumanGame:
         self._prompt = ""
         self._turns: list[PlayedTurn] = []
         """The turns of the episode under way, or of the last one."""
+        self._models: list[PlayedTurn] = []
+        """The model's turns of it, where that is the other player."""
         self._now = Observed("", None)
         """The state before the next action."""
         self._seed = 0
@@ -112,18 +134,22 @@ class HumanGame:
         return sum(turn.reward for turn in self._turns)
 
     @property
-    def messages(self) -> Conversation:
-        """The prompt, the observations with their admissible actions, and the person's replies so far."""
-        admissible = [turn.admissible for turn in self._turns]
-        admissible.append(self._now.actions)
-        messages = conversation(self._prompt, self._turns)
-        messages.append(user(self._now.text))
-        return with_actions(messages, admissible)
+    def awaits_model(self) -> bool:
+        """Whether the model is to move, which is the other player."""
+        return not self.over and is_opponents(self._info)
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        """Seed, episode and turn, which are never the same for two decisions."""
-        return (self._seed, len(self.returns), len(self._turns))
+    def messages(self) -> Conversation:
+        """The prompt, and what whoever is to move has seen and replied so far, with the actions that are admissible."""
+        turns = self._models if self.awaits_model else self._turns
+        messages = conversation(self._prompt, turns)
+        messages.append(user(self._now.text))
+        return with_actions(messages, [*(turn.admissible for turn in turns), self._now.actions])
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Seed, episode and turns of both, which are never the same for two decisions."""
+        return (self._seed, len(self.returns), len(self._turns), len(self._models))
 
     @property
     def has_expert(self) -> bool:
@@ -154,18 +180,22 @@ class HumanGame:
                 f"{self._agent.env_id} refused to begin an episode: {described(error)}."
             ) from error
         self._turns = []
-        self._offer(now)
+        self._models = []
         self.over = False
         self.last = None
         self.discarded = False
+        self.drawing = StateDrawing("")
         self._look(observation, info)
+        self._offer(now)
         started = EpisodeStarted(
             episode=len(self.returns),
             system_prompt=self._prompt,
             prompt_version=1,
             mode="inference",
         )
-        self.transcript = self.transcript.after(started).after(self._shown())
+        self.transcript = self.transcript.after(started)
+        if not self.awaits_model:
+            self.transcript = self.transcript.after(self._shown())
 
     def act(self, action: int | str, reasoning: str = "") -> bool:
         """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
@@ -174,42 +204,70 @@ class HumanGame:
             ActionParseError: with this sentence the agent would not read the action in the reply.
             EnvError: the environment refused the step.
         """
-        env = self.open()
         reply = worded(self._agent, action, reasoning)
-        try:
-            observation, env_reward, terminated, truncated, info = env.step(action)
-            reward = float(env_reward)
-            refused = is_refused(info)
-            over = terminated or truncated
-            now = Observed("", None) if over else observed(self._agent, observation, info)
-        except RAISED as error:
-            self.over = True
-            raise EnvError(
-                f"{self._agent.env_id} refused the action: {described(error)}."
-            ) from error
+        shown = self._now
+        reward, end = self._step(action)
+        self._turns.append(PlayedTurn(shown.text, shown.actions, reply, action, reward))
         turn = TurnFinished(
             episode=len(self.returns),
-            turn=len(self._turns),
+            turn=len(self._turns) - 1,
             reply=reply,
             action=action,
             action_name=self._agent.action_name(action),
             how="human",
             reward=reward,
-            is_refused=refused,
+            is_refused=is_refused(self._info),
         )
         self.transcript = self.transcript.after(turn)
-        self._turns.append(PlayedTurn(self._now.text, self._now.actions, reply, action, reward))
+        return self._goes_on(end)
+
+    def let_model_act(self, name: str) -> bool:
+        """Take the action of a name for the model, whose turn it is; returns whether that ended the episode.
+
+        Raises:
+            EnvError: the environment refused the step.
+        """
+        shown = self._now
+        action = action_named(self._agent, name)
+        reward, end = self._step(action)
+        reply = self._agent.format_action(action)
+        self._models.append(PlayedTurn(shown.text, shown.actions, reply, action, 0.0))
+        if self._turns:  # what it leads to belongs to the person's turn before it
+            last = self._turns[-1]
+            self._turns[-1] = last._replace(reward=last.reward + reward)
+        return self._goes_on(end)
+
+    def _step(self, action: int | str) -> tuple[float, End | None]:
+        """The reward of an action, and how it ended the episode."""
+        env = self.open()
+        try:
+            observation, env_reward, terminated, truncated, info = env.step(action)
+            reward = float(env_reward)
+            over = terminated or truncated
+            self._now = Observed("", None) if over else observed(self._agent, observation, info)
+        except RAISED as error:
+            self.over = True
+            raise EnvError(
+                f"{self._agent.env_id} refused the action: {described(error)}."
+            ) from error
         self._look(observation, info)
-        if over:
-            self._finish("terminated" if terminated else "truncated")
-        else:
-            self._offer(now)
+        if not over:
+            return reward, None
+        return reward, "terminated" if terminated else "truncated"
+
+    def _goes_on(self, end: End | None) -> bool:
+        """Show what comes next; whether that is the episode's end."""
+        if end is not None:
+            self._finish(end)
+            return True
+        self._offer(self._now)
+        if not self.awaits_model:
             self.transcript = self.transcript.after(self._shown())
-        return self.over
+        return False
 
     def hint(self) -> str:
         """The name of the expert's action in this state; empty if there is none."""
-        if self.over or not self.has_expert:
+        if self.over or self.awaits_model or not self.has_expert:
             return ""
         try:
             action = expert_action(self._agent, self._observation, self._info, self._env)
@@ -240,13 +298,16 @@ class HumanGame:
     def _offer(self, now: Observed) -> None:
         """Give each action that can be taken now a key; raises EnvError if that is not possible."""
         self._now = now
-        self.choices = choices(self._agent, self.open().action_space, now.actions)
+        self.choices = ()
+        if not self.awaits_model:
+            self.choices = choices(self._agent, self.open().action_space, now.actions)
 
     def _look(self, observation: Any, info: Info) -> None:
-        """Keep a state, and draw it."""
+        """Keep a state, and draw it, unless it is as the model sees it."""
         self._observation = observation
         self._info = info
-        self.drawing = drawn(self._agent, self._env, observation, info)
+        if not is_opponents(info) or not self.drawing.text:
+            self.drawing = drawn(self._agent, self._env, observation, info)
 
     def _shown(self) -> ObservationShown:
         return ObservationShown(

@@ -26,7 +26,8 @@ class AgentBase(ABC):
     ``opponent`` takes. Every other ``opponent`` is a policy: an earlier self, a run, an endpoint. For these the
     environment is made with ``opponent="policy"``, and asks for the moves of both: while its ``info`` says
     ``opponent_moves``, the observation is the other player's, and so is the action of the next step. Rewards are always
-    those of the player that is trained. Empty: it is no game for two."""
+    those of the player that is trained. For `llamagym-tui match` it takes ``begins="player"`` and ``"opponent"``, too.
+    Empty: it is no game for two."""
     extra: ClassVar[str] = ""
     """The extra of this program that brings what its environment needs; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}

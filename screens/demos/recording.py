@@ -57,8 +57,8 @@ class DemoRecorder:
         """Number of episodes that are not on disk."""
         return self._writer.waiting if self._writer is not None else 0
 
-    def table(self, system_prompt: Callable[[], str]) -> HumanGame:
-        """The person's game, which stays as it was left."""
+    def table(self, system_prompt: Callable[[], str], *, against_model: bool = False) -> HumanGame:
+        """The person's game, which stays as it was left; `against_model` is as of `HumanGame`."""
         if self.game is None:
             self.game = HumanGame(
                 self._agent.agent,
@@ -67,6 +67,7 @@ class DemoRecorder:
                 system_prompt=system_prompt,
                 next_seed=self._next_seed,
                 clock=self._clock,
+                against_model=against_model,
             )
         return self.game
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Evaluate, ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
@@ -89,13 +89,34 @@ def probabilities_text(probed: ConversationProbed) -> str:
     return ", ".join(named)
 
 
+def likeliest(probed: ConversationProbed) -> str:
+    """The name of the action that is the most probable one; empty: none is known."""
+    pairs = zip(probed.shares, probed.names, strict=True)
+    return max(pairs, key=lambda pair: pair[0])[1] if probed.names else ""
+
+
 def score_text(game: HumanGame, state: RunState) -> Content:
     """This return, the mean so far, and how a match stands."""
     text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
         played, total = counted(mean.episodes, "episode"), number(sum(game.returns))
         text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
-    return Content(f"{text}\n{match_text(game.match, state)}" if game.match is not None else text)
+    if game.match is None:
+        return Content(text)
+    stands = games_text(game.match) if game.against_model else match_text(game.match, state)
+    return Content(f"{text}\n{stands}")
+
+
+def games_text(match: MatchAgainstModel) -> str:
+    """How a match stands in which the model is the other player."""
+    returns = match.returns
+    won = sum(each > 0 for each in returns)
+    lost = sum(each < 0 for each in returns)
+    so_far = "" if match.is_over else f" of {MATCH}"
+    return (
+        f"you against the model, {len(returns)}{so_far} games: {won} won, {len(returns) - won - lost} drawn, "
+        f"{lost} lost"
+    )
 
 
 def match_text(match: MatchAgainstModel, state: RunState) -> str:
@@ -178,7 +199,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             "ctrl+g",
             "match",
             "Against the model",
-            tooltip="Both play the same 20 episodes.",
+            tooltip="Both play the same 20 episodes; in a game for two, 20 games of you against it.",
             id="table.match",
         ),
         Binding(
@@ -237,6 +258,7 @@ class HumanTableScreen(ChoosingScreen[None]):
     def show(self, state: RunState) -> None:
         """Take in another state of the run: it may hold the policy's answer."""
         self._state = state
+        self._let_model_act()
         self._show_hint()
         self.update_text("score", score_text(self._game, state))
 
@@ -247,6 +269,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             self._opened = True
             if self._game.over and self.begins_at_once:
                 self._game.deal()
+        self._let_model_act()
 
     @property
     def choices(self) -> tuple[OfferedAction, ...]:
@@ -298,10 +321,30 @@ class HumanTableScreen(ChoosingScreen[None]):
             if self._game.act(choice.action, sentence.value):
                 self.action_save()
             sentence.value = ""
+        self._let_model_act()
+
+    def _let_model_act(self) -> None:
+        """Ask for the model's move where it is to move, and make it once it is there: the likeliest action."""
+        game = self._game
+        if not (self._opened and game.awaits_model):
+            return
+        if (question := self._policy_hint.question(game, self._state)) is not None:
+            self.post_message(CommandAsked(question))
+        answer = self._policy_hint.answer(game, self._state)
+        if answer is None:
+            return
+        with self._showing_faults():
+            if not (name := likeliest(answer)):
+                raise UsageError(f"The model makes no move: {probabilities_text(answer)}.")
+            if game.let_model_act(name):
+                self.action_save()
 
     def action_match(self) -> None:
         seed = self._game.next_seed()
         self._game.match = MatchAgainstModel(seed, [])
+        if self._game.against_model:
+            self.action_next()
+            return
         self.post_message(CommandAsked(Evaluate(episodes=MATCH, seed=seed)))
         self.action_next()
 
@@ -309,6 +352,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         if self._opened and self._game.over:
             with self._showing_faults():
                 self._game.deal()
+            self._let_model_act()
 
     @work(exclusive=True, group="save")
     async def action_discard(self) -> None:
@@ -371,7 +415,10 @@ class HumanTableScreen(ChoosingScreen[None]):
     def _choices_text(self) -> Content:
         """The actions on their keys, and under them what a key does now."""
         game, key = self._game, partial(key_of, self.app)
-        if not game.over:
+        if game.awaits_model:
+            actions = Content("The model is to move.")
+            now = self._policy_hint.text(game, self._state)
+        elif not game.over:
             actions, now = choices_row(game.choices, None), self.how_to_choose("table")
         else:
             result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
@@ -384,7 +431,7 @@ class HumanTableScreen(ChoosingScreen[None]):
     def _show_hint(self) -> None:
         """Show what policy and expert would do, and request the policy's answer once for each turn."""
         game, hint = self._game, self.query_one("#hint", Static)
-        hint.display = self._hints and not game.over
+        hint.display = self._hints and not game.over and not game.awaits_model
         if not hint.display:
             return
         if (question := self._policy_hint.question(game, self._state)) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -11,12 +13,12 @@ from llamagym_tui.agents._tic_tac_toe_env import TicTacToe
 from llamagym_tui.agents.tic_tac_toe import (
     MINE,
     OPPONENTS,
+    OTHER,
     START,
     THEIRS,
     TicTacToeAgent,
-    against_chance,
     best,
-    earned_after,
+    expert_field,
     free,
     marked,
     value,
@@ -59,15 +61,37 @@ def test_the_expert_loses_to_no_opponent_and_beats_those_that_err(opponent: str)
     assert (max(found) > 0) == (opponent != "expert")
 
 
+Fields = Callable[[str, str], Sequence[int]]
+
+
+@cache
+def earned(board: str, mark: str, mine: Fields, theirs: Fields) -> float:
+    """What `mine` earns on a board on which a mark is to move, both drawing among the fields that they name."""
+    if has_line := winner(board):
+        return 1.0 if has_line == MINE else -1.0
+    if not free(board):
+        return 0.0
+    fields = (mine if mark == MINE else theirs)(board, mark)
+    after = [earned(marked(board, each, mark), OTHER[mark], mine, theirs) for each in fields]
+    return sum(after) / len(after)
+
+
 def test_baselines_are_exact() -> None:
-    replies = [marked(START, field, THEIRS) for field in range(9)]
-    second = sum(map(against_chance, replies)) / len(replies)
-    assert AGENT.baselines["expert"] == pytest.approx(
-        (against_chance(START) + second) / 2, abs=1e-4
-    )
-    assert earned_after("OOOXX....") == -1
-    # Of two that draw, either begins as often, and what the one earns the other loses.
-    assert AGENT.baselines["random"] == 0
+    players: dict[str, Fields] = {
+        "random": OPPONENTS["random"],
+        "expert": lambda board, mark: (expert_field(board),),
+    }
+    names = AGENT.env_kwargs["opponent"].split("+")
+    for name, mine in players.items():
+        means = [
+            (
+                earned(START, MINE, mine, OPPONENTS[each])
+                + earned(START, THEIRS, mine, OPPONENTS[each])
+            )
+            / 2
+            for each in names
+        ]
+        assert AGENT.baselines[name] == pytest.approx(sum(means) / len(means), abs=1e-4), means
 
 
 def test_an_expert_draws_among_what_is_equally_good_and_the_first_field_is_always_the_same() -> (
@@ -156,7 +180,7 @@ def test_a_game_against_a_policy_asks_for_both_and_shows_each_the_board_with_its
     env.reset(seed=next(seed for seed in range(20) if env.reset(seed=seed)[1]["opponent_moves"]))
     env.step(4)
     env.step(0)
-    board, reward, is_over, _, info = env.step(0)
+    _, reward, is_over, _, info = env.step(0)
     assert (reward, is_over, info["invalid_action"]) == (1.0, True, True)
 
 

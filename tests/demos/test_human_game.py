@@ -15,6 +15,7 @@ from gymnasium import spaces
 from llamagym_tui.agent import Agent
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.generic import GenericAgent
+from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
@@ -476,3 +477,48 @@ def test_the_episodes_of_a_match_are_those_of_the_evaluation_and_one_that_fails_
     game.deal()
     assert env.seeds == [77, *(episode_seed(5, number) for number in (0, *range(20))), 77]
     assert game.match.returns == [0.0, 1.0] * 10
+
+
+def test_in_a_game_for_two_the_model_moves_in_between_and_its_line_is_the_persons_loss(
+    tmp_path: Path,
+):
+    seeds = iter(range(100))
+    game = HumanGame(
+        TicTacToeAgent(),
+        "tic_tac_toe",
+        DemoWriter(tmp_path / "demos" / "tic_tac_toe.jsonl"),
+        system_prompt=lambda: "Play.",
+        next_seed=lambda: next(seeds),
+        clock=lambda: NOON,
+        against_model=True,
+    )
+    begun = []
+    while len(set(begun)) < 2:
+        game.deal()
+        begun.append(game.awaits_model)
+    if not game.awaits_model:
+        game.deal()
+        while not game.awaits_model:
+            game.deal()
+    assert game.choices == ()
+    assert game.hint() == ""
+    assert game.messages[-1] == {"role": "user", "content": "0 1 2\n3 4 5\n6 7 8"}
+    places = {game.place}
+    game.let_model_act("top left")
+    for own, its in ((3, "top middle"), (4, "top right")):
+        assert len(game.choices) == 9 - 2 * len(game._turns) - 1
+        places.add(game.place)
+        game.act(own)
+        places.add(game.place)
+        assert game.awaits_model
+        # It sees its own mark, and what it has played is in no turn of the person's.
+        assert "X" in game.messages[-1]["content"].splitlines()[0]
+        game.let_model_act(its)
+    assert len(places) == 5
+    assert game.over
+    assert game.returns == [-1.0]
+    game.writer.save()
+    [demo] = demo_files.read(game.writer.path)
+    assert (demo.episode_return, demo.rewards) == (-1.0, [0.0, -1.0])
+    replies = [each["content"] for each in demo.messages if each["role"] == "assistant"]
+    assert replies == ['{"action": 3}', '{"action": 4}']

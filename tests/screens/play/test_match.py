@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
-from llamagym_tui.protocol.commands import Evaluate
-from llamagym_tui.protocol.events import EvaluationFinished, MatchPlayed
-from llamagym_tui.screens.play.table import match_text
+from llamagym_tui.protocol.commands import AnyCommand, Evaluate, ProbeActions
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    ConversationProbed,
+    EvaluationFinished,
+    MatchPlayed,
+)
+from llamagym_tui.screens.play.table import HumanTableScreen, games_text, match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.play.test_table import SIZE, play_one
@@ -49,6 +55,12 @@ def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores(
     )
 
 
+def test_a_match_in_a_game_for_two_counts_games() -> None:
+    assert games_text(MatchAgainstModel(5, [1.0] * 3 + [0.0] * 2 + [-1.0])) == (
+        "you against the model, 6 of 20 games: 3 won, 2 drawn, 1 lost"
+    )
+
+
 async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(
     make_app: MakeApp,
 ) -> None:
@@ -70,3 +82,38 @@ async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(
         await sees(pilot, "it has not played its episodes")
         client.emit(by_model([0.0] * MATCH, 0.0, seed=2))
         await sees(pilot, "the model +0.000, update 3, prompt v2")
+
+
+class MovesFirst(fakes.FakeClient):
+    """The model's likeliest action is the first one that is admissible."""
+
+    def _answer(self, command: AnyCommand) -> AnyEvent | None:
+        if not isinstance(command, ProbeActions):
+            return super()._answer(command)
+        names = command.messages[-1].get("actions") or list(TicTacToeAgent.action_names)
+        shares = [0.1] * len(names)
+        shares[0] = 0.2
+        return ConversationProbed(ticket=command.ticket, names=list(names), shares=shares)
+
+
+async def test_in_a_game_for_two_the_table_is_against_the_model_and_a_match_is_twenty_games(
+    make_app: MakeApp,
+) -> None:
+    client = MovesFirst()
+    app = make_app(client, agent="tic_tac_toe")
+    async with rolling_out(app, (100, 40)) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "a key takes its action at once")
+        screen = app.screen
+        assert isinstance(screen, HumanTableScreen)
+        # The right column, which nobody who takes the first empty field keeps from me.
+        for _ in range(3):
+            taken = [choice.key for choice in screen.choices]
+            await pilot.press(next(key for key in ("9", "6", "3", "8", "7") if key in taken))
+            await until(pilot, lambda: not screen._game.awaits_model)
+            if screen._game.over:
+                break
+        assert screen._game.over
+        await pilot.press("ctrl+g")
+        await sees(pilot, "you against the model, 0 of 20 games: 0 won, 0 drawn, 0 lost")
+        assert not [each for each in client.sent if isinstance(each, Evaluate)]
