@@ -48,6 +48,7 @@ from llamagym_tui.trainer.checkpoints import Counters
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
+from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
@@ -229,7 +230,7 @@ class Rollout:
         self.spectator = Spectator(cast(Callable[[Item], None], emit))
         self.spectator.reset(self.n_envs)
         self.wheel = Wheel(CoinAgent(), emit)
-        self.opponent = None
+        self.opponent: Opponent | None = None
         self._clock = clock
         self._policy = policy
         self._emit = emit

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from llamagym_tui.errors import UsageError
+from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import counted
@@ -73,6 +74,11 @@ def generate(
         if assignments:
             raise UsageError("--set is about play by a model; give --model URL, or leave it out.")
         player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
+        if opponent_of(player):
+            raise UsageError(
+                "Demonstrations are of games that an environment plays by itself: let the expert play against one of "
+                f"{', '.join(player.opponents)}."
+            )
         found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
     else:
         if not is_endpoint(model):

@@ -61,7 +61,12 @@ from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
-from llamagym_tui.trainer.rollout.opponents import EarlierSelves, ModelOpponent, Opponent
+from llamagym_tui.trainer.rollout.opponents import (
+    EarlierSelves,
+    EndpointOpponent,
+    ModelOpponent,
+    Opponent,
+)
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
@@ -264,9 +269,11 @@ class Builders:
 
     def _loaded_opponent(self, agent: AgentBase, name: str) -> Opponent:
         if is_endpoint(name):
-            from llamagym_tui.trainer.endpoint_player import endpoint_opponent
+            from llamagym_tui.game.endpoint import Endpoint
 
-            return endpoint_opponent(agent, name, self.config)
+            history = turns_kept(self.config.history, agent.history)
+            prompt = agent.get_system_prompt()
+            return EndpointOpponent(Endpoint(name), self.config.generation, prompt, history)
         config = evaluated_config(
             self.config.agent,
             name,

@@ -20,7 +20,6 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.endpoint_rollout import EndpointRollout
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
-from llamagym_tui.trainer.rollout.opponents import EndpointOpponent
 
 
 class EndpointPlayer:
@@ -148,20 +147,3 @@ class EndpointPlayer:
             )
             self._answers = 0
             self._cut = 0
-
-
-def endpoint_opponent(agent: AgentBase, name: str, config: RunConfig) -> EndpointOpponent:
-    """An endpoint as the other player of a run's game for two. Raises what `Endpoint` raises."""
-    endpoint = Endpoint(name)
-
-    def ask(conversations: Sequence[Conversation], seeds: Sequence[int], greedy: bool) -> list[str]:
-        answers = endpoint.replies(
-            conversations,
-            seeds,
-            max_tokens=config.generation.max_new_tokens,
-            temperature=0.0 if greedy else config.generation.temperature,
-        )
-        return [answer.text for answer in answers]
-
-    history = turns_kept(config.history, agent.history)
-    return EndpointOpponent(ask, agent.get_system_prompt(), history, endpoint.close)

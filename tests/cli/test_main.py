@@ -58,7 +58,7 @@ def usages(command: Any) -> dict[str, str]:
 def test_the_lines_of_usage_name_what_each_command_takes():
     arguments = {
         "train": "[AGENT]",
-        **dict.fromkeys(["sft", "dpo", "eval", "compare", "demos generate"], "{AGENT}"),
+        **dict.fromkeys(["sft", "dpo", "eval", "compare", "match", "demos generate"], "{AGENT}"),
         **dict.fromkeys(["report", "track", "replay"], "[RUN]"),
         "lessons": "[NAME]",
         "export": "{RUN} {OUT}",
@@ -125,6 +125,8 @@ COMMAND_LINE = {
     "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 "
     "--b-learner=ppo|reinforce|rebn|rloo|grpo|gigpo --minutes≥0.001 (2.0) --half-width≥1e-06 --episodes≥2 (20000) "
     + MEASURES.replace("--history", "--history --learner=ppo|reinforce|rebn|rloo|grpo|gigpo"),
+    "match": "agent! --b-model! --episodes≥2 (400) --greedy --sampled --envs≥1 (128) --seed≥0 (0) --json --debug "
+    "--model --device=auto|cpu|cuda|mps --threads",
     "lessons": "name --check --debug",
     "agents": "",
     "models": "",
@@ -455,6 +457,29 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (
             ["compare", "blackjack", "--half-width", "0"],
             "Invalid value for '--half-width': Input should be greater than or equal to 0.000001",
+        ),
+        (["match", "blackjack", "--b-model", "expert"], "blackjack is no game for two"),
+        (["match", "tic-tac-toe", "--b-model", "self"], "against somebody else"),
+        (
+            ["match", "tic-tac-toe", "--model", "http://localhost:1", "--b-model", "expert"],
+            "One of the two has to be a model that is loaded here",
+        ),
+        (
+            ["train", "tic-tac-toe", "--env", "opponent=me"],
+            "opponent is one of random, careful, expert, first, self, a run (RUN or RUN@UPDATE), a model",
+        ),
+        (["train", "tic-tac-toe", "--env", "opponent=you"], "press h"),
+        (
+            ["train", "tic-tac-toe", "--env", "opponent=self+bundled"],
+            "self, bundled are several policies",
+        ),
+        (
+            ["eval", "tic-tac-toe", "--model", "http://localhost:1", "--env", "opponent=bundled"],
+            "An endpoint plays against a policy as its opponent alone",
+        ),
+        (
+            ["demos", "generate", "tic-tac-toe", "--env", "opponent=bundled"],
+            "play against one of random, careful, expert, first",
         ),
         (["train", "blackjack", "--mode", "dream"], "'--mode'"),
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),

@@ -20,6 +20,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, WarningRaised
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
+from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 
@@ -79,7 +80,7 @@ class LedRollout(Rollout):
         max_failures: int,
         make_env: Callable[[], AnyEnv],
         ranks: Ranks,
-        opponent: None = None,
+        opponent: Opponent | None = None,
     ) -> None:
         """Make this rank's environments; the arguments are as of `Rollout`, and those of all ranks."""
         self._limit_of_all = episode_limit
@@ -107,6 +108,7 @@ class LedRollout(Rollout):
             max_failures=max_failures,
             make_env=make_env,
             ranks=ranks,
+            opponent=opponent,
         )
 
     def resize(self, n_envs: int) -> None:

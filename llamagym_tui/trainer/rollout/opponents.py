@@ -5,12 +5,13 @@ trained. A reply that names no action is the fallback action, as for the player 
 """
 
 import random
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from llamagym_tui.config import GenerationConfig
 from llamagym_tui.demos.demonstration import PlayedTurn, conversation
 from llamagym_tui.engine.policy.earlier import EarlierSelf, SavedSelf
 from llamagym_tui.engine.policy.episode import prompt_after
@@ -18,6 +19,9 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.observed import Observed
+
+if TYPE_CHECKING:  # its client is imported where there is an endpoint
+    from llamagym_tui.game.endpoint import Endpoint
 
 EVERY = 5
 """Updates between two selves that are kept."""
@@ -56,8 +60,6 @@ class Opponent(Protocol):
         """Raises ValueError: it is of another version."""
         ...
 
-    def close(self) -> None: ...
-
 
 class Fixed:
     """An opponent that does not change."""
@@ -69,9 +71,6 @@ class Fixed:
         return None
 
     def restore(self, state: Any) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 
@@ -93,25 +92,23 @@ class EndpointOpponent(Fixed):
     """A model behind an endpoint."""
 
     def __init__(
-        self,
-        ask: Callable[[Sequence[Conversation], Sequence[int], bool], Sequence[str]],
-        system_prompt: str,
-        history: int | None,
-        close: Callable[[], None],
+        self, endpoint: "Endpoint", generation: GenerationConfig, prompt: str, history: int | None
     ) -> None:
-        """`ask` gets conversations, a seed of each, and whether the likeliest reply is wanted."""
-        self._ask = ask
-        self._system_prompt = system_prompt
+        """`history` is how many turns before the present one it sees. None: all."""
+        self._endpoint = endpoint
+        self._generation = generation
+        self._prompt = prompt
         self._history = history
-        self._close = close
 
-    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
-        own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
-        conversations = [_conversation(seat, self._history) for seat in own]
-        return self._ask(conversations, list(map(_seed, seats)), greedy)
-
-    def close(self) -> None:
-        self._close()
+    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+        own = [seat._replace(system_prompt=self._prompt) for seat in seats]
+        answers = self._endpoint.replies(
+            [_conversation(seat, self._history) for seat in own],
+            list(map(_seed, seats)),
+            max_tokens=self._generation.max_new_tokens,
+            temperature=0.0 if greedy else self._generation.temperature,
+        )
+        return [answer.text for answer in answers]
 
 
 class SavedSelves(Struct, frozen=True, kw_only=True):
@@ -150,9 +147,6 @@ class EarlierSelves:
         self._selves = [EarlierSelf.restored(self._policy, each) for each in saved.selves]
         self._updates = saved.updates
         self._draw()
-
-    def close(self) -> None:
-        pass
 
     def _draw(self) -> None:
         """Draw the self that plays until the next update, by seed and update, so that a resumed run has the same."""

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import torch
 
-from llamagym_tui.config import LoraConfig
+from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.policy.earlier import EarlierSelf
+from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.opponents import (
@@ -188,20 +189,26 @@ def test_what_an_earlier_self_replies_follows_from_the_seats_alone(make_policy):
     assert torch.equal(policy.generator.get_state(), state)
 
 
+class FakeEndpoint:
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.temperatures: set[float] = set()
+
+    def replies(
+        self, conversations: Any, seeds: Any, *, max_tokens: int, temperature: float
+    ) -> list[Answer]:
+        self.asked += conversations
+        self.temperatures.add(temperature)
+        return [Answer(HARD, Tokens(), False)] * len(conversations)
+
+
 def test_an_endpoint_gets_the_others_conversation_as_far_as_its_history(play):
-    asked: list[Any] = []
-
-    def ask(conversations: Any, seeds: Any, greedy: bool) -> list[str]:
-        asked.extend(conversations)
-        return [HARD] * len(conversations)
-
-    closed: list[bool] = []
-    opponent = EndpointOpponent(ask, "Pull, you.", None, lambda: closed.append(True))
-    rollout, _ = play(opponent)
+    endpoint: Any = FakeEndpoint()
+    settings = GenerationConfig(temperature=0.7)
+    rollout, _ = play(EndpointOpponent(endpoint, settings, "Pull, you.", None))
     while rollout.episodes < 4:
         rollout.step()
-    roles = [[message["role"] for message in each] for each in asked]
+    roles = [[message["role"] for message in each] for each in endpoint.asked]
     assert ["system", "user", "assistant", "user"] in roles
-    assert all(each[0]["content"] == "Pull, you." for each in asked)
-    opponent.close()
-    assert closed == [True]
+    assert all(each[0]["content"] == "Pull, you." for each in endpoint.asked)
+    assert endpoint.temperatures == {0.7}
