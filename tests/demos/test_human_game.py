@@ -511,8 +511,9 @@ def test_in_a_game_for_two_the_model_moves_in_between_and_its_line_is_the_person
         game.act(own)
         places.add(game.place)
         assert game.awaits_model
-        # It sees its own mark, and what it has played is in no turn of the person's.
+        # It sees its own mark, and its own replies; they are in no turn of the person's.
         assert "X" in game.messages[-1]["content"].splitlines()[0]
+        assert game.messages[2]["content"] == '{"action": 0}'
         game.let_model_act(its)
     assert len(places) == 5
     assert game.over
