@@ -1,6 +1,7 @@
 """`serve --seats`: a class in browsers. Whoever opens the link first gets a seat, and keeps it by a cookie.
 
-The folder of the class has what was played, whatever becomes of the server. Its table stands in the terminal while the
+The folder of the class has what was played, whatever becomes of the server, and who has which seat by which link: a
+class that is served again goes on. Its table stands in the terminal while the
 class plays, in ``table.txt``, and on stdout at the end.
 """
 
@@ -9,25 +10,40 @@ import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 
+import msgspec
 from aiohttp import web
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from llamagym_tui.app.trainer_client import own_python
 from llamagym_tui.cli.serve import Server, run
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.run_store import new_run_dir
 from llamagym_tui.screens.play.class_table import class_lines
 from llamagym_tui.screens.play.classroom import TABLE_FILE, ClassRecord, Classroom
 from llamagym_tui.setup.catalog import absolute_spec, agent_name
-from llamagym_tui.user_files import data_dir, replace_file
+from llamagym_tui.setup.trust import require_trusted
+from llamagym_tui.user_files import data_dir, file_content, replace_file
 
+VISITORS_FILE = "visitors.json"
+"""The link and the cookies of a class; only its owner may read it."""
 LOOK_S = 1.0
 """Seconds between two looks at what the class has played."""
 COOKIE = "visitor"
+
+
+class Visitors(Struct, frozen=True):
+    """What ``visitors.json`` holds."""
+
+    token: str
+    """Of the link."""
+    seats: dict[str, int]
+    """The seat of each visitor, by cookie."""
 
 
 class ClassServer(Server):
@@ -39,6 +55,11 @@ class ClassServer(Server):
         self._classroom = classroom
         self._seats: dict[str, int] = {}
         """The seat of each visitor, by cookie."""
+        self._visitors_path = classroom.folder / VISITORS_FILE
+        if self._visitors_path.exists():
+            known = visitors_of(self._visitors_path)
+            self.token = known.token
+            self._seats |= known.seats
         self._locks = [asyncio.Lock() for _ in range(seats + 1)]
         """Held, for each seat, by its session."""
 
@@ -69,7 +90,12 @@ class ClassServer(Server):
     def _seat_of(self, request: web.Request) -> int:
         """The visitor's seat, which is the next free one the first time."""
         visitor = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
-        return self._seats.setdefault(visitor, len(self._seats) + 1)
+        if visitor not in self._seats:
+            self._seats[visitor] = len(self._seats) + 1
+            known = msgspec.json.encode(Visitors(self.token, self._seats))
+            with suppress(OSError):  # only a class that is served again would miss it
+                replace_file(self._visitors_path, known)
+        return self._seats[visitor]
 
     def _command_for(self, request: web.Request) -> str:
         return f"{self.command} {self._seat_of(request)}"
@@ -138,20 +164,36 @@ class ClassTable:
         self.look()
 
 
-def serve(record: ClassRecord, *, host: str, port: int) -> None:
-    """Serve a class until ctrl+c, and print its table then.
+def visitors_of(path: Path) -> Visitors:
+    """Who has which seat; raises UsageError if that cannot be read."""
+    try:
+        return msgspec.json.decode(file_content(path), type=Visitors)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} does not say who has which seat ({error}); without that file all choose seats anew."
+        ) from error
+
+
+def begun(record: ClassRecord) -> Classroom:
+    """A new class in a folder of its own; raises LlamaGymError if that cannot be written."""
+    folder = new_run_dir(agent_name(record.config.agent), parent=data_dir() / "classes")
+    return Classroom.begun(folder, record)
+
+
+def serve(classroom: Classroom, *, host: str, port: int) -> None:
+    """Serve a class until ctrl+c, and print its table then; one that has begun goes on, by the same link.
 
     Raises:
-        LlamaGymError: its folder cannot be written.
-        UsageError: the address cannot be listened on.
+        LlamaGymError: its agent's code is not trusted.
+        UsageError: the address cannot be listened on, or who has which seat cannot be read.
     """
-    agent = record.config.agent
-    folder = new_run_dir(agent_name(agent), parent=data_dir() / "classes")
-    classroom = Classroom.begun(folder, record)
+    record = classroom.record
+    require_trusted(record.config.agent)
     server = ClassServer(classroom, host=host, port=port)
     echo(
         f"A class of {record.seats}: what is played is in {classroom.folder}, {TABLE_FILE} there is how it stands.",
         to=sys.stderr,
     )
-    run(server, f"seat {absolute_spec(agent)}")
+    run(server, f"seat {absolute_spec(record.config.agent)}")
     echo(ClassTable(classroom).text, lines=True)
+    echo(f"`llamagym-tui serve {classroom.folder}` goes on with this class.", to=sys.stderr)
