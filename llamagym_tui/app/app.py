@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least, while a person is at the keys."""
 PAINT_IDLE_S = 1 / 4
-"""Seconds between two paintings of new events, at least, while nobody is."""
+"""Seconds between two paintings of new events, at least, while nobody is, or while they come in a flood."""
 PAINT_FLOOD_S = 1 / 2
-"""Seconds between two of them where events come faster than anybody reads."""
+"""Seconds between two of them where nobody is and they come faster than anybody reads."""
 FLOOD = 12
 """Events since the last painting, from which on that is so."""
 KEYS_S = 1.0
@@ -333,7 +333,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self._paint_timer is not None:
             return
         if time.monotonic() - self._keyed_at < KEYS_S:
-            wait_s = PAINT_S
+            # A painting of what nobody can read would be in the way of what the next key does.
+            wait_s = PAINT_IDLE_S if self._is_flood else PAINT_S
         else:
             wait_s = PAINT_FLOOD_S if self._is_flood else PAINT_IDLE_S
         self._paint_timer = self.set_timer(wait_s, self._paint)
