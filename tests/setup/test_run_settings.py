@@ -124,9 +124,7 @@ def test_a_form_is_taught_to_a_run_of_one_process_whose_agent_names_actions(tmp_
 
 
 def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
-    def of_head(
-        *assignments: str, agent: str = "blackjack", **more: Any
-    ) -> tuple[object, ...]:
+    def of_head(*assignments: str, agent: str = "blackjack", **more: Any) -> tuple[object, ...]:
         config = run_config(
             agent=agent,
             run_dir=None,

@@ -63,9 +63,7 @@ class Replies:
 def test_no_more_replies_are_tried_than_it_takes(named: str, share: float, told: list[int]):
     tried: list[int] = []
     builders = Replies(RunConfig(agent="blackjack", run_dir=""), named)
-    parts = SimpleNamespace(
-        agent=None, policy=None, rollout=SimpleNamespace(system_prompt="Play.")
-    )
+    parts = SimpleNamespace(agent=None, policy=None, rollout=SimpleNamespace(system_prompt="Play."))
     found = unread_share(builders, parts, lambda done, of: tried.append(done))  # type: ignore[arg-type]
     assert (found, tried) == (share, told)
 
