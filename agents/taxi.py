@@ -48,7 +48,6 @@ class TaxiAgent(Agent):
     """Plays ``Taxi-v4``; an observation is row, column, passenger and destination in one number."""
 
     history = 0
-    observations_repeat = True
     directions = 512
     env_id = "Taxi-v4"
     title = "Taxi"

@@ -71,7 +71,7 @@ def states_of(
         order: list[int] = []
         parts: list[Encoded] = []
         policy.on_reading(0, len(indices))
-        for group in _groups(prompts, indices, trie):
+        for group in groups(prompts, indices, trie):
             parts.append(_read(policy.model.backbone, group))
             order += group.indices
             policy.on_reading(len(order), len(indices))
@@ -112,7 +112,7 @@ class _Group(NamedTuple):
     """Of each, where its last token and the nodes of the replies' tree are."""
 
 
-def _groups(
+def groups(
     prompts: Sequence[Opening], indices: Sequence[int], trie: ActionTrie
 ) -> Iterator[_Group]:
     """Prompts for one forward each: of one prefix, those that begin alike together, and not too many."""
