@@ -117,12 +117,12 @@ class ConversationPane(Vertical):
         keep = key_of(self.app, "keep", "K")
         copy = key_of(self.app, "turn.copy", "y")
         unfold = key_of(self.app, "unfold", "enter") if self._view.folds else ""
+        way = "folds" if self._view.is_open else "unfolds"
         parts = [
-            f"{unfold} unfolds" if unfold else "",
+            f"{unfold} {way}" if unfold else "",
             f"{inspect} inspects",
-            f"{keep} keeps its episode",
+            f"{keep} keeps",
             f"{copy} copies",
             "end unmarks",
         ]
-        marked = f"marked: {', '.join(filter(None, parts))}"
-        self._below.update(one_line(marked))
+        self._below.update(one_line(", ".join(filter(None, parts))))

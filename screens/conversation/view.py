@@ -87,7 +87,7 @@ class ConversationView(ScrollView, can_focus=True):
     """Which match of how many is looked at, for people; empty without a search."""
 
     class Marked(Message):
-        """Another reply is marked now, or none."""
+        """Another reply is marked now, or none; or its turn is unfolded, or folded."""
 
     def __init__(
         self,
@@ -257,6 +257,7 @@ class ConversationView(ScrollView, can_focus=True):
             at = marked.serial - self._blocks[0].entry.serial
             self._unfolded(at)
             self._bring_into_view(at)
+            self.post_message(self.Marked())
 
     def _unfolded(self, at: int) -> None:
         """Show the turn of an entry as it is folded now; lines above stay where they are."""
@@ -382,6 +383,11 @@ class ConversationView(ScrollView, can_focus=True):
         """The reply that a person has marked."""
         fact = self._marked.fact if self._marked is not None else None
         return fact if isinstance(fact, ReplySoFar) else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person has unfolded the turn of the marked reply."""
+        return self._marked is not None and turn_of(self._marked) in self._open
 
     def mark(self, entry: Entry | None) -> None:
         """Mark a reply, and no other one; while one is marked, the end of the lines is not followed."""

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import margin, smoothing_window, thinned
+from llamagym_tui.returns import CurvePoint, MeanReturn, margin, smoothing_window, thinned
 from llamagym_tui.screens.widgets.chart_cells import Curve, Drawing, Level, line_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
@@ -36,7 +36,7 @@ class ReturnChart(Vertical):
             return None
         known = baselines(state)
         for legend in self.query("#chart-legend").results(Static):  # none in an app that is closing
-            text, size = _legend(window, state.marks), legend.content_size
+            text, size = _legend(window, points[-1], state.marks), legend.content_size
             fits = (
                 bool(size) and text.get_height(legend.styles.get_rules(), size.width) == size.height
             )
@@ -58,11 +58,12 @@ class ReturnChart(Vertical):
         )
 
 
-def _legend(window: int, marks: Sequence[Mark]) -> Content:
-    """What the lines are that have no name."""
+def _legend(window: int, last: CurvePoint, marks: Sequence[Mark]) -> Content:
+    """What the lines are that have no name, and where the curve is now, with how sure that is."""
+    now = MeanReturn(last.mean_return, last.stderr, window).text
     text = Content.assemble(
         ("━ ", "$primary"),
-        f"mean return, last {window:,} episodes ",
+        f"mean return {now}, last {window:,} episodes ",
         ("░", "$secondary"),
         " 95 %",
     )

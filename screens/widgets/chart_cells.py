@@ -143,13 +143,12 @@ class Cells:
         if drawing.cursor is not None:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(drawing.cursor), row, "│", "foreground")
-        self._names(drawing)
+        reached = set[tuple[int, int]]()
         for curve in drawing.curves:
-            if curve.marker:
-                for x, y in curve.points:
-                    self.put(self.scale.column(x), self.scale.row(y), curve.marker, curve.color)
-            else:
-                self._curve(curve)
+            for column, row, character in self._curve(curve):
+                self.put(column, row, character, curve.color)
+                reached.add((column, row))
+        self._names(drawing.levels, reached)
         self._curve_names(drawing.curves)
         if drawing.cursor is not None:
             column = self.scale.column(drawing.cursor)
@@ -179,41 +178,31 @@ class Cells:
             for row in range(top, bottom + 1):
                 self.put(column, row, "░", "secondary")
 
-    def _names(self, drawing: Drawing) -> None:
-        """Write the names of levels on them, at the right, or else where no curve passes: at the left, or a row away.
+    def _names(self, levels: Sequence[Level], reached: set[tuple[int, int]]) -> None:
+        """Write the names of levels on them, at the right or at the left, or a row away: where curves have reached the
+        fewest cells.
 
         Of two in one row the first has its name.
         """
         scale, named = self.scale, set[int]()
-        for level in drawing.levels:
+        for level in levels:
             row, name = scale.row(level.y), level.name
             if len(name) + 2 > scale.columns // 2:
                 name = name.partition(" ")[0]  # without its value
             wide = len(name) + 2
             if not name or row in named or not 0 <= row < scale.rows or wide > scale.columns // 2:
                 continue
-            right = scale.columns - wide
-            places = [(row, right), (row, 0), (row - 1, right), (row + 1, right)]
-            free = [
-                (at, begin)
+            sides = (scale.columns - wide, 0)
+            places = [(at, begin) for at in (row, row - 1, row + 1) for begin in sides]
+            covered = {
+                (at, begin): sum((column, at) in reached for column in range(begin, begin + wide))
                 for at, begin in places
                 if 0 <= at < scale.rows and at not in named
-                if self._is_free(drawing, at, range(begin, begin + wide))
-            ]
-            at, begin = (free or places)[0]
+            }
+            at, begin = min(covered, key=covered.__getitem__)
             named.add(at)
             for column, letter in enumerate(f" {name} ", begin):
                 self.put(column, at, letter, level.line.color)
-
-    def _is_free(self, drawing: Drawing, row: int, columns: range) -> bool:
-        """Whether no curve passes through a row, in some columns."""
-        scale = self.scale
-        return not any(
-            scale.row(height_at(curve.points, scale.middle(column))) == row
-            for curve in drawing.curves
-            if curve.points
-            for column in columns
-        )
 
     def _curve_names(self, curves: Sequence[Curve]) -> None:
         """Write the name of each curve on it: at its end, or before it where another has its end there, and along it,
@@ -241,9 +230,12 @@ class Cells:
         """The cell of a curve in some column."""
         return column, self.scale.row(height_at(curve.points, self.scale.middle(column)))
 
-    def _curve(self, curve: Curve) -> None:
-        """The dots of the lines between points."""
+    def _curve(self, curve: Curve) -> Iterator[tuple[int, int, str]]:
+        """The cells of a curve, each with its column and row: its markers, or the dots of the lines between points."""
         scale = self.scale
+        if curve.marker:
+            yield from ((scale.column(x), scale.row(y), curve.marker) for x, y in curve.points)
+            return
         dots = Dots(scale.columns, scale.rows)
         places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
         for place, following in zip(places, places[1:] or places, strict=False):
@@ -251,7 +243,7 @@ class Cells:
         for row, line in enumerate(dots.lines):
             for column, character in enumerate(line):
                 if character != " ":
-                    self.put(column, row, character, curve.color)
+                    yield column, row, character
 
 
 def height_at(points: Sequence[Point], x: float) -> float:

@@ -44,8 +44,10 @@ async def test_a_click_marks_the_reply_of_the_turn_under_the_mouse(make_app: Mak
         assert view.marked is not None
         assert (view.marked.episode, view.marked.turn) == (11, 0)
         assert len(marked_rows(shown(pilot))) == 1
-        await sees(pilot, "marked: enter unfolds, i inspects, K keeps its episode, y copies")
-        await pilot.press("end")
+        await sees(pilot, "enter unfolds, i inspects, K keeps, y copies, end unmarks")
+        await pilot.press("enter")
+        await sees(pilot, "enter folds, i inspects, K keeps, y copies, end unmarks")
+        await pilot.press("enter", "end")
         client.emit(PaceChanged(turn_s=1.5))
         await sees(pilot, "11.0 so hit")
         row = next(y for y, line in enumerate(shown(pilot).splitlines()) if "11.0" in line)
@@ -55,7 +57,7 @@ async def test_a_click_marks_the_reply_of_the_turn_under_the_mouse(make_app: Mak
             assert view.marked is not None, what
             assert (view.marked.episode, view.marked.turn) == (11, 0), what
         assert len(marked_rows(shown(pilot))) == 4, "all of its turn has the bar"
-        await sees(pilot, "marked: i inspects")
+        await sees(pilot, " i inspects, K keeps, y copies")
 
 
 async def test_keys_mark_replies_and_scroll_no_further_than_shows_them(make_app: MakeApp):
@@ -89,7 +91,7 @@ async def test_the_mark_stays_on_its_reply_while_others_come_and_goes_with_it(
         await pilot.press("k", "k")
         before = marked_rows(shown(pilot))
         client.emit(*hands(*range(20, 60)))
-        await sees(pilot, "marked: enter unfolds")
+        await sees(pilot, "enter unfolds, i inspects")
         await until(pilot, lambda: len(view.entries) > 200, "more hands")
         assert marked_rows(shown(pilot)) == before
         client.emit(*hands(*range(100, 300)))

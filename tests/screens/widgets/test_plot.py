@@ -94,6 +94,12 @@ def test_the_name_of_a_level_that_is_reached_stands_a_row_away():
     assert abs(named - reached) == 1
 
 
+def test_a_name_is_whole_where_a_steep_curve_passes_all_places():
+    steep = Curve([(x / 4, (-1.0) ** x) for x in range(400)], color="primary")
+    rows = text_of(Drawing(curves=[steep], levels=[Level(0.0, BOUND, "the best")]), 60, 9)
+    assert sum(" the best " in row for row in rows) == 1
+
+
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     points = [(float(x), 0.0) for x in range(11)]
     drawing = Drawing([Curve(points)], [0.5] * 11, marks=[5.0], fitted=[-1.0, 1.0])
