@@ -16,6 +16,7 @@ EXTRAS = {
     "textworld": Extra("textworld", "the agent textworld, and text games from files (Linux)"),
     "openenv": Extra("openenv", "docs/examples/openenv_agent.py, for a server of OpenEnv's"),
     "gem": Extra("reasoning_gym", "docs/examples/gem_agent.py, with pip install --no-deps gem-llm"),
+    "textarena": Extra("textarena", "docs/examples/textarena_agent.py, Connect Four"),
     "tensorboard": Extra("tensorboard", "--track tensorboard, track --to tensorboard"),
     "trackio": Extra("trackio", "--track trackio, track --to trackio"),
     "wandb": Extra("wandb", "--track wandb, track --to wandb"),

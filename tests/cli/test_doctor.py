@@ -36,6 +36,7 @@ PURPOSES = {
     "[textworld]": "the agent textworld, and text games from files (Linux)",
     "[openenv]": "docs/examples/openenv_agent.py, for a server of OpenEnv's",
     "[gem]": "docs/examples/gem_agent.py, with pip install --no-deps gem-llm",
+    "[textarena]": "docs/examples/textarena_agent.py, Connect Four",
     "[tensorboard]": "--track tensorboard, track --to tensorboard",
     "[trackio]": "--track trackio, track --to trackio",
     "[wandb]": "--track wandb, track --to wandb",
