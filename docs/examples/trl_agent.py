@@ -31,7 +31,7 @@ class Vault:
 
     def get_reward(self) -> float:
         wanted = ["red", "yellow", "green"]
-        return sum(a == b for a, b in zip(self.pressed, wanted)) / 3
+        return sum(a == b for a, b in zip(self.pressed, wanted, strict=False)) / 3
 
 
 FACTORY, MOST_CALLS = Vault, 3
@@ -48,7 +48,7 @@ def calls(name):
         key: get_args(kind) for key, kind in get_type_hints(TOOLS[name]).items() if key != "return"
     }
     for values in itertools.product(*hints.values()):
-        yield json.dumps({"name": name, "arguments": dict(zip(hints, values))})
+        yield json.dumps({"name": name, "arguments": dict(zip(hints, values, strict=True))})
 
 
 class TrlAgent(Agent):
