@@ -63,7 +63,7 @@ def _legend(window: int, last: CurvePoint, marks: Sequence[Mark]) -> Content:
     now = MeanReturn(last.mean_return, last.stderr, window).text
     text = Content.assemble(
         ("━ ", "$primary"),
-        f"mean return {now}, last {window:,} episodes ",
+        f"mean return {now} of {window:,} episodes ",
         ("░", "$secondary"),
         " 95 %",
     )

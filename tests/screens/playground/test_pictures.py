@@ -53,18 +53,34 @@ def run_with_all() -> Iterator[AnyEvent]:
     yield Progressed(doing="collecting turns", done=812, total=1024, left_s=2.0)
 
 
+async def settled(pilot: Pilot[None]) -> None:
+    await sees(pilot, "20,494 ")
+    await sees(pilot, "812 of 1,024")
+    app = pilot.app
+    if app.size.height >= 24:
+        # The chart is drawn now and then: a slow machine would be pictured with the curve of a while ago.
+        await until(pilot, lambda: is_drawn(app.screen, getattr(app, "run_state", None)))
+
+
 @at_sizes((60, 20), (80, 24), (100, 30), (120, 34), (160, 45), (200, 60))
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "20,494 ")
-        await sees(pilot, "812 of 1,024")
-        if size[1] >= 24:
-            # The chart is drawn now and then: a slow machine would be pictured with the curve of a while ago.
-            await until(pilot, lambda: is_drawn(app.screen, app.run_state))
-
     user_files.keep_preferences(Path("config"), all_figures=False)
     app = make_app(fakes.FakeClient(run_with_all()))
     assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@pytest.mark.parametrize("colours", ["light", "256", "none"])
+def test_playground_in_other_colours(
+    snap_compare: Any, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, colours: str
+):
+    theme = "solarized-light" if colours == "light" else None
+    user_files.keep_preferences(Path("config"), all_figures=False, theme=theme)
+    if colours == "256":
+        monkeypatch.delenv("COLORTERM")
+    if colours == "none":
+        monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(fakes.FakeClient(run_with_all()))
+    assert snap_compare(app, terminal_size=(120, 34), run_before=settled)
 
 
 @pytest.mark.parametrize("pane", ["lines", "curve", "map"])

@@ -117,7 +117,7 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
 ):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=LARGE) as pilot:
-        await sees(pilot, "last 1,000 episodes")
+        await sees(pilot, "of 1,000 episodes")
         await sees(pilot, "optimal −0.047")
         for text in ("KL ref      0.031", "clip frac   8.3%", "parse fail  0.3%"):
             await sees(pilot, text)
