@@ -262,7 +262,7 @@ class Builders:
                 f"{', '.join(agent.opponents)}."
             )
         if name == SELF:
-            return EarlierSelves(policy, self.config.n_envs, self.config.seed)
+            return EarlierSelves(policy, self.config.n_envs)
         if name not in self._loaded:
             self._loaded[name] = self._loaded_opponent(agent, name)
         return self._loaded[name]

@@ -296,7 +296,9 @@ def test_a_run_against_earlier_selves_is_resumed_as_exactly(stage, ppo, monkeypa
     _, resumed = stage.play("killed", resume=True)
     assert stage.learnt("killed") == stage.learnt("straight")
     pools = [session.active_run.rollout.opponent for session in (straight, resumed)]
-    assert [[each.version for each in pool._selves] for pool in pools] == [[0, 1, 2, 3]] * 2
+    assert [[earlier.version for earlier, _ in pool._selves] for pool in pools] == [
+        [0, 1, 2, 3]
+    ] * 2
 
 
 def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
 
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.demos.demonstration import PlayedTurn, conversation
@@ -111,48 +110,46 @@ class EndpointOpponent(Fixed):
         return [answer.text for answer in answers]
 
 
-class SavedSelves(Struct, frozen=True, kw_only=True):
-    selves: list[SavedSelf]
-    updates: int
-    """Of the policy, when one of them was drawn last."""
-
-
 class EarlierSelves:
-    """Earlier selves of the policy that is trained, of which each batch draws one."""
+    """Earlier selves of the policy that is trained, of which each game draws one."""
 
-    def __init__(self, policy: Policy, seats: int, seed: int) -> None:
+    def __init__(self, policy: Policy, seats: int) -> None:
         """The first self is the policy as it is now; `seats` are asked for at once, at most."""
         self._policy = policy
         self._seats = seats
-        self._seed = seed
-        self._updates = 0
-        self._selves = [EarlierSelf.of(policy)]
-        self._draw()
+        self._selves: list[tuple[EarlierSelf, Sampler]] = []
+        self._keep(EarlierSelf.of(policy))
 
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-        with self._now.in_place() as policy:
-            return _replies(policy, self._sampler, seats, greedy=greedy)
+        found = [""] * len(seats)
+        # A game's seed draws its opponent, so that a resumed run has the same one.
+        drawn = [random.Random(seat.seed).randrange(len(self._selves)) for seat in seats]
+        for index in sorted(set(drawn)):
+            among = [at for at, each in enumerate(drawn) if each == index]
+            earlier, sampler = self._selves[index]
+            with earlier.in_place() as policy:
+                replies = _replies(policy, sampler, [seats[at] for at in among], greedy=greedy)
+            for at, reply in zip(among, replies, strict=True):
+                found[at] = reply
+        return found
 
     def learnt(self, updates: int) -> None:
-        self._updates = updates
         if updates % EVERY == 0:
-            self._selves = [*self._selves, EarlierSelf.of(self._policy)][-MOST_KEPT:]
-        self._draw()
+            self._keep(EarlierSelf.of(self._policy))
 
-    def state(self) -> SavedSelves:
-        return SavedSelves(selves=[each.saved for each in self._selves], updates=self._updates)
+    def state(self) -> list[SavedSelf]:
+        return [earlier.saved for earlier, _ in self._selves]
 
     def restore(self, state: Any) -> None:
-        saved = msgspec.convert(state, SavedSelves)
-        self._selves = [EarlierSelf.restored(self._policy, each) for each in saved.selves]
-        self._updates = saved.updates
-        self._draw()
+        self._selves = []
+        for saved in msgspec.convert(state, list[SavedSelf]):
+            self._keep(EarlierSelf.restored(self._policy, saved))
 
-    def _draw(self) -> None:
-        """Draw the self that plays until the next update, by seed and update, so that a resumed run has the same."""
-        self._now = random.Random(f"{self._seed} {self._updates}").choice(self._selves)
-        with self._now.in_place() as policy:
-            self._sampler = Sampler(policy, self._seats)
+    def _keep(self, earlier: EarlierSelf) -> None:
+        """Keep a self, with what it will read: its weights stay, so that a board is read once."""
+        with earlier.in_place() as policy:
+            sampler = Sampler(policy, self._seats)
+        self._selves = [*self._selves, (earlier, sampler)][-MOST_KEPT:]
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:

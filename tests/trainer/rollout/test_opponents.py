@@ -14,6 +14,7 @@ from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout import opponents
 from llamagym_tui.trainer.rollout.opponents import (
     EVERY,
     MOST_KEPT,
@@ -161,27 +162,43 @@ def test_an_earlier_self_is_put_in_place_and_the_policy_comes_back(policy):
         assert policy.version == 1
 
 
-def test_selves_are_kept_now_and_then_and_each_update_draws_one(make_policy):
+def versions(pool: EarlierSelves) -> list[int]:
+    return [earlier.version for earlier, _ in pool._selves]
+
+
+def test_selves_are_kept_now_and_then_and_each_game_draws_one_by_its_seed(make_policy, monkeypatch):
     policy = make_policy(policy="score")
-    pool = EarlierSelves(policy, 4, seed=0)
-    drawn = []
+    pool = EarlierSelves(policy, 64)
     for update in range(1, EVERY * (MOST_KEPT + 2) + 1):
         changed(policy)
         pool.learnt(update)
-        drawn.append(pool._now.version)
     # The first self is let go, and so is the one after it.
-    kept = [EVERY * at for at in range(3, MOST_KEPT + 3)]
-    assert [each.version for each in pool._selves] == kept
-    assert len(set(drawn)) > MOST_KEPT // 2
-    again = EarlierSelves(policy, 4, seed=0)
+    assert versions(pool) == [EVERY * at for at in range(3, MOST_KEPT + 3)]
+    asked: dict[int, set[int]] = {}
+
+    def replies(policy: Any, sampler: Any, seats: Any, *, greedy: bool) -> list[str]:
+        asked.setdefault(policy.version, set()).update(seat.seed for seat in seats)
+        return [f"{policy.version} to {seat.seed}" for seat in seats]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opponents, "_replies", replies)
+        many = [SEATS[0]._replace(seed=seed) for seed in range(64)]
+        found = pool.replies(many, greedy=False)
+        pool.replies(many[::2], greedy=False)
+    assert sorted(asked) == versions(pool), "each has games"
+    assert sum(map(len, asked.values())) == 64, (
+        "a game has one opponent, whichever others are asked with it"
+    )
+    assert all(f" to {seat.seed}" in reply for seat, reply in zip(many, found, strict=True))
+    again = EarlierSelves(policy, 4)
     again.restore(msgspec.to_builtins(pool.state()))
-    assert again._now.version == pool._now.version
+    assert versions(again) == versions(pool)
     assert again.replies(SEATS, greedy=False) == pool.replies(SEATS, greedy=False)
 
 
 def test_what_an_earlier_self_replies_follows_from_the_seats_alone(make_policy):
     policy = make_policy(policy="score")
-    pool = EarlierSelves(policy, 4, seed=0)
+    pool = EarlierSelves(policy, 4)
     state = policy.generator.get_state()
     found = [pool.replies([seat], greedy=False)[0] for seat in SEATS for _ in range(2)]
     assert found[::2] == found[1::2]
