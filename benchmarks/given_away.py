@@ -1,7 +1,7 @@
 """Boards of tic-tac-toe on which a policy, greedily, gives away what it had: `python -m benchmarks.given_away RUN`.
 
-All boards are looked at that come about while the other player plays anything at all, so a game that was learnt by heart
-shows as boards beside it.
+All boards are looked at that come about while the other player plays anything at all, so that a game that was learnt
+by heart shows as boards beside it.
 """
 
 import sys
