@@ -184,21 +184,24 @@ class Cells:
 
         Of two in one row the first has its name.
         """
-        scale, named = self.scale, set[int]()
+        scale = self.scale
+        named = set[int]()
         for level in levels:
-            row, name = scale.row(level.y), level.name
+            row = scale.row(level.y)
+            name = level.name
             if len(name) + 2 > scale.columns // 2:
                 name = name.partition(" ")[0]  # without its value
             wide = len(name) + 2
-            if not name or row in named or not 0 <= row < scale.rows or wide > scale.columns // 2:
+            has_room = wide <= scale.columns // 2
+            if not name or row in named or not 0 <= row < scale.rows or not has_room:
                 continue
-            sides = (scale.columns - wide, 0)
-            places = [(at, begin) for at in (row, row - 1, row + 1) for begin in sides]
-            covered = {
-                (at, begin): sum((column, at) in reached for column in range(begin, begin + wide))
-                for at, begin in places
-                if 0 <= at < scale.rows and at not in named
-            }
+            covered: dict[tuple[int, int], int] = {}
+            for at in (row, row - 1, row + 1):
+                if at in named or not 0 <= at < scale.rows:
+                    continue
+                for begin in (scale.columns - wide, 0):
+                    columns = range(begin, begin + wide)
+                    covered[at, begin] = sum((column, at) in reached for column in columns)
             at, begin = min(covered, key=covered.__getitem__)
             named.add(at)
             for column, letter in enumerate(f" {name} ", begin):
@@ -234,7 +237,8 @@ class Cells:
         """The cells of a curve, each with its column and row: its markers, or the dots of the lines between points."""
         scale = self.scale
         if curve.marker:
-            yield from ((scale.column(x), scale.row(y), curve.marker) for x, y in curve.points)
+            for x, y in curve.points:
+                yield scale.column(x), scale.row(y), curve.marker
             return
         dots = Dots(scale.columns, scale.rows)
         places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
@@ -299,7 +303,8 @@ def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int
     points = [point for curve in drawing.curves for point in curve.points]
     values = [*(y for _, y in points), *drawing.fitted]
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
-    low, high = min(values) - pad, max(values) + pad
+    low = min(values) - pad
+    high = max(values) + pad
     left = min(x for x, _ in points) if drawing.left is None else drawing.left
     right = max(x for x, _ in points) if drawing.right is None else drawing.right
     right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
@@ -345,6 +350,7 @@ def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> l
     raw = max((high - low) / about, 1.0 if whole else 0.0)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
-    first, last = math.ceil(low / step), math.floor(high / step)
+    first = math.ceil(low / step)
+    last = math.floor(high / step)
     digits = 2 - math.floor(math.log10(step))
     return [round(index * step, digits) for index in range(first, last + 1)]
