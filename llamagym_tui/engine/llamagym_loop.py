@@ -56,6 +56,7 @@ from llamagym_tui.game.observed import (
     observed,
     replies_of,
 )
+from llamagym_tui.game.tools import tools_of
 
 SEED_TARGET_KL = 0.02
 LLAMAGYM_BATCH = 16
@@ -217,6 +218,7 @@ class LlamaGymLoop:
             seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=by_turn,
+            tools=tools_of(agent),
         )
         if self.policy.narrow is not None and unused:
             raise ConfigError(unused_settings(unused))
@@ -396,7 +398,8 @@ class LlamaGymLoop:
     def _action(self, slot: _EnvSlot, reply: Reply) -> Any:
         assert slot.episode is not None
         known = self.agent.reading_fault
-        reading = self.agent.read(slot.episode.reply(reply))
+        slot.episode.reply(reply)
+        reading = self.agent.read(self.policy.chat.meant(reply.ids))
         self._look_at_form(not reading.failed)
         if self.agent.reading_fault and not known:
             warnings.warn(self.agent.reading_fault, stacklevel=4)

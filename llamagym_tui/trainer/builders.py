@@ -47,6 +47,7 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
+from llamagym_tui.game.tools import tools_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
@@ -181,6 +182,7 @@ class Builders:
             self.config.seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=names_by_turn(agent),
+            tools=tools_of(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
         return policy

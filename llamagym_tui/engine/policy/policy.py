@@ -27,6 +27,7 @@ from llamagym_tui.engine.tokens.token_tree import (
 )
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
+from llamagym_tui.game.tools import Tools
 
 TOKENS_TOGETHER = 2048
 """Tokens of one forward over final observations."""
@@ -73,6 +74,7 @@ class Policy:
         *,
         replies_of: Callable[[str], Replies] = str,
         names_by_turn: bool = False,
+        tools: Tools | None = None,
     ) -> None:
         """A policy at version 0.
 
@@ -80,6 +82,7 @@ class Policy:
             admissible_replies: the canonical replies of each discrete action.
             replies_of: those that name an action, where a turn has actions of its own.
             names_by_turn: whether turns have actions of their own although there may be none for all turns.
+            tools: what every conversation offers.
         Raises:
             ModelLoadError: the tokenizer's template cannot be used, or nothing ends a reply.
         """
@@ -88,7 +91,7 @@ class Policy:
         if isinstance(tokenizer, ChatTokenizer):
             self.chat = tokenizer
         else:
-            self.chat = ChatTokenizer(tokenizer, _generation_ends(model, tokenizer))
+            self.chat = ChatTokenizer(tokenizer, _generation_ends(model, tokenizer), tools)
         if not self.chat.end_ids:
             raise ModelLoadError(
                 "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "

@@ -23,6 +23,14 @@ MOST_CHARACTERS = 1_000_000
 """Characters of a rendered conversation."""
 MEMORY = 4 * 2**30
 """Bytes of addresses of the process, most of which libraries reserve and do not use."""
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "a",
+        "description": "a",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 FAULTS = {3: "its text is too long", 4: "it takes too much memory", 5: "it calls itself endlessly"}
 """What is wrong with a template, by the exit code of the process that rendered it."""
 
@@ -78,10 +86,10 @@ def _render(templates: list[str], special: dict[str, str]) -> int:
         turns[:7],
         turns,
     )
-    for template, chat, prompt in product(templates, chats, (True, False)):
+    for template, chat, prompt, tools in product(templates, chats, (True, False), (None, [TOOL])):
         try:
             found, _ = render_jinja_template(
-                [chat], None, None, template, False, False, prompt, **special
+                [chat], tools, None, template, False, False, prompt, **special
             )
         except MemoryError:
             return 4

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_trial import template_fault
+from llamagym_tui.engine.tokens.tool_calls import call_reader
 from llamagym_tui.engine.tokens.training_template import training_template
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.game.answer import THOUGHT_TAG, end_of_thought, open_thought
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
+from llamagym_tui.game.tools import Tools
 
 PLAIN_TEMPLATE = (
     "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}"
@@ -33,6 +35,8 @@ _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
 """What some templates write before a reply that has no thought."""
+_NO_THOUGHT = re.compile(r"\A\s*(?:<think>)?\s*</think>\s*")
+"""The same before a call of a tool, also where the prompt began it."""
 _MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
@@ -49,13 +53,16 @@ class Opening(NamedTuple):
 
 
 class ChatTokenizer:
-    def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, more_ends: Sequence[int] = (), tools: Tools | None = None
+    ) -> None:
         """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
         Args:
             more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
+            tools: what every conversation offers.
         Raises:
-            ModelLoadError: the template does not end, or does not render a conversation.
+            ModelLoadError: the template does not end, or does not render a conversation, or knows no tools.
         """
         fault = template_fault(tokenizer)
         if fault:
@@ -71,6 +78,8 @@ class ChatTokenizer:
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
+        self._tools = tools
+        self._calls_in = call_reader(tokenizer) if tools else None
         self.training_template = ""
         """Name of TRL's template for training, which the tokenizer has now in place of its own, as that one rewrites
         earlier turns. Empty: it has its own."""
@@ -90,6 +99,8 @@ class ChatTokenizer:
                     self._look(more_ends)
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
+        if tools is not None:
+            self._require_tools(tools)
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
@@ -140,14 +151,28 @@ class ChatTokenizer:
         # What the template's own rendering adds to the prompt, if that is the reply and space around it (Llama 2 puts a
         # space before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
-        whole = self._render([user(_MARK), assistant(reply)], prompt=False)
-        text = whole.removeprefix(prompt)
-        own = self._literal.hide(reply).strip()
-        if len(text) == len(whole) or not text.lstrip().startswith(own):
-            text = self._literal.hide(reply)
+        call = self._tools.calls.get(reply) if self._tools else None
+        if call is not None:
+            text = self._written_call(prompt, call)
+        else:
+            whole = self._render([user(_MARK), assistant(reply)], prompt=False)
+            text = whole.removeprefix(prompt)
+            own = self._literal.hide(reply).strip()
+            if len(text) == len(whole) or not text.lstrip().startswith(own):
+                text = self._literal.hide(reply)
         ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
         return tuple(ids[: ends[0] + 1]) if ends else (*ids, *self.end_ids[:1])
+
+    def meant(self, ids: Sequence[int]) -> str:
+        """What a reply says to the agent: where it calls one tool, the plainest reply that names its action; nothing,
+        where it calls several or another; else its text."""
+        if self._tools is None or self._calls_in is None:
+            return self.reply(ids)
+        said = str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        begun = self._opens if THOUGHT_TAG.search(said) else ""
+        called = self._calls_in(begun + said)
+        return self._tools.meant(called) if called else self.reply(ids)
 
     def text(self, ids: Sequence[int]) -> str:
         """Ids as text without control tokens, but for those that begin or end a thought."""
@@ -224,9 +249,37 @@ class ChatTokenizer:
             {**message, "content": self._literal.hide(message["content"])}
             for message in conversation
         ]
-        return self.tokenizer.apply_chat_template(
-            literal, tokenize=False, add_generation_prompt=prompt
+        return self._applied(literal, prompt=prompt)
+
+    def _applied(self, messages: Sequence[Any], *, prompt: bool) -> str:
+        tools = self._tools.schemas if self._tools else None
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=prompt
+            )
         )
+
+    def _written_call(self, prompt: str, call: Any) -> str:
+        """How the template writes a message that calls a tool behind a prompt; empty: it does not."""
+        whole = self._applied([user(_MARK), call], prompt=False)
+        after = whole.removeprefix(prompt)
+        return "" if len(after) == len(whole) else _NO_THOUGHT.sub("", after)
+
+    def _require_tools(self, tools: Tools) -> None:
+        """Raises ModelLoadError if the template does not write each tool, and a call of it."""
+        try:
+            prompt = self._render([user(_MARK)], prompt=True)
+            written = [
+                name in prompt and name in self._written_call(prompt, tools.calls[reply])
+                for name, reply in tools.functions.items()
+            ]
+        except Exception:
+            written = [False]
+        if not all(written):
+            raise ModelLoadError(
+                "The chat template of this model has no tools, as which this agent offers its actions: take a model "
+                "that calls tools, or leave actions_as_tools out."
+            )
 
     def _takes_system(self) -> bool:
         self.takes_system = True  # so that `_render` tries it

@@ -25,12 +25,18 @@ class TrainingTemplate(NamedTuple):
 def training_template(own: str) -> TrainingTemplate | None:
     """TRL's variant for training of a model's own template, with the arguments that are bound in that; None: it has
     none, or there is no TRL."""
-    bound = _BOUND.match(own)
-    before = bound[0] if bound else ""
+    text = unbound(own)
+    before = own.removesuffix(text)
     found = find_spec("trl")
     for package in (found.submodule_search_locations or ()) if found else ():
         for variant in sorted(Path(package, "chat_templates").glob(f"*{ENDING}.jinja")):
             original = variant.with_name(variant.name.replace(ENDING, ""))
-            if original.is_file() and file_text(original).strip() == own[len(before) :].strip():
+            if original.is_file() and file_text(original).strip() == text.strip():
                 return TrainingTemplate(variant.stem, before + file_text(variant))
     return None
+
+
+def unbound(template: str) -> str:
+    """A template without the arguments that were bound in it."""
+    found = _BOUND.match(template)
+    return template[found.end() :] if found else template

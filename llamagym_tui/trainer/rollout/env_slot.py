@@ -258,9 +258,11 @@ class EnvSlot:
         With `replaced`, the policy's own, the text is a person's; its value is the reply's.
         """
         agent = self.shared.agent
+        chat = self.shared.policy.chat
+        said = chat.meant(reply.ids) if text is None else text
         if text is None:
-            text = self.shared.policy.chat.reply(reply.ids)
-        reading = agent.read(text)
+            text = chat.reply(reply.ids)
+        reading = agent.read(said)
         self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action
         if isinstance(self.env, EnvProcess):

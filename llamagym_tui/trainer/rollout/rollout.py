@@ -522,7 +522,7 @@ class Rollout:
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         """Offer the person what can be done in this turn; the wheel is let go where that is not known."""
         text = self.policy.chat.reply(reply.ids)
-        name = named_action(self.agent, text)
+        name = named_action(self.agent, self.policy.chat.meant(reply.ids))
         try:
             offered = choices(self.agent, slot.env.action_space, slot.admissible)
         except EnvError as error:

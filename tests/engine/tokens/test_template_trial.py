@@ -12,6 +12,7 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
 HOSTILE = {
     LOOP: "does not end",
     "{% if messages | length > 6 %}" + LOOP + "{% endif %}" + PLAIN_TEMPLATE: "does not end",
+    "{% if tools %}" + LOOP + "{% endif %}" + PLAIN_TEMPLATE: "does not end",
     "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}": r"not end|memory",
     "{{ 'a' * 10000000000 }}": "too much memory",
     "{{ 'a' * 2000000 }}": "too long",
