@@ -13,8 +13,8 @@ from typing import Any
 
 @dataclass
 class Chat:
-    reply: Callable[[list[dict[str, str]]], str]
-    """Its reply to the messages of a conversation."""
+    reply: Callable[[list[dict[str, str]]], str | list[str]]
+    """Its reply to the messages of a conversation, or the names of the functions that it calls."""
     models: tuple[str, ...] = ("small",)
     faults: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
     """Status, headers and words with which the next requests for replies are refused."""
@@ -22,12 +22,19 @@ class Chat:
     keys: set[str | None] = field(default_factory=set)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        text = self.reply(request["messages"])
-        written = len(text.split())
+        reply = self.reply(request["messages"])
+        message: dict[str, Any] = {"role": "assistant", "content": reply}
+        if isinstance(reply, list):
+            calls = [
+                {"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+                for name in reply
+            ]
+            message |= {"content": None, "tool_calls": calls}
+        written = len(str(reply).split())
         is_cut = written > request["max_tokens"]
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": text},
+            "message": message,
             "finish_reason": "length" if is_cut else "stop",
         }
         read = sum(len(each["content"].split()) for each in request["messages"])

