@@ -187,9 +187,10 @@ class Endpoint:
                     "max_tokens": max_tokens,
                     "temperature": temperature,
                     "seed": seed,
-                    **({"tools": tools} if tools else {}),
                 }
             )
+            if tools:
+                asked[-1]["tools"] = tools
 
         async def together() -> list[Answer]:
             return await asyncio.gather(*map(self._answer, asked))

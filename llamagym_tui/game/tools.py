@@ -13,6 +13,9 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 
 _JSON = json.JSONDecoder(strict=False)
+ARGUMENTS = ("arguments", "parameters")
+"""Where a call in JSON has its arguments."""
+_BEGIN = re.compile(r"[\[{]")
 _NAMED = re.compile(r"\[TOOL_CALLS\]\s*([\w-]+)(?:\[CALL_ID\][^\[]*)?\[ARGS\]")
 """A call of Mistral's later models, whose name stands before its arguments."""
 
@@ -65,15 +68,15 @@ def functions_called(text: str) -> list[str]:
     arguments, alone, in tags or in a list, or a name between Mistral's marks."""
     found = _NAMED.findall(text)
     end = 0
-    while (begin := re.compile(r"[\[{]").search(text, end)) is not None:
+    while begin := _BEGIN.search(text, end):
         try:
             value, end = _JSON.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
             end = begin.start() + 1
             continue
         for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict) and isinstance(each.get("name"), str):
-                found += [each["name"]] * ("arguments" in each or "parameters" in each)
+            if isinstance(each, dict) and not each.keys().isdisjoint(ARGUMENTS):
+                found += [name for name in [each.get("name")] if isinstance(name, str)]
     return found
 
 
