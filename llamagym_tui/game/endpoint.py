@@ -9,7 +9,7 @@ is asked again, some times. Whose turn it is, and what a reply means, is the cal
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import httpx2
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from llamagym_tui.errors import MOST_WORDS, GeneratorError, UsageError
 from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.tools import Tools
 
 KEY = "OPENAI_API_KEY"
 """The environment variable that has the key."""
@@ -53,8 +54,6 @@ class Answer(NamedTuple):
     tokens: Tokens
     is_cut: bool
     """Whether it ended only because it may have no more tokens."""
-    called: list[str]
-    """Names of the functions that it calls."""
 
 
 class _Function(Struct):
@@ -117,18 +116,24 @@ class Endpoint:
     """A connection to an endpoint, and the model that it plays with; to be closed."""
 
     def __init__(
-        self, name: str, *, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        name: str,
+        tools: Tools | None = None,
+        *,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Find out which model is meant.
 
         Args:
             name: its address.
+            tools: what it may call; a reply that calls one is the plainest reply that names its action.
             wait: lets so many seconds pass.
         Raises:
             UsageError: the address is none, or the server has several models and none is named.
             GeneratorError: the server does not say which models it has.
         """
         self._address = require_address(name)
+        self._tools = tools
         self._wait = wait
         self._key = os.environ.get(KEY, "").strip()
         if not (self._key.isascii() and self._key.isprintable() and " " not in self._key):
@@ -165,7 +170,6 @@ class Endpoint:
         *,
         max_tokens: int,
         temperature: float,
-        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[Answer]:
         """Replies to conversations, which are asked for at the same time.
 
@@ -173,7 +177,6 @@ class Endpoint:
             seeds: of the sampling of each, which a server may have no use for.
             max_tokens: of a reply, at most.
             temperature: 0: the likeliest reply.
-            tools: functions that it may call.
         Raises:
             GeneratorError: the server refuses, or has not answered after some tries.
         """
@@ -189,8 +192,8 @@ class Endpoint:
                     "seed": seed,
                 }
             )
-            if tools:
-                asked[-1]["tools"] = tools
+            if self._tools:
+                asked[-1]["tools"] = self._tools.schemas
 
         async def together() -> list[Answer]:
             return await asyncio.gather(*map(self._answer, asked))
@@ -209,11 +212,14 @@ class Endpoint:
             raise self._unreadable("it has no choices")
         choice = completion.choices[0]
         usage = completion.usage or _Usage()
+        text = choice.message.content or ""
+        called = [call.function.name for call in choice.message.tool_calls or ()]
+        if self._tools and called:
+            text = self._tools.meant(called)
         return Answer(
-            choice.message.content or "",
+            text,
             Tokens(usage.prompt_tokens, usage.completion_tokens),
             choice.finish_reason == "length",
-            [call.function.name for call in choice.message.tool_calls or ()],
         )
 
     def _only_model(self) -> str:

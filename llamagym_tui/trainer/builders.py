@@ -275,7 +275,8 @@ class Builders:
 
             history = turns_kept(self.config.history, agent.history)
             prompt = agent.get_system_prompt()
-            return EndpointOpponent(Endpoint(name), self.config.generation, prompt, history)
+            endpoint = Endpoint(name, tools_of(agent))
+            return EndpointOpponent(endpoint, self.config.generation, prompt, history)
         config = evaluated_config(
             self.config.agent,
             name,

@@ -32,11 +32,10 @@ class EndpointPlayer:
         self.agent = catalog.player(catalog.agent_of(config))
         prompt = config.system_prompt
         self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
-        self._tools = tools_of(self.agent)
         self._notify = notify
         self._answers = 0
         self._cut = 0
-        self.endpoint = Endpoint(config.model)
+        self.endpoint = Endpoint(config.model, tools_of(self.agent))
 
     def close(self) -> None:
         self.endpoint.close()
@@ -132,14 +131,10 @@ class EndpointPlayer:
             seeds,
             max_tokens=generation.max_new_tokens,
             temperature=0.0 if greedy else generation.temperature,
-            tools=self._tools.schemas if self._tools else (),
         )
         self._answers += len(answers)
         self._cut += sum(answer.is_cut for answer in answers)
-        return [
-            self._tools.meant(answer.called) if self._tools and answer.called else answer.text
-            for answer in answers
-        ]
+        return [answer.text for answer in answers]
 
     def _warn(self, sentence: str) -> None:
         self._notify(f"warning: {sentence}")

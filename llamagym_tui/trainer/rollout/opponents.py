@@ -171,7 +171,7 @@ def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy:
             )
     finally:
         policy.on_reading = on_reading
-    return [policy.chat.reply(reply.ids) for reply in replies]
+    return [policy.chat.meant(reply.ids) for reply in replies]
 
 
 def _seed(seat: Seat) -> int:
