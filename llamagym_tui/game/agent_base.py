@@ -61,8 +61,8 @@ class AgentBase(ABC):
     """Whether few observations come again and again, as a card game's hands do. The bundled model then trains its head
     alone, which learns such worlds sooner than all weights do."""
     directions: ClassVar[int] = 64
-    """How many directions an adapter on the head sees at most (`lora.r`). Few learn a trend from few turns; in a world of
-    hundreds of observations, each of which wants an action of its own, it takes about one for each."""
+    """How many directions an adapter on the head sees at most (`lora.r`). Few learn a trend from few turns; in a world
+    of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     reasons: ClassVar[Mapping[str, Sequence[str]]] = {}
