@@ -144,7 +144,7 @@ class CompareScreen(Screen[None]):
         Binding(
             "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
         ),
-        Binding("escape", "dismiss", "Back", tooltip="Back to the runs.", id="compare.leave"),
+        Binding("escape,q", "dismiss", "Back", tooltip="Back to the runs.", id="compare.leave"),
     ]
 
     def __init__(self, compared: Sequence[RunRow], others: Iterable[RunRow] = ()) -> None:

@@ -87,7 +87,7 @@ class RunsScreen(Screen[None]):
         Binding(
             "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
         ),
-        Binding("escape", "leave", "Back", tooltip="Back.", id="runs.leave"),
+        Binding("escape,q", "leave", "Back", tooltip="Back.", id="runs.leave"),
     ]
 
     def __init__(self, *, run_is_open: bool = False) -> None:

@@ -134,7 +134,9 @@ class TrialList(TableList[Trial]):
         Binding(
             "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
         ),
-        Binding("escape", "screen.dismiss", "Back", tooltip="Back to the runs.", id="trials.leave"),
+        Binding(
+            "escape,q", "screen.dismiss", "Back", tooltip="Back to the runs.", id="trials.leave"
+        ),
     ]
 
     def mark_of(self, row: Trial) -> str:

@@ -233,7 +233,7 @@ async def test_two_marked_runs_are_compared():
         screen = " ".join(shown(pilot).split())
         assert "ppo.lr A 0.0005 B 0.001" in screen
         assert "n_envs" not in screen
-        await pilot.press("escape")
+        await pilot.press("q")
         assert isinstance(app.screen, RunsScreen)
 
 
@@ -443,10 +443,10 @@ async def test_a_run_is_replayed_and_left():
         await pilot.press("enter")
         await reaches(pilot, ReplayScreen)
         await sees(pilot, "REPLAY · train  Blackjack")
-        await pilot.press("escape")
+        await pilot.press("q")
         await reaches(pilot, RunsScreen)
         assert app.run_state is None
-        await pilot.press("escape")
+        await pilot.press("q")
         await reaches(pilot, HomeScreen)
 
 
