@@ -7,7 +7,6 @@ What was learnt is carried to each prompt, as an edit in the running program doe
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -16,11 +15,9 @@ import torch
 import typer
 
 from benchmarks.exact_blackjack import STATES, State
-from benchmarks.hit_probabilities import load_policy
+from benchmarks.hit_probabilities import carry, load_policy
 from benchmarks.reading import LOOKED_AT, OWN, hits, without_adapter, worth
-from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig
-from llamagym_tui.engine.learning.carrying import MOST, Seen, carried
 from llamagym_tui.engine.policy.policy import Policy
 
 EDITS = (" Good luck.", " Play as well as you can.")
@@ -40,33 +37,19 @@ def main(run: Annotated[Path, typer.Argument(help="Folder of a run of Blackjack.
     policy = load_policy(run / "model")
     policy.generation = GenerationConfig(policy="score")
     print(f"under its own prompt: {worth(hits(policy, STATES))}", flush=True)
-    agent = BlackjackAgent()
-    seen: list[Seen] = [
-        (None, tuple(policy.chat.opening(OWN, agent.format_observation(state)).rest))
-        for state in random.Random(0).sample(STATES, MOST)
-    ]
-    learnt = [tensor.detach().clone() for tensor in adapter(policy)]
+    assert policy.narrow is not None, "the head alone was trained"
+    adapter = policy.narrow.down, policy.narrow.up
+    learnt = [tensor.detach().clone() for tensor in adapter]
     for prompt in [*(OWN + edit for edit in EDITS), *RULES]:
-        put(policy, learnt)
-        new = carried(policy, policy.model.v_head, seen, (OWN, prompt))
-        assert new is not None, "it was trained"
-        put(policy, [new.down, new.up])
+        with torch.no_grad():
+            for tensor, value in zip(adapter, learnt, strict=True):
+                tensor.copy_(value)
+        carry(policy, prompt)
         after = said(policy, prompt)
         without_adapter(policy)
         print(
             f"{prompt.removeprefix(OWN)!r}: {after} (untrained: {said(policy, prompt)})", flush=True
         )
-
-
-def adapter(policy: Policy) -> tuple[torch.Tensor, torch.Tensor]:
-    assert policy.narrow is not None, "the head alone was trained"
-    return policy.narrow.down, policy.narrow.up
-
-
-def put(policy: Policy, learnt: list[torch.Tensor]) -> None:
-    with torch.no_grad():
-        for tensor, value in zip(adapter(policy), learnt, strict=True):
-            tensor.copy_(value)
 
 
 def said(policy: Policy, prompt: str) -> str:

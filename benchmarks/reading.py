@@ -30,7 +30,7 @@ from benchmarks.exact_blackjack import (
     optimal_policy,
 )
 from benchmarks.hands_kept_back import KEPT_BACK
-from benchmarks.hit_probabilities import load_policy
+from benchmarks.hit_probabilities import carry, load_policy
 from benchmarks.learning import updates_of
 from benchmarks.reworded_blackjack import RewordedBlackjackAgent
 from benchmarks.timing import summary
@@ -163,6 +163,7 @@ def judged(policy: Policy) -> Iterator[str]:
         share = like(reworded, book, LOOKED_AT)
         yield f"worded as {name}: {ways[-1]:+.2f} of the way from random to best, {share:.2f} like the book"
     yield f"mean over the wordings {fmean(ways):+.2f}, in its own words {way(own):+.2f}"
+    carry(policy, OWN + RULE)
     yield f"under{RULE} after training: {moved(own, hits(policy, LOOKED_AT, prompt=OWN + RULE))}"
     without_adapter(policy)
     before = hits(policy, LOOKED_AT)
