@@ -33,7 +33,7 @@ from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.builders import Builders
 
-WORLDS = ("blackjack", "taxi", "cart-pole", "kitchen", "cliff-walking")
+WORLDS = ("blackjack", "taxi", "cart-pole", "kitchen")
 COUNT = 48
 """Distinct prompts that are read of each, a `PARTS`th of them at once."""
 PARTS = 3
