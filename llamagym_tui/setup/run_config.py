@@ -39,7 +39,7 @@ from llamagym_tui.user_files import file_text, runs_dir
 SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.entropy_coef": 0.03,
     "ppo.entropy_coef_final": 0.01,
-    "ppo.novelty_coef": 0.1,
+    "ppo.novelty_coef": 0.3,
 }
 """What an adapter on the LM head alone learns best by, where it is not given."""
 

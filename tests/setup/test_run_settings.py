@@ -139,7 +139,7 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
 
     usual = PPOConfig()
     others = (usual.entropy_coef, usual.entropy_coef_final, usual.novelty_coef)
-    assert of_head() == ("head", 64, (0.03, 0.01, 0.1))
+    assert of_head() == ("head", 64, (0.03, 0.01, 0.3))
     # in Taxi each of some 400 observations has a way of its own
     assert of_head(agent="taxi")[:2] == ("head", 512)
     assert of_head("lora.r=8", agent="taxi")[:2] == ("head", 8)
@@ -161,7 +161,7 @@ def test_the_bundled_model_trains_its_head_alone_where_observations_come_again()
         )
         return config.full_finetuning, config.lora.layers, config.ppo.novelty_coef
 
-    head, whole = (False, "head", 0.1), (None, "all", 0.0)
+    head, whole = (False, "head", 0.3), (None, "all", 0.0)
     for agent in ("blackjack", "frozen-lake-slippery", "cliff-walking", "kitchen"):
         assert trained(agent) == head, agent
     for agent in ("cart-pole", "acrobot", "frozen-lake-maps", "taxi"):
