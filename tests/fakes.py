@@ -65,7 +65,7 @@ from llamagym_tui.protocol.events import (
 HEAD_ALONE: dict[str, Any] = {
     "full_finetuning": False,
     "lora": LoraConfig(layers="head", r=64),
-    "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.1),
+    "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.3),
 }
 """Settings of a run of the bundled model where observations come again, if no others are given."""
 PROMPT = (
