@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STATES = [*product(range(12, 22), (1, 4, 7, 8, 10), (0,))]
 SHIFT = 1.5
-"""Nats by which 16 bits may move what two actions differ by; up to 0.95 were measured."""
+"""Nats by which 16 bits may move what two actions differ by; up to 0.92 were measured in llama.cpp."""
 BEGIN = '{"action": '
 """What both replies begin with."""
 CHOSEN = """
