@@ -91,7 +91,7 @@ def test_a_gguf_file_learns_goes_out_and_plays_in_llama_cpp_as_it_does_here(
     folder = tmp_path / "run"
     config = run_config(
         agent="blackjack", run_dir=folder, resume=False, model=str(gguf), seed=1, threads=1,
-        episodes=2000, final_episodes=0,
+        episodes=30_000, final_episodes=0,
     )  # fmt: skip
     session = Session(config, RunStore.create(config), queue.SimpleQueue(), sinks=[])
     assert session.run() == "stopped"
