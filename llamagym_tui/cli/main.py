@@ -20,7 +20,7 @@ from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
-from llamagym_tui.game.environment import OPPONENT, SELF
+from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.assignments import evaluation_settings
@@ -841,6 +841,11 @@ def _serve_class(
             raise UsageError(f"A class has no option for {name}; leave it out.")
     agent = read.pop("agent")
     config = _evaluated(agent, RunOptions(**read))
+    opponent = config.env.get(OPPONENT)
+    if opponent is not None and outside_opponents(catalog.find_agent(agent), str(opponent)):
+        raise UsageError(
+            f"A class plays against an opponent of the agent's own, and {opponent} is a policy; name another one."
+        )
     trust.remember_typed(agent)
     record = class_record(config, seats, debug=debug)
     classroom.serve(classroom.begun(record), host=host, port=port)

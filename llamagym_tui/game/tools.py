@@ -81,7 +81,7 @@ def functions_called(text: str) -> list[str]:
 
 
 def _function(name: str) -> str:
-    return re.sub(r"\W+", "_", name).strip("_")
+    return re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
 
 
 def _call(function: str) -> dict[str, Any]:

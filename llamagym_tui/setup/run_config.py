@@ -454,8 +454,17 @@ def with_opponent(agent: type[AgentBase], env: Mapping[str, Any] | None) -> dict
         raise UsageError(
             f"{', '.join(outside)} are several policies, and one of them can be the opponent: name one."
         )
-    for name in outside:
-        given[OPPONENT] = named.replace(name, _place(agent, name))
+    names = named.split("+")
+    if "" in names:
+        raise UsageError(
+            f"The opponent {named!r} has an empty name; those of the agent are {', '.join(agent.opponents)}."
+        )
+    places = [_place(agent, name) if name in outside else name for name in names]
+    if any("+" in place for place in places):
+        raise UsageError(
+            f"{named} is in a folder with a + in its path, which stands between two opponents; move it elsewhere."
+        )
+    given[OPPONENT] = "+".join(places)
     return given
 
 

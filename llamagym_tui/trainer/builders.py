@@ -287,7 +287,9 @@ class Builders:
             own=with_own_settings(type(agent), {}),
         )
         builders = Builders(config)
+        threads = torch.get_num_threads()
         loaded = builders.model()
+        torch.set_num_threads(threads)  # loading takes one, and those of the player were set before
         other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
         return ModelOpponent(other, prompt, self.config.n_envs)

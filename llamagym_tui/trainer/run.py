@@ -355,6 +355,7 @@ class Run:
         self._emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
         if self.learner.use_prompt(prompt):
             # All episodes of a batch are played by the same weights.
+            self._opponent_begins_anew()
             self.rollout.restart()
             self._begin_batch()
             self._emitter.warn(
@@ -434,6 +435,7 @@ class Run:
             return False
         self.learner.use_prompt(self.rollout.system_prompt)
         self.report_episodes()  # of the policy that is left
+        self._opponent_begins_anew()
         self.rollout.restart()
         self._begin_batch()
         self._monitor.rolled_back()
@@ -441,6 +443,11 @@ class Run:
         self._emit_mark(events.RolledBack(update=self.learner.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
+
+    def _opponent_begins_anew(self) -> None:
+        """Earlier selves are those of the policy that goes on."""
+        if self.rollout.opponent is not None:
+            self.rollout.opponent.begin_anew()
 
     def warm_start(
         self, data: TrainingData, builders: Builders, should_stop: Callable[[], bool]

@@ -149,7 +149,7 @@ class ConversationView(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """Every line is set again if colours changed."""
         super().notify_style_update()
-        look = (id(self.app.theme_variables), self.visual_style)
+        look = (self.app.theme_variables, self.visual_style)
         if look != self._look_of_lines:
             self._look_of_lines = look
             self._set_lines.clear()

@@ -17,7 +17,7 @@ class KeptScreen(Fitted[None]):
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """Have styles updated only where another theme or size may change them: it empties what is kept as painted."""
-        look = (id(self.app.theme_variables), self.app.size)
+        look = (self.app.theme_variables, self.app.size)
         event.refresh_styles = look != self._styled_for
         self._styled_for = look
 

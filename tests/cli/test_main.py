@@ -470,6 +470,14 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         ),
         (["train", "tic-tac-toe", "--env", "opponent=you"], "press h"),
         (
+            ["train", "tic-tac-toe", "--env", "opponent=expert+"],
+            "The opponent 'expert+' has an empty name; those of the agent are random, careful,",
+        ),
+        (
+            ["serve", "tic-tac-toe", "--seats", "3", "--env", "opponent=bundled"],
+            "A class plays against an opponent of the agent's own, and bundled is a policy",
+        ),
+        (
             ["train", "tic-tac-toe", "--env", "opponent=self+bundled"],
             "self, bundled are several policies",
         ),

@@ -109,7 +109,8 @@ class Sampler:
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
         self.lookahead = Lookahead()
-        self._count = slots
+        self.count = slots
+        """Conversations that may be under way at once."""
         self._begun: dict[int, Begun] = {}
         """Conversations that are in no slot yet, by the slot that they would have."""
         self._together = 1 if policy.model.backbone.device.type == "cpu" else TOGETHER
@@ -131,7 +132,7 @@ class Sampler:
         self.memory = PromptMemory() if self.policy.narrow is None else self.policy.memory
         backbone = self.policy.model.backbone
         kind = Slots if backbone.shares else PlainSlots
-        self._slots = kind(backbone, self._count)
+        self._slots = kind(backbone, self.count)
 
     def reply(
         self,

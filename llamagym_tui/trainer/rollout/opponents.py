@@ -59,6 +59,10 @@ class Opponent(Protocol):
         """Raises ValueError: it is of another version."""
         ...
 
+    def begin_anew(self) -> None:
+        """The policy that is trained is another one, as after a roll back, or under a prompt of its own."""
+        ...
+
 
 class Fixed:
     """An opponent that does not change."""
@@ -72,12 +76,15 @@ class Fixed:
     def restore(self, state: Any) -> None:
         pass
 
+    def begin_anew(self) -> None:
+        pass
+
 
 class ModelOpponent(Fixed):
     """Another model, which is in this process."""
 
     def __init__(self, policy: Policy, system_prompt: str, seats: int) -> None:
-        """`seats` are asked for at once, at most."""
+        """So many `seats` are asked for at once; more in turn."""
         self.policy = policy
         self._system_prompt = system_prompt
         self._sampler = Sampler(policy, seats)
@@ -111,10 +118,10 @@ class EndpointOpponent(Fixed):
 
 
 class EarlierSelves:
-    """Earlier selves of the policy that is trained, of which each game draws one."""
+    """Earlier selves of the policy that is trained, of which each game draws one, and anew where one is added."""
 
     def __init__(self, policy: Policy, seats: int) -> None:
-        """The first self is the policy as it is now; `seats` are asked for at once, at most."""
+        """The first self is the policy as it is now; so many `seats` are asked for at once, and more in turn."""
         self._policy = policy
         self._seats = seats
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
@@ -141,9 +148,17 @@ class EarlierSelves:
         return [earlier.saved for earlier, _ in self._selves]
 
     def restore(self, state: Any) -> None:
+        kept = [
+            EarlierSelf.restored(self._policy, saved)
+            for saved in msgspec.convert(state, list[SavedSelf])
+        ]
         self._selves = []
-        for saved in msgspec.convert(state, list[SavedSelf]):
-            self._keep(EarlierSelf.restored(self._policy, saved))
+        for earlier in kept:
+            self._keep(earlier)
+
+    def begin_anew(self) -> None:
+        self._selves = []
+        self._keep(EarlierSelf.of(self._policy))
 
     def _keep(self, earlier: EarlierSelf) -> None:
         """Keep a self, with what it will read: its weights stay, so that a board is read once."""
@@ -153,7 +168,20 @@ class EarlierSelves:
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-    """What a policy replies in each seat; its own random state is left as it was."""
+    """What a policy replies in each seat, to as many at once as its sampler has slots."""
+    return [
+        reply
+        for first in range(0, len(seats), sampler.count)
+        for reply in _replies_at_once(
+            policy, sampler, seats[first : first + sampler.count], greedy=greedy
+        )
+    ]
+
+
+def _replies_at_once(
+    policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool
+) -> list[str]:
+    """The policy's own random state is left as it was."""
     slots = range(len(seats))
     rests = []
     for slot, seat in zip(slots, seats, strict=True):

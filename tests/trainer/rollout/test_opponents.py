@@ -219,6 +219,31 @@ class FakeEndpoint:
         return [Answer(HARD, Tokens(), False)] * len(conversations)
 
 
+@pytest.mark.parametrize("kind", ["a model", "earlier selves"])
+def test_more_games_than_there_were_at_first_are_played_in_turn_and_none_at_all_are_none(
+    make_policy, kind: str
+):
+    policy = make_policy(policy="score")
+    made = {
+        "a model": lambda seats: ModelOpponent(policy, "Pull.", seats),
+        "earlier selves": lambda seats: EarlierSelves(policy, seats),
+    }[kind]
+    asked = made(len(SEATS)).replies(SEATS, greedy=True)
+    assert made(3).replies(SEATS, greedy=True) == asked
+    assert made(3).replies([], greedy=True) == []
+
+
+def test_selves_of_a_policy_that_was_left_are_let_go(make_policy):
+    policy = make_policy(policy="score")
+    selves = EarlierSelves(policy, 4)
+    policy.version = 9
+    selves.learnt(EVERY)
+    assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [0, 9]
+    policy.version = 10
+    selves.begin_anew()
+    assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [10]
+
+
 def test_an_endpoint_gets_the_others_conversation_as_far_as_its_history(play):
     endpoint: Any = FakeEndpoint()
     settings = GenerationConfig(temperature=0.7)
