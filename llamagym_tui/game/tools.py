@@ -55,7 +55,8 @@ def tools_of(agent: AgentBase) -> Tools | None:
     if not agent.actions_as_tools:
         return None
     names = agent.action_names
-    if not names or len(set(map(_function, names))) < len(names):
+    functions = set(map(_function, names))
+    if not names or "" in functions or len(functions) < len(names):
         raise ConfigError(
             f"{type(agent).__name__} offers its actions as tools, for which each needs a name of its own, of letters "
             "and digits, in action_names: name them, or leave actions_as_tools out."

@@ -142,7 +142,7 @@ def test_names_of_functions_are_letters_digits_and_underscores() -> None:
     assert tools.meant(["go_right", "go_left"]) == ""
 
 
-@pytest.mark.parametrize("names", [(), ("go left", "go_left"), ("?", "!")])
+@pytest.mark.parametrize("names", [(), ("go left", "go_left"), ("?", "!"), ("左", "left")])
 def test_actions_without_names_of_their_own_are_no_tools(names: tuple[str, ...]) -> None:
     nameless = type("Nameless", (Calling,), {"action_names": names})
     with pytest.raises(ConfigError, match=r"^Nameless offers its actions as tools, .* leave"):
