@@ -33,12 +33,12 @@ from benchmarks.world_table import NONE, Record, number
 from benchmarks.worlds import RECENT, SEED, Records
 from llamagym_tui.cli.headless import Summary, play_session
 from llamagym_tui.config import LEARNERS
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.setup.run_config import run_config
 
 WORLDS = ("blackjack", "frozen_lake", "kitchen", "cliff_walking")
 EPISODES = 500
-"""Of each evaluation."""
+"""Of each evaluation, where a record does not say how many."""
 FIGURES = ("action_information", "action_entropy")
 """What may go with returns."""
 
@@ -52,6 +52,7 @@ def main(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as of train.")
     ] = None,
+    episodes: Annotated[int, typer.Option(help="Of each evaluation.")] = EPISODES,
     folder: Annotated[Path, typer.Option(help="Of results and runs.")] = Path("runs/estimators"),
     only_table: Annotated[
         bool, typer.Option("--only-table", help="Print what there is, and end.")
@@ -61,10 +62,12 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     records = Records(folder / "results.jsonl")
     common = {"model": model, "minutes": minutes, "settings": change or []}
+    common |= {"episodes": episodes}
     for record in records.all:
-        if {name: record[name] for name in common} != common:
+        if {name: record.get(name, EPISODES) for name in common} != common:
             raise typer.BadParameter(
-                f"{folder} has results of another model, other settings or other minutes: name another --folder."
+                f"{folder} has results of another model, or of other settings, minutes or episodes: name another "
+                "--folder."
             )
     if not only_table:
         cells = product(range(1, seeds + 1), worlds or WORLDS, learners or list(LEARNERS))
@@ -91,6 +94,7 @@ def trained(run_dir: Path, common: Record, where: Record) -> Record:
     world, minutes = where["world"], common["minutes"]
     config = run_config(
         agent=ROWS[world].agent,
+        env=dict(ROWS[world].env) or None,
         run_dir=run_dir,
         resume=False,
         learner=where["learner"],
@@ -110,9 +114,11 @@ def trained(run_dir: Path, common: Record, where: Record) -> Record:
     if ended.session.active_run is None or not ended.session.active_run.limit_reached:
         raise KeyboardInterrupt  # which the session has taken as its stop
     made = report.figures()
+    if not made["updates"]:
+        raise UsageError(f"No update was made in {minutes:g} minutes; give it more --minutes.")
     found = {"turns": made["env_steps"], "updates": made["updates"], "trained_s": made["elapsed_s"]}
-    words = ("--model", run_dir, "--episodes", EPISODES, "--seed", SEED, "--threads", 1)
-    played = summary("eval", EVALUATED.get(world, world), *words, "--sampled")
+    words = ("--model", run_dir, "--episodes", common["episodes"], "--seed", SEED, "--threads", 1)
+    played = summary("eval", EVALUATED.get(world, ROWS[world].agent), *words, "--sampled")
     returns = {"sampled": played["mean_return"], "stderr": played["return_stderr"]}
     return found | returns | last_figures(update["stats"] for update in updates_of(run_dir))
 

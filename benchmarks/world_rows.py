@@ -61,6 +61,7 @@ ROWS: Mapping[str, Row] = {
     "babyai_grey_warm": Row(
         "BabyAI-GoToRedBallGrey-v0", 0.85, 500, demonstrations=MOST_DEMONSTRATIONS
     ),
+    "textworld": Row("textworld", 7.7, 50, has_mlp=False),
     "coin_collector": Row("tw-coin_collector", 0.95, 50, env={"level": 5}, has_mlp=False),
     "treasure_warm": Row(
         "tw-treasure_hunter",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from benchmarks import estimators
 from benchmarks.estimators import agreement, course, from_middle, last_figures, table
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import UsageError
 
 
 def record(world: str, learner: str, seed: int, sampled: float, **figures: float) -> dict[str, Any]:
@@ -121,3 +124,38 @@ def test_the_same_command_goes_on_and_other_settings_are_refused(
     assert trained == expected, "all of it is known"
     assert "| kitchen | `rebn` |" in again.output
     assert run("--minutes", "3").exit_code == 2
+    assert run("--episodes", "20").exit_code == 2
+    kept = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [each.pop("episodes") for each in kept] == [500] * 4
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in kept))
+    assert run("--only-table").exit_code == 0, "of before it could be set"
+
+
+def test_a_world_is_trained_and_evaluated_as_its_row_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+    updates = 1
+
+    def play(config: RunConfig, report: Any, *_: Any, **__: Any) -> Any:
+        seen.append((config.agent, config.env))
+        report.figures = lambda: {"env_steps": 9, "updates": updates, "elapsed_s": 12.0}
+        return SimpleNamespace(
+            error=None, session=SimpleNamespace(active_run=SimpleNamespace(limit_reached=True))
+        )
+
+    def evaluated(*words: object) -> dict[str, float]:
+        seen.append((words[1], words[words.index("--episodes") + 1]))
+        return {"mean_return": 0.5, "return_stderr": 0.1}
+
+    monkeypatch.setattr(estimators, "play_session", play)
+    monkeypatch.setattr(estimators, "summary", evaluated)
+    monkeypatch.setattr(estimators, "updates_of", lambda run_dir: [])
+    monkeypatch.setattr(estimators, "last_figures", lambda stats: {})
+    common = {"model": "bundled", "minutes": 0.1, "settings": [], "episodes": 7}
+    where = {"world": "coin_collector", "learner": "grpo", "seed": 1}
+    estimators.trained(tmp_path / "run", common, where)
+    assert seen == [("tw-coin_collector", {"level": 5}), ("tw-coin_collector", 7)]
+    updates = 0
+    with pytest.raises(UsageError, match=r"in 0\.1 minutes"):
+        estimators.trained(tmp_path / "run", common, where)
