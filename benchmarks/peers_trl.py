@@ -50,6 +50,8 @@ class Episodes:
         self._envs = [agent_env(agent) for _ in range(batch)]
         self.turns = 0
         self.episodes = 0
+        self.tokens = 0
+        """Sampled so far; an update trains on all of them."""
 
     def prompt(self, seed: int) -> list[dict[str, Any]]:
         """Of the episode with a seed, which the message carries along."""
@@ -77,6 +79,7 @@ class Episodes:
             for row, (ids, scores) in zip(live, sampled, strict=True):
                 replies[row] += ids
                 masks[row] += [1] * len(ids)
+                self.tokens += len(ids)
                 log_probs[row] += scores
                 over, words, reward = self._step(
                     row, self._tokenizer.decode(ids, skip_special_tokens=True)
@@ -184,13 +187,10 @@ class Marks(TrainerCallback):
         whole(more["model"]).save_pretrained(target)
         self._tokenizer.save_pretrained(target)
         found = {"minutes": mark, "model": str(target), "updates": state.global_step}
-        print(
-            json.dumps(
-                found | {"turns": self._episodes.turns, "episodes": self._episodes.episodes}
-            ),
-            file=self._answers,
-            flush=True,
-        )
+        counts = ("turns", "episodes", "tokens")
+        found |= {name: getattr(self._episodes, name) for name in counts}
+        found["processor_s"] = now - self._began
+        print(json.dumps(found), file=self._answers, flush=True)
         control.should_training_stop = not self._left
         self._began += time.process_time() - now
 

@@ -8,14 +8,15 @@
 LlamaGym runs in an environment of its own (`llamagym_environment`, made at the first run) and in a process of its own
 (`llamagym_side`): one hand after the other, an update every 16 turns, its default. Ours plays and learns as `train`
 does, with its default batch. Both start from the first bundled model (`first_model`), sample at most 32 tokens, train
-all weights and make 4 PPO epochs; ours is also timed with its default epochs. Both are loaded first, make one update
-that does not count, and then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the
-median and the range of those of each round, comes last. With `--size`, both have the same random weights, so that a
-reply is free text of 32 tokens, ours has 128 environments and trains all weights, and `generate, 4 epochs` is the only
+all weights and make 4 PPO epochs; ours is also timed with its default epochs, and with an adapter on its head alone,
+which is what `train` begins with where prompts repeat. Both are loaded first, make one update that does not count, and
+then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the median and the range of
+those of each round, comes last. With `--size`, both have the same random weights, so that a reply is free text of 32
+tokens, which names no action; ours has 128 environments and trains all weights, and `generate, 4 epochs` is the only
 variant. LlamaGym takes a reply without an action for a stick: there, ratios of turns count. With `--model`, ours plays
 and learns as `train --model NAME` does when nothing else is said (beyond the bundled model in free text, too), from the
-weights that LlamaGym has, which trains an adapter beyond the bundled model, as in its example; that ours reads each
-prompt once falls into the first update, which does not count.
+weights that LlamaGym has, which trains an adapter beyond the bundled model, as in its example. That an adapter on the
+head reads each prompt once falls into the first update, which does not count.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ FIRST_MODEL = Path(__file__).with_name("first_model")
 BUNDLED_MODEL = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
 SIDE = Path(__file__).with_name("llamagym_side.py")
 LLAMAGYM = "LlamaGym 0.1.1, 4 epochs"
+HEAD = "as train starts it"
 OURS = {
     "generate, 4 epochs": ("generation.policy=generate", "ppo.epochs=4"),
     "score, 4 epochs": ("generation.policy=score", "ppo.epochs=4"),
@@ -122,6 +124,7 @@ def of_first_model(changes: Sequence[str], seed: int) -> Sides:
         name: settings("blackjack", [f"seed={seed}", *own, *changes], model=str(FIRST_MODEL))
         for name, own in OURS.items()
     }
+    variants[HEAD] = started(str(FIRST_MODEL), "generate", seed, changes)
     return Sides(FIRST_MODEL, variants)
 
 
@@ -135,25 +138,23 @@ def of_random_weights(weights: Path, changes: Sequence[str], seed: int) -> Sides
 
 def as_started(model: str, changes: Sequence[str], seed: int) -> Sides:
     is_bundled = full_name(model) == full_name(BUNDLED)
-    ways = (
-        {"as train starts it": "generate"}
-        if is_bundled
-        else {"score": "score", "free text": "generate"}
-    )
-    variants = {
-        name: run_config(
-            agent="blackjack",
-            run_dir=None,
-            resume=False,
-            model=model,
-            seed=seed,
-            assignments=[f"generation.policy={policy}", *changes],
-        )
-        for name, policy in ways.items()
-    }
+    ways = {HEAD: "generate"} if is_bundled else {"score": "score", "free text": "generate"}
+    variants = {name: started(model, policy, seed, changes) for name, policy in ways.items()}
     weights = BUNDLED_MODEL if is_bundled else model_folder(full_name(model))
     tokens = (3, 6) if is_bundled else (20, 32)
     return Sides(Path(weights or model), variants, tokens, not is_bundled, not is_bundled)
+
+
+def started(model: str, policy: str, seed: int, changes: Sequence[str]) -> RunConfig:
+    """The settings with which `train` begins where nothing else is said: an adapter on the head alone."""
+    return run_config(
+        agent="blackjack",
+        run_dir=None,
+        resume=False,
+        model=model,
+        seed=seed,
+        assignments=[f"generation.policy={policy}", *changes],
+    )
 
 
 def compare(
