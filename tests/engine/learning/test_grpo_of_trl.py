@@ -69,7 +69,8 @@ def of_trl(
     from trl import GRPOConfig, GRPOTrainer
 
     model = copy.deepcopy(policy.model.pretrained_model)
-    played: dict[str, list[Any]] = {name: [] for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask")}  # fmt: skip
+    names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
+    played: dict[str, list[Any]] = {name: [] for name in names}
     for trajectory in batch:
         (segment,) = trajectory.segments
         first, after = segment.turns[0].start, segment.turns[-1].end
