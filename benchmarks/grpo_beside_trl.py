@@ -25,7 +25,6 @@ import typer
 
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.peers import BUNDLED, MAX_TURNS
-from benchmarks.peers_trl import GROUP, PARSE_PENALTY, REPLY, Episodes
 from benchmarks.timing import machine
 
 AGENT = "blackjack"
@@ -56,6 +55,8 @@ def main(
 
 def ours(seed: int, updates: int, lr: float) -> Returns:
     """The program's own rollout and learner."""
+    from benchmarks.peers_trl import GROUP, PARSE_PENALTY, REPLY
+
     changes = {
         "seed": seed, "n_envs": EPISODES, "history": "all", "max_turns": MAX_TURNS,
         "generation.policy": "generate", "generation.temperature": 1.0, "generation.max_new_tokens": REPLY,
@@ -88,6 +89,7 @@ def trls(seed: int, updates: int, lr: float) -> Returns:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
 
+    from benchmarks.peers_trl import GROUP, Episodes
     from llamagym_tui.setup import catalog
 
     tokenizer = AutoTokenizer.from_pretrained(BUNDLED)
@@ -98,7 +100,7 @@ def trls(seed: int, updates: int, lr: float) -> Returns:
     ]
     found: list[list[float]] = []
 
-    def reward(returns: Sequence[float], **_: object) -> Sequence[float]:
+    def noted(returns: Sequence[float]) -> Sequence[float]:
         found.append([
             fmean(returns[at : at + GROUP]) for at in range(0, len(returns), GROUP)
         ])  # fmt: skip
@@ -106,7 +108,7 @@ def trls(seed: int, updates: int, lr: float) -> Returns:
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            AutoModelForCausalLM.from_pretrained(BUNDLED), reward,
+            AutoModelForCausalLM.from_pretrained(BUNDLED), lambda returns, **_: noted(returns),
             GRPOConfig(
                 output_dir=folder, seed=seed, use_cpu=True, bf16=False, gradient_checkpointing=False,
                 num_generations=GROUP, per_device_train_batch_size=EPISODES, max_steps=updates, num_iterations=1,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
@@ -99,6 +99,11 @@ class ReturnSeries:
     """Episodes in the last group, 0 if there is none."""
     squares: tuple[float, ...] = ()
     """Sum of the squared returns of each group."""
+    effects: tuple[float, ...] = ()
+    """Sum of the design effects of each group's episodes: those of their batch, and until it is learnt from, those of
+    the batch before it."""
+    effect: float = 1.0
+    """The design effect of the last batch; 1 before there is one."""
 
     @property
     def episodes(self) -> int:
@@ -112,6 +117,7 @@ class ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
         sums = list(self.sums)
         squares = list(self.squares)
+        effects = list(self.effects)
         group = self.group
         last = self.last
         values = list(returns)
@@ -122,17 +128,38 @@ class ReturnSeries:
                 if len(sums) == MAX_GROUPS:
                     sums = _merged(sums)
                     squares = _merged(squares)
+                    effects = _merged(effects)
                     group *= 2
                 sums.append(0.0)
                 squares.append(0.0)
+                effects.append(0.0)
                 last = 0
             room = group - last
             taken = values[:room]
             values = values[room:]
             sums[-1] = sum(taken, sums[-1])
             squares[-1] = sum((value * value for value in taken), squares[-1])
+            effects[-1] += len(taken) * self.effect
             last += len(taken)
-        return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
+        return replace(
+            self,
+            sums=tuple(sums),
+            group=group,
+            last=last,
+            squares=tuple(squares),
+            effects=tuple(effects),
+        )
+
+    def weighed(self, effect: float, episodes: int) -> ReturnSeries:
+        """The series once a batch of the last `episodes` has been learnt from, and its design effect is known."""
+        effects = list(self.effects)
+        size = self.last
+        for at in reversed(range(len(effects))):
+            taken = min(size, episodes)
+            effects[at] += taken * (effect - self.effect)
+            episodes -= taken
+            size = self.group
+        return replace(self, effects=tuple(effects), effect=effect)
 
     def counted(self, returns: Sequence[float], episodes: int) -> ReturnSeries:
         """The series with the returns of the last episodes of a run that now has `episodes`.
@@ -142,7 +169,7 @@ class ReturnSeries:
         before = max(0, episodes - len(returns))
         kept = self.until(before)
         if not kept.sums:
-            kept = ReturnSeries(start=before)
+            kept = ReturnSeries(start=before, effect=self.effect)
         return kept.add(returns)
 
     def until(self, episode: int) -> ReturnSeries:
@@ -151,17 +178,32 @@ class ReturnSeries:
             return self
         groups = max(0, (episode - self.start) // self.group)
         last = self.group if groups else 0
-        return ReturnSeries(self.start, self.sums[:groups], self.group, last, self.squares[:groups])
+        return replace(
+            self,
+            sums=self.sums[:groups],
+            last=last,
+            squares=self.squares[:groups],
+            effects=self.effects[:groups],
+        )
+
+    def design_effect(self, episodes: int) -> float:
+        """That of the last `episodes`, rounded up to groups: how many times the variance of their mean is what it would
+        be if no two episodes had the same seed."""
+        groups = max(1, math.ceil(episodes / self.group))
+        count = self.episodes - self._episodes_before(max(0, len(self.sums) - groups))
+        return max(1.0, sum(self.effects[-groups:]) / count) if count else 1.0
 
     def trailing(self, window: int) -> list[CurvePoint]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
 
-        The first points are means of fewer episodes: of at least half a window if the series is that long.
+        The first points are means of fewer episodes: of at least half a window if the series is that long. Where
+        episodes share seeds, the error is the wider by the root of the design effect.
         """
         groups = max(1, math.ceil(window / self.group))
         # Sums over the first 0, 1, 2, … groups, so that a difference of two is the sum over the groups between them.
         totals = [0.0, *accumulate(self.sums)]
         squares = [0.0, *accumulate(self.squares)]
+        effects = [0.0, *accumulate(self.effects)]
         half_a_window = (groups + 1) // 2
         first_end = min(len(self.sums), half_a_window)
         points = []
@@ -174,7 +216,9 @@ class ReturnSeries:
             mean = (totals[end] - totals[begin]) / count
             # The sum of squared deviations from the mean, as the sum of squares less count times the mean's square.
             spread = squares[end] - squares[begin] - count * mean * mean
-            points.append(CurvePoint(self.start + episodes, mean, standard_error(spread, count)))
+            effect = max(1.0, (effects[end] - effects[begin]) / count)
+            error = standard_error(spread, count) * math.sqrt(effect)
+            points.append(CurvePoint(self.start + episodes, mean, error))
         return points
 
     def _episodes_before(self, groups: int) -> int:

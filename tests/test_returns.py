@@ -36,6 +36,26 @@ def test_the_trailing_mean_has_the_standard_error_of_its_episodes():
     assert errors == pytest.approx([0.5, (1 / 3) ** 0.5, (5 / 12) ** 0.5, (5 / 12) ** 0.5])
 
 
+def test_episodes_that_share_seeds_have_the_standard_error_of_the_seeds_means():
+    # Two seeds of two episodes: means 1 and 0, so the error is sqrt(1/2) / sqrt(2). Alone they would have sqrt(1/12).
+    series = ReturnSeries().add([1.0, 1.0, 0.0, 0.0]).weighed(3.0, 4)
+    assert series.trailing(4)[-1].stderr == pytest.approx(0.5)
+    assert series.design_effect(4) == 3.0
+    # Of a batch that is not learnt from yet, the last one's is taken; variance 0.3 over 6 episodes.
+    series = series.add([1.0, 0.0])
+    assert series.trailing(6)[-1].stderr == pytest.approx((0.3 / 6 * 3) ** 0.5)
+    series = series.weighed(1.0, 2)
+    assert series.trailing(6)[-1].stderr == pytest.approx((0.3 / 6 * 14 / 6) ** 0.5)
+    assert series.design_effect(2) == 1.0
+    assert series.until(4).trailing(4)[-1].stderr == pytest.approx(0.5)
+
+
+def test_merging_neighbours_keeps_the_design_effect():
+    series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS).weighed(4.0, 512)
+    assert series.group == 2
+    assert series.trailing(1024)[-1].stderr == pytest.approx((1024 / 1023 / 1024 * 2.5) ** 0.5)
+
+
 def test_merging_neighbours_keeps_the_standard_error():
     series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS)
     assert series.group == 2
@@ -140,7 +160,8 @@ def test_episodes_that_a_resumed_run_plays_again_take_the_place_of_the_earlier_o
 
 
 def test_a_series_that_begins_amid_a_run_knows_where():
-    assert ReturnSeries().counted([1.0, 2.0], 10) == ReturnSeries(8, (1.0, 2.0), 1, 1, (1.0, 4.0))
+    series = ReturnSeries().counted([1.0, 2.0], 10)
+    assert series == ReturnSeries(8, (1.0, 2.0), 1, 1, (1.0, 4.0), (1.0, 1.0))
 
 
 def test_many_returns_at_once_are_those_of_one_after_the_other():

@@ -75,6 +75,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 state,
                 updates=event.update,
                 stats=event.stats,
+                returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
                 moved=event.moved,

@@ -220,7 +220,11 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def recent_mean(self) -> MeanReturn | None:
         """The mean of the recent returns; None if there are none."""
-        return mean_return(self.recent)
+        mean = mean_return(self.recent)
+        if mean is None:
+            return None
+        wider = self.returns.design_effect(len(self.recent)) ** 0.5
+        return mean._replace(stderr=mean.stderr * wider)
 
 
 def initial_state(config: RunConfig) -> RunState:

@@ -26,7 +26,7 @@ from llamagym_tui.returns import (
 from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
-VERSION = 5
+VERSION = 6
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -136,7 +136,7 @@ def _kept(run_dir: Path) -> RunSummary:
     series = kept.returns
     is_sound = (
         series.group > 0
-        and len(series.sums) == len(series.squares) <= MAX_GROUPS
+        and len(series.sums) == len(series.squares) == len(series.effects) <= MAX_GROUPS
         and kept.offset >= 0
     )
     return kept if kept.version == VERSION and is_sound else RunSummary()
@@ -161,7 +161,9 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
             returns = summary.returns.counted(event.returns, event.episodes)
             return replace(summary, episodes=event.episodes, returns=returns)
         case events.UpdateFinished():
-            return replace(summary, updates=event.update)
+            stats = event.stats
+            returns = summary.returns.weighed(stats.design_effect, stats.episodes)
+            return replace(summary, updates=event.update, returns=returns)
         case events.EvaluationFinished():
             return replace(summary, evaluation=event)
         case events.WarmStartFinished() | events.RolledBack():

@@ -236,6 +236,14 @@ def test_quitting_interrupts_training_only_while_there_is_some():
     assert not started(ModeChanged(mode="inference")).training
 
 
+def test_the_recent_mean_is_as_unsure_as_the_means_of_its_seeds():
+    stats = structs.replace(fakes.STATS, episodes=4, design_effect=3.0)
+    learnt = UpdateFinished(update=1, episodes=4, stats=stats)
+    state = started(fakes.counted([1.0, 1.0, 0.0, 0.0], 4), learnt)
+    assert state.recent_mean is not None
+    assert state.recent_mean.stderr == pytest.approx(0.5)  # of two seeds with the means 1 and 0
+
+
 def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
     state = after(
         fakes.counted([1.0], 1), fakes.counted([0.0] * (RECENT - 1), RECENT), state=started()

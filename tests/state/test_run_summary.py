@@ -17,6 +17,7 @@ from llamagym_tui.protocol.events import (
     RunFinished,
     SessionFailed,
     SettingsChanged,
+    UpdateFinished,
     WarmStartEvaluated,
     WarmStartFinished,
 )
@@ -51,6 +52,14 @@ def test_the_mean_is_of_the_last_thousand_episodes_as_at_the_end_of_a_run(tmp_pa
     assert summary.mean_return == -0.25
     assert summary.recent is not None
     assert summary.recent.episodes == 4
+
+
+def test_the_mean_is_as_unsure_as_the_means_of_its_seeds(tmp_path: Path):
+    stats = msgspec.structs.replace(fakes.STATS, episodes=4, design_effect=3.0)
+    learnt = UpdateFinished(update=1, episodes=4, stats=stats)
+    summary = summary_of(record(tmp_path, [fakes.counted([1.0, 1.0, 0.0, 0.0], 4), learnt]))
+    assert summary.recent is not None
+    assert summary.recent.stderr == pytest.approx(0.5)  # of two seeds with the means 1 and 0
 
 
 def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
@@ -125,11 +134,13 @@ def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path:
         {"offset": -1},
         {"returns": {"group": 0}},
         {"returns": {"group": -1}},
-        {"returns": {"sums": [1.0], "squares": [], "last": 1}},
+        {"returns": {"sums": [1.0], "squares": [], "effects": [1.0], "last": 1}},
+        {"returns": {"sums": [1.0], "squares": [1.0], "effects": [], "last": 1}},
         {
             "returns": {
                 "sums": [0.0] * (MAX_GROUPS + 1),
                 "squares": [0.0] * (MAX_GROUPS + 1),
+                "effects": [0.0] * (MAX_GROUPS + 1),
                 "last": 1,
             }
         },
