@@ -30,7 +30,7 @@ from benchmarks.timing import machine
 AGENT = "blackjack"
 EPISODES = 128
 """Of an update."""
-ROWS = 6
+ROWS = 3
 """Of the table."""
 UNCLIPPED = 1e9
 
@@ -39,9 +39,9 @@ Returns = Sequence[Sequence[float]]
 
 
 def main(
-    updates: Annotated[int, typer.Option(help="Of each run.")] = 60,
-    seeds: Annotated[int, typer.Option(help="Runs of each.")] = 3,
-    lr: Annotated[float, typer.Option(help="Learning rate of both.")] = 1e-4,
+    updates: Annotated[int, typer.Option(help="Of each run.")] = 30,
+    seeds: Annotated[int, typer.Option(help="Runs of each.")] = 2,
+    lr: Annotated[float, typer.Option(help="Learning rate of both.")] = 2e-4,
 ) -> None:
     found: dict[str, list[Returns]] = {name: [] for name in SIDES}
     for seed in range(1, seeds + 1):

@@ -22,14 +22,28 @@ class LearnerFacts(Struct, frozen=True, kw_only=True):
     """Whether returns are foreseen by a value head; without one, a return is known at an episode's end alone."""
     groups: Grouping | None = None
     """By what episodes or turns are compared with one another. None: they are not."""
+    formula: str = ""
+    """How a comparison becomes an advantage, for people, with the settings' defaults; empty: nothing is compared."""
 
 
 LEARNERS: dict[LearnerName, LearnerFacts] = {
     "ppo": LearnerFacts(title="PPO", has_critic=True),
     "reinforce": LearnerFacts(title="REINFORCE"),
-    "rebn": LearnerFacts(title="ReBN"),
-    "rloo": LearnerFacts(title="RLOO", groups="seed"),
-    "grpo": LearnerFacts(title="GRPO", groups="seed"),
-    "gigpo": LearnerFacts(title="GiGPO", groups="observation"),
+    "rebn": LearnerFacts(title="ReBN", formula="(return − mean) ÷ spread"),
+    "rloo": LearnerFacts(
+        title="RLOO",
+        groups="seed",
+        formula="return − mean, times members ÷ (members − 1), less its KL",
+    ),
+    "grpo": LearnerFacts(
+        title="GRPO",
+        groups="seed",
+        formula="(return − mean) ÷ spread, less its KL, times mean turns of an episode ÷ turns of this one",
+    ),
+    "gigpo": LearnerFacts(
+        title="GiGPO",
+        groups="observation",
+        formula="sum of (return − mean) ÷ spread, less its KL",
+    ),
 }
 """By name, in the order of their papers' ideas: each needs what the one before does not."""

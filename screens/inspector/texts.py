@@ -268,6 +268,8 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
         advantage, earned = number(decision.advantage, 2), number(decision.target, 2)
         lines.append(Content(f"advantage {advantage} {whose}, by {by} · return {earned}"))
         lines += [Content(_group(each)) for each in found.groups]
+        if any(each.spread > SMALLEST_SHOWN for each in found.groups):
+            lines.append(Content.styled(LEARNERS[found.learner].formula, ASIDE))
     elif (
         decision.advantage is not None
         and decision.value is not None

@@ -109,6 +109,10 @@ async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_co
         await sees(pilot, "compared with 9 turns on its observation: +1.00, mean +1.00, all alike")
         await sees(pilot, "alone among episodes that began alike")
         assert "value" not in shown(pilot)
+        formula = "times mean turns of an episode ÷ turns of this one"
+        await sees(pilot, formula)
+        client.emit(told(LAST, 0, tokens=tokens, learner="grpo", groups=[alike, alone]))
+        await until(pilot, lambda: formula not in shown(pilot), "the formula is gone")
 
 
 @pytest.mark.parametrize(
