@@ -102,6 +102,10 @@ def made_there(agent_class: type[AgentBase], kwargs: dict[str, Any], more: dict[
     return agent_env(with_kwargs(agent_class, **kwargs), more=more)
 
 
+def hundred(env: Any) -> int:
+    return 100
+
+
 def maker(agent: AgentBase, when: Any = "on") -> ParallelMaker:
     there: Callable[..., Any] = partial(made_there, type(agent), dict(agent.env_kwargs))
-    return ParallelMaker(EnvMaker(agent), there, when)
+    return ParallelMaker(EnvMaker(agent), there, when, count=3)

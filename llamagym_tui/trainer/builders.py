@@ -224,7 +224,7 @@ class Builders:
         """
         ranges = getattr(agent, "observation_ranges", None)
         there = partial(agent_env_of, self.config.agent, {**self.config.env, **more}, ranges)
-        return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
+        return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs, self.config.n_envs)
 
     def rollout(
         self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]

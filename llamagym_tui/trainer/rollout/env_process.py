@@ -18,6 +18,7 @@ from operator import methodcaller
 from typing import Any
 
 import gymnasium
+import psutil
 
 from llamagym_tui.config import ParallelEnvs
 from llamagym_tui.errors import RAISED, EnvError
@@ -36,6 +37,8 @@ LONG_S = 1.0
 """Seconds after which no further step is measured."""
 END_S = 2.0
 """Seconds that an environment has to close."""
+MEMORY = 0.5
+"""Share of the free memory that processes which nobody asked for may take."""
 FILES = 10_240
 """Open files that are enough: a process takes 3 (macOS allows 256 in all)."""
 OFF = "--parallel-envs off steps it in the trainer's own process"
@@ -181,33 +184,76 @@ class ParallelMaker:
     """Makes a rollout's environments, as `EnvMaker` does or each in a process of its own; the first one is measured."""
 
     def __init__(
-        self, here: EnvMaker, there: Callable[..., gymnasium.Env[Any, Any]], when: ParallelEnvs
+        self,
+        here: EnvMaker,
+        there: Callable[..., gymnasium.Env[Any, Any]],
+        when: ParallelEnvs,
+        count: int,
     ) -> None:
-        """`there` can be pickled, and makes an environment with more keyword arguments, in a mapping."""
+        """Makes so many environments.
+
+        Args:
+            there: makes an environment with more keyword arguments, in a mapping; it can be pickled.
+        """
         self._here = here
         self._there = there
         self._when = when
+        self._count = count
         self._like: gymnasium.Env[Any, Any] | None = None
         """What environments in processes are like. None: they are in this one."""
-        self.slow_s: float | None = None
-        """Seconds of a measured step, where it decided for processes."""
+        self.notice = ""
+        """Where the measurement found slow steps: how slow they are, and what follows from it."""
 
     def __call__(self) -> gymnasium.Env[Any, Any] | EnvProcess:
-        if self._like is None:
-            env = self._here()
-            when = self._when
-            self._when = "off"  # whatever this one shows holds for all
-            if when == "off":
-                return env
-            if when == "auto":
-                step_s = _measured_step(env)
-                if step_s <= SLOW_S:
-                    return env
-                self.slow_s = step_s
-            self._like = env
-            _allow_files()
-            close(env, 0)
-        return EnvProcess(partial(self._there, self._here.more or {}), self._like)
+        if self._like is not None:
+            return self._apart(self._like)
+        env = self._here()
+        when = self._when
+        self._when = "off"  # whatever this one shows holds for all
+        if when == "off" or (when == "auto" and not self._pays(env)):
+            return env
+        self._like = env
+        _allow_files()
+        close(env, 0)
+        return self._apart(env)
+
+    def _apart(self, like: gymnasium.Env[Any, Any]) -> EnvProcess:
+        return EnvProcess(partial(self._there, self._here.more or {}), like)
+
+    def _pays(self, env: gymnasium.Env[Any, Any]) -> bool:
+        """Whether steps are slow, and there is memory for processes; of slow steps the notice has what was found."""
+        step_s = _measured_step(env)
+        if step_s <= SLOW_S:
+            return False
+        took = f"takes {1e3 * step_s:,.0f} ms a step"
+        if needed := self._too_much(env):
+            self.notice = (
+                f"{took}, and {self._count:,} environments step one after another, as in processes of their own they "
+                f"would take {needed}: fewer of them (--envs) step at the same time."
+            )
+            return False
+        self.notice = f"{took}: {self._count:,} environments step at the same time."
+        return True
+
+    def _too_much(self, env: gymnasium.Env[Any, Any]) -> str:
+        """The memory of all processes, by that of one, if it is more than they may take; else empty."""
+        # Here alone: the process from which those of environments are forked imports this module, and needs no torch.
+        from llamagym_tui.engine.memory import as_gib, host_free
+
+        trial = self._apart(env)
+        try:
+            needed = self._count * trial.call(_own_memory)
+        except EpisodeFault:
+            return ""  # it cannot be made there, which the first episode reports
+        finally:
+            trial.close()
+        return as_gib(needed) if needed > MEMORY * host_free() else ""
+
+
+def _own_memory(env: object) -> int:
+    """Bytes that this process shares with no other one."""
+    found: int = psutil.Process().memory_full_info().uss
+    return found
 
 
 def _allow_files() -> None:

@@ -136,9 +136,8 @@ class Rollout:
         self._batch = BatchUnderWay(FIRST_LENGTH)
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
-        if isinstance(make_env, ParallelMaker) and make_env.slow_s is not None:
-            took = f"{agent.env_id} takes {1e3 * make_env.slow_s:,.0f} ms a step"
-            warn(f"{took}: {n_envs:,} environments step at the same time.")
+        if isinstance(make_env, ParallelMaker) and make_env.notice:
+            warn(f"{agent.env_id} {make_env.notice}")
         self.shared.max_turns = max_turns or turn_limit(self.slots[0].env)
         self._batch.typical_length = min(self.shared.max_turns, FIRST_LENGTH)
 

@@ -19,13 +19,23 @@ import msgspec
 import pytest
 
 from llamagym_tui.agents.cart_pole import CartPoleAgent
+from llamagym_tui.engine import memory
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import EnvMaker, episode_seed, turn_limit
 from llamagym_tui.protocol import events
 from llamagym_tui.setup.catalog import find_agent
+from llamagym_tui.trainer.rollout import env_process
 from llamagym_tui.trainer.rollout.env_process import EnvProcess, ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from tests.slow_env import MeetingAgent, MortalAgent, MortalEnv, maker, pid_of, with_kwargs
+from tests.slow_env import (
+    MeetingAgent,
+    MortalAgent,
+    MortalEnv,
+    hundred,
+    maker,
+    pid_of,
+    with_kwargs,
+)
 from tests.trainer.rollout.conftest import SEED
 
 SETTINGS = {"n_envs": 3, "max_turns": 30, "batch_turns": 40, "seed": SEED}
@@ -149,7 +159,7 @@ def test_what_an_environment_renders_as_text_comes_from_its_process(make_policy)
     for when in ("off", "on"):
         shown: list[events.Event] = []
         make_env = ParallelMaker(
-            EnvMaker(agent), partial(agent_env_of, "FrozenLake-v1", {}, None), when
+            EnvMaker(agent), partial(agent_env_of, "FrozenLake-v1", {}, None), when, count=3
         )
         with closing(
             Rollout(agent, make_policy(), emit=shown.append, make_env=make_env, **SETTINGS)
@@ -180,6 +190,26 @@ def test_only_an_environment_that_is_slow_gets_a_process_and_that_is_said_once(m
     assert turn_limit(slow.slots[0].env) == turn_limit(fast.slots[0].env) == 7
     slow.resize(4)
     assert in_processes(slow) == {True}
+
+
+@pytest.mark.parametrize(("free", "is_apart"), [(500, False), (700, True)])
+def test_processes_that_would_take_more_than_half_of_the_free_memory_are_not_made_unasked(
+    make, monkeypatch, free, is_apart
+):
+    monkeypatch.setattr(memory, "host_free", lambda: free)
+    monkeypatch.setattr(env_process, "_own_memory", hundred)  # three processes
+    slow, said = make(with_kwargs(MortalAgent, step_s=0.012), "auto")
+    assert in_processes(slow) == {is_apart}
+    (sentence,) = warnings(said)
+    assert ("step one after another" in sentence) == (not is_apart)
+    slow.step()
+    asked, said = make(with_kwargs(MortalAgent, step_s=0.012), "on")
+    assert (in_processes(asked), said) == ({True}, [])
+
+
+def test_a_process_tells_the_memory_that_it_shares_with_no_other(make):
+    rollout, _ = make(with_kwargs(MortalAgent), "on")
+    assert 2**20 < rollout.slots[0].env.call(env_process._own_memory) < 2**29
 
 
 @pytest.mark.parametrize(
