@@ -247,7 +247,7 @@ class HeadPPO(PPO):
     def reference_logprobs(self, rows: Sequence[Row], decisions: int) -> Tensor:
         """(D,) log-probability of each decision under the reference."""
         assert self.reference is not None, "the caller has looked"
-        logprobs = torch.zeros(decisions)
+        logprobs = torch.zeros(decisions, device=self.narrow.up.device)
         with torch.no_grad(), self.reference.in_place():
             for part, encoded in self._parts:
                 scored = part.score(encoded, self.policy.generation.temperature)
@@ -258,7 +258,7 @@ class HeadPPO(PPO):
         values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
         for part, encoded in self._parts:
             states = encoded.hidden[part.decisions.rows, part.decisions.columns]
-            values[part.decisions.indices] = self.policy.model.v_head(states)
+            values[part.decisions.indices.cpu()] = self.policy.model.v_head(states).cpu()
         return values
 
     def train(
@@ -378,7 +378,7 @@ class HeadPPO(PPO):
         losses: list[float] = []
         while len(losses) < steps and not should_stop():
             optimizer.zero_grad(set_to_none=True)
-            logprobs = torch.zeros(decisions)
+            logprobs = torch.zeros(decisions, device=self.narrow.up.device)
             for part, encoded in self._parts:
                 scored = part.score(encoded, self.policy.generation.temperature)
                 logprobs = logprobs.index_add(0, part.decisions.indices, scored.logprobs)

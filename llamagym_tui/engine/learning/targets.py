@@ -125,7 +125,8 @@ def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
     """(K,) sums of (D,) values over the decisions of each turn."""
     lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     owners = torch.arange(len(turns)).repeat_interleave(lengths)  # (D,) the turn of each decision
-    return torch.zeros(len(turns)).index_add_(0, owners, values)
+    sums = torch.zeros(len(turns), device=values.device)
+    return sums.index_add_(0, owners.to(values.device), values)
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

@@ -106,6 +106,9 @@ def load_model_and_tokenizer(
             model = AutoModelForCausalLMWithValueHead.from_pretrained(
                 source, dtype=held, base=base, **options
             )
+            # Before an adapter, for which it may be tried out how the model computes.
+            model.precision = precision
+            model.to(where)
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
             _require_meant(
@@ -114,9 +117,7 @@ def load_model_and_tokenizer(
             if not (is_full or model.is_adapted):
                 model.adapt(lora or entry.lora)
                 model.has_default_adapter = lora is None
-        model.precision = precision
-        model.to(where).eval()
-        backbone = model.backbone
+        backbone = model.eval().backbone
     except ModelLoadError:
         raise
     except Exception as error:

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from safetensors import safe_open
@@ -169,6 +169,14 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     def _take_critic(self, critic: ValueHead | RidgeCritic) -> None:
         self.v_head = critic.to(self.pretrained_model.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        # Every move comes through here; which paths are exact is found out anew where the model then is.
+        before = self.pretrained_model.device
+        moved = super()._apply(fn, recurse)
+        if self.pretrained_model.device != before:
+            self._backbone = None
+        return moved
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights that a saved folder has, by their names in it."""

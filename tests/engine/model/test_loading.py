@@ -148,6 +148,23 @@ def test_an_adapter_is_as_its_settings_say(lora, rank, scale, trained):
         assert not adapted.get_base_model().lm_head.lora_A["default"].weight.any()
 
 
+def test_how_a_model_computes_is_found_out_where_it_computes_and_at_its_precision(
+    monkeypatch, bundled
+):
+    head = LoraConfig(layers="head", r=2)
+    loaded = load_model_and_tokenizer(
+        str(bundled), "cpu", full_finetuning=False, lora=head, precision="bf16"
+    )
+    assert loaded.model.backbone.precision == "bf16"
+    monkeypatch.setattr(
+        "llamagym_tui.engine.model.value_head.checked_backbone",
+        lambda lm, _: (lm.device.type, None),
+    )
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
+    assert model.backbone == "cpu"
+    assert model.to("meta").backbone == "meta", "moved after it was asked"
+
+
 def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tokenizer):
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
     torch.nn.init.constant_(model.v_head.out.bias, 0.25)  # a critic that has learned to predict 1/4
