@@ -1,27 +1,50 @@
-"""On a GPU: what is learnt there is what the processor learns, and greedy replies are the same."""
+"""On a GPU: what is learnt there is what the processor learns, greedy replies are the same, and the host seldom waits.
+
+A machine without one skips all of this. `docs/SCALE.md` says what has been run instead.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
+from benchmarks.bare_run import BareRun
+from benchmarks.memory import SETTINGS, build_model
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, Precision, RunConfig
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.preflight import preflight
 from tests.engine.conftest import REPLIES, tiny_llama
+from tests.engine.policy.test_sampler import scored
 
+PROCESSOR = torch.device("cpu")
 ADAPTERS = {
     "all weights": None,
     "an adapter in all layers": LoraConfig(layers="all", r=4),
     "an adapter on the head": LoraConfig(layers="head", r=8),
 }
+# One step on the whole batch: what follows it would be of other weights.
 CONFIG = PPOConfig(
-    mini_batch_size=8, epochs=1, kl_coef=0.1, entropy_coef=0.01, entropy_coef_final=0.01
+    lr=1e-3,
+    mini_batch_size=16,
+    epochs=1,
+    critic_warmup_updates=0,
+    kl_coef=0.1,
+    entropy_coef=0.01,
+    entropy_coef_final=0.01,
 )
 OBSERVATIONS = [f"You see {number}." for number in range(16)]
 
@@ -35,12 +58,19 @@ def accelerator() -> torch.device:
 
 
 def policy_on(
-    device: torch.device, tokenizer, kind: str, adapter: LoraConfig | None, temperature: float = 1.0
+    device: torch.device,
+    tokenizer,
+    kind: str,
+    adapter: LoraConfig | None,
+    *,
+    precision: Precision = "fp32",
+    most: int = 6,
 ) -> Policy:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    model.precision = precision
     if adapter is not None:
         model.adapt(adapter)
-    settings = GenerationConfig(policy=kind, max_new_tokens=6, temperature=temperature)
+    settings = GenerationConfig(policy=kind, max_new_tokens=most)
     policy = Policy(model.to(device), tokenizer, settings, REPLIES)
     policy.history = 0
     return policy
@@ -57,49 +87,78 @@ def replied(policy: Policy, *, greedy: bool = False) -> list[tuple[Episode, str]
     return [(each, each.reply(reply)) for each, reply in zip(begun, replies, strict=True)]
 
 
-def play(policy: Policy) -> list[Trajectory]:
+def in_words(policy: Policy) -> list[tuple[Episode, str]]:
+    """Replies that name an action, as if they had been sampled; what random weights sample names none."""
     found = []
-    for number, (episode, text) in enumerate(replied(policy)):
-        is_right = text == REPLIES[number % 2]
-        episode.reward(float(is_right), parse_failed=text not in REPLIES)
-        found.append(episode.finish("terminated"))
+    for number, seen in enumerate(OBSERVATIONS):
+        episode = Episode(policy, "Play.")
+        prompt = episode.observe(seen)
+        before = [*(prompt.restart or ()), *prompt.ids]
+        ids = list(policy.trie.replies[number % 3 % 2])
+        row = [*before, *ids]
+        logprobs, _ = scored(policy, row, len(before), len(row))
+        found.append((episode, episode.reply(Reply(ids=ids, logprobs=logprobs, ended=True))))
     return found
 
 
+def earning(found: list[tuple[Episode, str]]) -> list[Trajectory]:
+    """A batch of which no two turns have earned the same."""
+    for number, (episode, _) in enumerate(found):
+        episode.reward(number * 7 % 16 / 4 - 2)
+    return [episode.finish("terminated") for episode, _ in found]
+
+
+@contextmanager
+def first_gradients() -> Iterator[list[Tensor]]:
+    """The gradients with which the first step of an optimizer is made, on the processor."""
+    found: list[Tensor] = []
+
+    def keep(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if not found:
+            found.extend(each.grad.cpu().clone() for each in weights if each.grad is not None)
+
+    hook = register_optimizer_step_pre_hook(keep)
+    try:
+        yield found
+    finally:
+        hook.remove()
+
+
+def apart(ones: list[Tensor], others: list[Tensor]) -> float:
+    """How far tensors are from others, over how large these are."""
+    assert len(ones) == len(others) > 0
+    far = sum(float((one - other).square().sum()) for one, other in zip(ones, others, strict=True))
+    size = sum(float(other.square().sum()) for other in others)
+    assert size > 0
+    return (far / size) ** 0.5
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("kind", "trained"),
-    [
-        (kind, trained)
-        for kind in ("score", "generate")
-        for trained in ADAPTERS
-        # Random weights name no action by free text, and a head alone learns from replies that do.
-        if (kind, trained) != ("generate", "an adapter on the head")
-    ],
-)
+@pytest.mark.parametrize("trained", ADAPTERS)
+@pytest.mark.parametrize("kind", ["score", "generate"])
 def test_an_update_on_an_accelerator_is_the_one_on_a_processor(
     tokenizer, accelerator: torch.device, kind: str, trained: str
 ) -> None:
-    processor = torch.device("cpu")
     here, there = (
-        policy_on(device, tokenizer, kind, ADAPTERS[trained]) for device in (processor, accelerator)
+        policy_on(device, tokenizer, kind, ADAPTERS[trained]) for device in (PROCESSOR, accelerator)
     )
-    batch = play(here)
-    before = {name: value.detach().clone() for name, value in here.model.named_parameters()}
-    figures = [learner_for(each, CONFIG, 0, ALONE).update(batch) for each in (here, there)]
+    batch = earning(replied(here) if kind == "score" else in_words(here))
+    before = [weight.detach().clone() for weight in here.model.parameters()]
+    figures, gradients, moved = [], [], []
+    for policy in (here, there):
+        with first_gradients() as found:
+            figures.append(learner_for(policy, CONFIG, 0, ALONE).update(batch))
+        gradients.append(found)
+        now = [weight.detach().to(PROCESSOR) for weight in policy.model.parameters()]
+        moved.append([after - then for after, then in zip(now, before, strict=True)])
     assert figures[1].first_ratio < 1e-4
-    for name in ("policy_loss", "entropy", "approx_kl", "grad_norm"):
+    for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm"):
         of_processor, of_accelerator = (getattr(each, name) for each in figures)
         assert of_accelerator == pytest.approx(of_processor, rel=1e-4, abs=1e-6), name
-    moved = dict(there.model.named_parameters())
-    apart, far = 0.0, 0.0
-    for name, weight in here.model.named_parameters():
-        value = weight.detach()
-        apart += float((value - moved[name].detach().to(processor)).square().sum())
-        far += float((value - before[name]).square().sum())
-    assert far > 0
+    assert apart(gradients[1], gradients[0]) < 1e-4
     # Adam divides a gradient by its size, so a weight whose gradient is rounding may go either way.
-    assert (apart / far) ** 0.5 < 1e-2
+    assert apart(moved[1], moved[0]) < 1e-2
 
 
 @pytest.mark.gpu
@@ -109,6 +168,89 @@ def test_greedy_replies_on_an_accelerator_are_those_on_a_processor(
 ) -> None:
     of_processor, of_accelerator = (
         [text for _, text in replied(policy_on(device, tokenizer, kind, None), greedy=True)]
-        for device in (torch.device("cpu"), accelerator)
+        for device in (PROCESSOR, accelerator)
     )
     assert of_accelerator == of_processor
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("trained", list(ADAPTERS)[:2])
+@pytest.mark.parametrize("kind", ["score", "generate"])
+def test_products_in_bf16_round_alike_in_sampling_and_update_and_learn_what_fp32_learns(
+    monkeypatch, tokenizer, accelerator: torch.device, kind: str, trained: str
+) -> None:
+    monkeypatch.setattr("llamagym_tui.engine.model.precision.NARROWEST", 32)
+    exact, rounded = (
+        policy_on(accelerator, tokenizer, kind, ADAPTERS[trained], precision=precision)
+        for precision in ("fp32", "bf16")
+    )
+    batch = earning(replied(rounded))
+    figures, gradients = [], []
+    for policy in (exact, rounded):
+        with first_gradients() as found:
+            figures.append(learner_for(policy, CONFIG, 0, ALONE).update(batch))
+        gradients.append(found)
+    assert figures[1].first_ratio < 0.01
+    for name in ("value_loss", "entropy"):
+        in_fp32, in_bf16 = (getattr(each, name) for each in figures)
+        assert in_bf16 == pytest.approx(in_fp32, rel=0.03), name
+    assert 1e-6 < apart(gradients[1], gradients[0]) < 0.1
+
+
+@pytest.mark.gpu
+def test_the_host_waits_for_a_gpu_once_every_eight_tokens(
+    tokenizer, accelerator: torch.device
+) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("only CUDA says when the host waits for it")
+    waits = {}
+    for most in (9, 17, 33):
+        policy = policy_on(accelerator, tokenizer, "generate", None, most=most)
+        policy.chat.end_ids = [-1]  # nothing ends a reply, so all are as long
+        replied(policy)  # what is made once
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                replied(policy)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        waits[most] = sum("synchronizing" in f"{each.message}" for each in found)
+    # After eight tokens they are read, and indices are sent for the next eight: as often, however many tokens follow.
+    assert waits[33] - waits[17] == 2 * (waits[17] - waits[9])
+    assert 1 <= waits[17] - waits[9] < 8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("full", [True, False])
+def test_the_memory_of_a_run_on_a_gpu_is_within_a_quarter_of_the_predicted_one(
+    tmp_path: Path, accelerator: torch.device, full: bool
+) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("only CUDA keeps its peak")
+    setting = SETTINGS["20M-full"]
+    build_model(setting.shape, tmp_path)
+    config = RunConfig(
+        agent="cart_pole",
+        model=str(tmp_path),
+        run_dir=str(tmp_path / "run"),
+        n_envs=setting.envs,
+        device="cuda",
+        full_finetuning=full,
+        generation=GenerationConfig(max_new_tokens=16),
+        ppo=PPOConfig(
+            batch_size=setting.turns,
+            mini_batch_size=setting.turns,
+            epochs=1,
+            critic_warmup_updates=0,
+        ),
+    )
+    predicted = preflight(config, Builders(config).agent())
+    assert predicted is not None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run = BareRun(config, threads=1)
+    for _ in range(setting.updates):
+        run.update()
+    taken = torch.cuda.max_memory_allocated() - before
+    assert taken / predicted.estimate.total == pytest.approx(1.0, abs=0.25)
