@@ -406,11 +406,12 @@ def player_of(
         from llamagym_tui.trainer.endpoint_player import EndpointPlayer
 
         return stack.enter_context(closing(EndpointPlayer(config, progress.notify)))
-    return Player(config, progress, other if isinstance(other, Player) else None)
+    own = other if isinstance(other, Player) else None
+    return stack.enter_context(closing(Player(config, progress, own)))
 
 
 class Player:
-    """A policy that plays under a prompt, to be evaluated."""
+    """A policy that plays under a prompt, to be evaluated; to be closed."""
 
     tokens: None = None
     """What an endpoint counts."""
@@ -434,6 +435,9 @@ class Player:
             self.policy = other.policy
         prompt = config.system_prompt
         self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
+
+    def close(self) -> None:
+        self._builders.close()
 
     def play(
         self,

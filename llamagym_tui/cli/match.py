@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any
 
@@ -43,8 +44,10 @@ def match(
         is_swapped: whether that player is B.
     """
     by_side: dict[str, list[float]] = {}
-    with quiet_progress(debug, episodes=episodes) as progress:
-        player = Player(config, progress)
+    with (
+        quiet_progress(debug, episodes=episodes) as progress,
+        closing(Player(config, progress)) as player,
+    ):
         for side in SIDES:
             ended: list[EpisodeCounts] = []
             player.play(

@@ -52,7 +52,7 @@ from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.play_config import evaluated_config
+from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons
@@ -65,6 +65,7 @@ from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.opponents import (
     EarlierSelves,
     EndpointOpponent,
+    Fixed,
     ModelOpponent,
     Opponent,
 )
@@ -78,8 +79,13 @@ EVALUATION_SEED = 1_000_000
 class Builders:
     config: RunConfig
     ranks: Ranks = ALONE
-    _loaded: dict[str, Opponent] = field(default_factory=dict)
+    _loaded: dict[str, Fixed] = field(default_factory=dict)
     """Opponents, which are loaded once, by their names."""
+
+    def close(self) -> None:
+        """Let go of the opponents."""
+        while self._loaded:
+            self._loaded.popitem()[1].close()
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
@@ -266,27 +272,33 @@ class Builders:
         if name == SELF:
             return EarlierSelves(policy, self.config.n_envs)
         if name not in self._loaded:
-            self._loaded[name] = self._loaded_opponent(agent, name)
+            self._loaded[name] = self._loaded_opponent(name)
         return self._loaded[name]
 
-    def _loaded_opponent(self, agent: AgentBase, name: str) -> Opponent:
+    def _loaded_opponent(self, name: str) -> Fixed:
+        """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
+        spec = self.config.agent
+        agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)
         if is_endpoint(name):
             from llamagym_tui.game.endpoint import Endpoint
 
-            history = turns_kept(self.config.history, agent.history)
-            prompt = agent.get_system_prompt()
+            agent = catalog.player(agent_class)
+            own = endpoint_config(spec, name)
+            history = turns_kept(own.history, agent.history)
             endpoint = Endpoint(name, tools_of(agent))
-            return EndpointOpponent(endpoint, self.config.generation, prompt, history)
+            return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
         config = evaluated_config(
-            self.config.agent,
+            spec,
             name,
+            env=self.config.env,
+            own=with_own_settings(agent_class, {}),
             n_envs=self.config.n_envs,
             seed=self.config.seed,
             device=self.config.device,
             threads=self.config.threads,
-            own=with_own_settings(type(agent), {}),
         )
         builders = Builders(config)
+        agent = builders.agent()
         threads = torch.get_num_threads()
         loaded = builders.model()
         torch.set_num_threads(threads)  # loading takes one, and those of the player were set before

@@ -122,9 +122,19 @@ class Run:
             self._monitor = start.seen or self._monitor
 
     def take_up(self, start: Counters) -> None:
-        """Go on with the batch that was under way, in environments that come to where they stood."""
+        """Go on with the batch that was under way, in environments that come to where they stood.
+
+        Raises:
+            RunStoreError: the opponent cannot be what it was.
+        """
         if start.opponent is not None and self.rollout.opponent is not None:
-            self.rollout.opponent.restore(start.opponent)
+            try:
+                self.rollout.opponent.restore(start.opponent)
+            except ValueError as error:
+                raise RunStoreError(
+                    f"The earlier selves in the checkpoint of {self.config.run_dir!r} cannot be read ({error}): begin "
+                    f"another run with its weights, by --model {self.config.run_dir}."
+                ) from error
         is_same = start.generation == self.config.generation
         if start.rollout is not None and is_same and start.learner == self.config.ppo.learner:
             try:

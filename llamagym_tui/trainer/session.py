@@ -138,6 +138,7 @@ class Session:
         if ranks.size > 1:
             self._config = replace(self._config, ranks=ranks.size)
             self._builders = Builders(self._config, ranks)
+        self._exits.callback(self._builders.close)
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
         self._exits.callback(parts.rollout.close)

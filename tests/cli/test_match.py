@@ -27,7 +27,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         assert options["held_out"] is False
         options["ended"] += [EpisodeCounts(episode_return=each) for each in RETURNS[begins]]
 
-    monkeypatch.setattr(match, "Player", lambda config, progress: SimpleNamespace(play=play))
+    player = SimpleNamespace(play=play, close=lambda: None)
+    monkeypatch.setattr(match, "Player", lambda config, progress: player)
     return calls
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import torch
 from msgspec import Struct
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -37,8 +38,12 @@ class EarlierSelf:
 
     @classmethod
     def restored(cls, policy: Policy, saved: SavedSelf) -> Self:
-        """One that a checkpoint has kept. Raises SafetensorError: it is damaged."""
-        return cls(policy, load(saved.weights), saved.version)
+        """One that a checkpoint has kept. Raises ValueError: it is damaged."""
+        try:
+            weights = load(saved.weights)
+        except SafetensorError as error:
+            raise ValueError(f"the weights of update {saved.version}: {error}") from error
+        return cls(policy, weights, saved.version)
 
     @property
     def saved(self) -> SavedSelf:

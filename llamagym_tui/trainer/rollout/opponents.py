@@ -56,7 +56,7 @@ class Opponent(Protocol):
         ...
 
     def restore(self, state: Any) -> None:
-        """Raises ValueError: it is of another version."""
+        """Raises ValueError: it is damaged, or of another version."""
         ...
 
     def begin_anew(self) -> None:
@@ -65,7 +65,7 @@ class Opponent(Protocol):
 
 
 class Fixed:
-    """An opponent that does not change."""
+    """An opponent that does not change; to be closed."""
 
     def learnt(self, updates: int) -> None:
         pass
@@ -77,6 +77,9 @@ class Fixed:
         pass
 
     def begin_anew(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -115,6 +118,9 @@ class EndpointOpponent(Fixed):
             temperature=0.0 if greedy else self._generation.temperature,
         )
         return [answer.text for answer in answers]
+
+    def close(self) -> None:
+        self._endpoint.close()
 
 
 class EarlierSelves:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
 import pytest
 import torch
+from msgspec.structs import replace
 
-from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
+from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.rollout import opponents
 from llamagym_tui.trainer.rollout.opponents import (
     EVERY,
@@ -242,6 +246,52 @@ def test_selves_of_a_policy_that_was_left_are_let_go(make_policy):
     policy.version = 10
     selves.begin_anew()
     assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [10]
+
+
+def test_an_earlier_self_that_is_damaged_is_named(make_policy):
+    selves = EarlierSelves(make_policy(policy="score"), 4)
+    (saved,) = selves.state()
+    with pytest.raises(ValueError, match="the weights of update 0: "):
+        selves.restore([replace(saved, weights=saved.weights[: len(saved.weights) // 2])])
+
+
+def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_of_the_run(
+    bundled, monkeypatch
+):
+    closed: list[str] = []
+
+    class Connected(FakeEndpoint):
+        def __init__(self, name: str, tools: Any) -> None:
+            self.name = name
+
+        def close(self) -> None:
+            closed.append(self.name)
+
+    monkeypatch.setattr("llamagym_tui.game.endpoint.Endpoint", Connected)
+    game = catalog.find_agent("tic_tac_toe")
+    monkeypatch.setattr(game, "reasons", {"1": ("It is free.",)})
+    monkeypatch.setattr(
+        game, "get_system_prompt", lambda self: "Why?" if self.asks_reason else "Play."
+    )
+    config = RunConfig(
+        agent="tic_tac_toe",
+        run_dir="",
+        prompt="reason",
+        generation=GenerationConfig(temperature=0.1, max_new_tokens=99),
+    )
+    with closing(Builders(config)) as builders:
+        for name in (str(bundled), "http://localhost:1/v1"):
+            agent = Builders(replace(config, env={"opponent": name})).agent()
+            made: Any = builders.opponent(agent, None)
+            assert made is builders.opponent(agent, None), "it is loaded once"
+            if isinstance(made, EndpointOpponent):
+                generation, prompt = made._generation, made._prompt
+            else:
+                generation, prompt = made.policy.generation, made._system_prompt
+            assert generation.temperature == 1.0
+            assert generation.max_new_tokens != 99
+            assert prompt == "Play."
+    assert closed == ["http://localhost:1/v1"]
 
 
 def test_an_endpoint_gets_the_others_conversation_as_far_as_its_history(play):
