@@ -65,7 +65,6 @@ from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.opponents import (
     EarlierSelves,
     EndpointOpponent,
-    Fixed,
     ModelOpponent,
     Opponent,
 )
@@ -79,7 +78,7 @@ EVALUATION_SEED = 1_000_000
 class Builders:
     config: RunConfig
     ranks: Ranks = ALONE
-    _loaded: dict[str, Fixed] = field(default_factory=dict)
+    _loaded: dict[str, ModelOpponent | EndpointOpponent] = field(default_factory=dict)
     """Opponents, which are loaded once, by their names."""
 
     def close(self) -> None:
@@ -275,7 +274,7 @@ class Builders:
             self._loaded[name] = self._loaded_opponent(name)
         return self._loaded[name]
 
-    def _loaded_opponent(self, name: str) -> Fixed:
+    def _loaded_opponent(self, name: str) -> ModelOpponent | EndpointOpponent:
         """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
         spec = self.config.agent
         agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,11 +14,13 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.engine.policy.earlier import EarlierSelf
+from llamagym_tui.errors import RunStoreError
 from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.checkpoints import Counters
 from llamagym_tui.trainer.rollout import opponents
 from llamagym_tui.trainer.rollout.opponents import (
     EVERY,
@@ -29,6 +32,7 @@ from llamagym_tui.trainer.rollout.opponents import (
 )
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
+from llamagym_tui.trainer.run import Run
 from tests.tug_env import TugAgent
 
 GENTLY = '{"action": 0}'
@@ -248,11 +252,15 @@ def test_selves_of_a_policy_that_was_left_are_let_go(make_policy):
     assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [10]
 
 
-def test_an_earlier_self_that_is_damaged_is_named(make_policy):
+def test_an_earlier_self_that_is_damaged_ends_a_resume_with_a_sentence(make_policy):
     selves = EarlierSelves(make_policy(policy="score"), 4)
     (saved,) = selves.state()
-    with pytest.raises(ValueError, match="the weights of update 0: "):
-        selves.restore([replace(saved, weights=saved.weights[: len(saved.weights) // 2])])
+    damaged = replace(saved, weights=saved.weights[: len(saved.weights) // 2])
+    run: Any = SimpleNamespace(
+        rollout=SimpleNamespace(opponent=selves), config=SimpleNamespace(run_dir="runs/mine")
+    )
+    with pytest.raises(RunStoreError, match=r"the weights of update 0: .*by --model runs/mine\.$"):
+        Run.take_up(run, Counters(seed=0, opponent=[damaged]))
 
 
 def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_of_the_run(
