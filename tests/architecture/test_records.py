@@ -29,9 +29,9 @@ DEFAULTS = {
     "Evaluate": {"episodes": 1000, "greedy": True},
     "ForwardLimits": {"scored": math.inf},
     "Lookahead": {"gain": 64.0},
-    "ReturnSeries": {"group": 1},
+    "ReturnSeries": {"effect": 1.0, "group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
-    "RunSummary": {"ending": "open", "version": 5},
+    "RunSummary": {"ending": "open", "version": 6},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {
