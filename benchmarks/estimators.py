@@ -175,8 +175,14 @@ def agreement(records: Sequence[Record]) -> str:
 
 def course(folder: Path, records: Sequence[Record]) -> str:
     """A sentence a figure: how well it goes with the returns of batches in the course of a run, median of the runs."""
+    # Of a batch in which no episode ended no return is known.
     runs = [
-        [update["stats"] for update in updates_of(folder / run_name(record))] for record in records
+        [
+            update["stats"]
+            for update in updates_of(folder / run_name(record))
+            if update["stats"]["mean_return"] is not None
+        ]
+        for record in records
     ]
     lines = []
     for name in FIGURES:

@@ -14,9 +14,9 @@ then take turns, so that a busy machine slows down both; loading is not timed. T
 those of each round, comes last. With `--size`, both have the same random weights, so that a reply is free text of 32
 tokens, which names no action; ours has 128 environments and trains all weights, and `generate, 4 epochs` is the only
 variant. LlamaGym takes a reply without an action for a stick: there, ratios of turns count. With `--model`, ours plays
-and learns as `train --model NAME` does when nothing else is said (beyond the bundled model in free text, too), from the
-weights that LlamaGym has, which trains an adapter beyond the bundled model, as in its example. That an adapter on the
-head reads each prompt once falls into the first update, which does not count.
+and learns as `train --model NAME` does when nothing else is said, from the weights that LlamaGym has. Beyond the
+bundled model LlamaGym trains an adapter in all layers, as in its example, and so does ours where it samples free text.
+That an adapter on the head reads each prompt once falls into the first update, which does not count.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ BUNDLED_MODEL = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
 SIDE = Path(__file__).with_name("llamagym_side.py")
 LLAMAGYM = "LlamaGym 0.1.1, 4 epochs"
 HEAD = "as train starts it"
+SAMPLED = ("generation.policy=generate",)
+SCORED = ("generation.policy=score",)
+FREE_TEXT = (*SAMPLED, "lora.layers=all", "ppo.epochs=4", "n_envs=32", "ppo.batch_size=32")
+"""With an adapter in all layers, as LlamaGym's: one on the head learns nothing where no reply names an action."""
 OURS = {
     "generate, 4 epochs": ("generation.policy=generate", "ppo.epochs=4"),
     "score, 4 epochs": ("generation.policy=score", "ppo.epochs=4"),
@@ -124,7 +128,7 @@ def of_first_model(changes: Sequence[str], seed: int) -> Sides:
         name: settings("blackjack", [f"seed={seed}", *own, *changes], model=str(FIRST_MODEL))
         for name, own in OURS.items()
     }
-    variants[HEAD] = started(str(FIRST_MODEL), "generate", seed, changes)
+    variants[HEAD] = started(str(FIRST_MODEL), [*SAMPLED, *changes], seed)
     return Sides(FIRST_MODEL, variants)
 
 
@@ -138,22 +142,22 @@ def of_random_weights(weights: Path, changes: Sequence[str], seed: int) -> Sides
 
 def as_started(model: str, changes: Sequence[str], seed: int) -> Sides:
     is_bundled = full_name(model) == full_name(BUNDLED)
-    ways = {HEAD: "generate"} if is_bundled else {"score": "score", "free text": "generate"}
-    variants = {name: started(model, policy, seed, changes) for name, policy in ways.items()}
+    ways = {HEAD: SAMPLED} if is_bundled else {"score": SCORED, "free text, 4 epochs": FREE_TEXT}
+    variants = {name: started(model, [*way, *changes], seed) for name, way in ways.items()}
     weights = BUNDLED_MODEL if is_bundled else model_folder(full_name(model))
     tokens = (3, 6) if is_bundled else (20, 32)
     return Sides(Path(weights or model), variants, tokens, not is_bundled, not is_bundled)
 
 
-def started(model: str, policy: str, seed: int, changes: Sequence[str]) -> RunConfig:
-    """The settings with which `train` begins where nothing else is said: an adapter on the head alone."""
+def started(model: str, changes: Sequence[str], seed: int) -> RunConfig:
+    """The settings with which `train` begins: an adapter on the head alone, unless another one is named."""
     return run_config(
         agent="blackjack",
         run_dir=None,
         resume=False,
         model=model,
         seed=seed,
-        assignments=[f"generation.policy={policy}", *changes],
+        assignments=changes,
     )
 
 

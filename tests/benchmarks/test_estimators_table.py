@@ -81,6 +81,7 @@ def test_in_the_course_of_a_run_a_figure_goes_with_the_returns_of_its_batches(
             {"mean_return": at, "action_information": each, "action_entropy": -at}
             for at, each in enumerate(information)
         ]
+        stats.insert(0, {**stats[0], "mean_return": None})  # no episode ended in the first batch
         lines = [json.dumps({"type": "UpdateFinished", "stats": each}) for each in stats]
         (tmp_path / f"lake-{learner}-1" / "events.jsonl").write_text("\n".join(lines))
     records = [record("lake", learner, 1, 0.0) for learner in figures]
