@@ -177,7 +177,8 @@ def one_update(run: BareRun) -> dict[str, float]:
     began = time.process_time()
     run.play()
     played = time.process_time()
-    turns = run.learner.update(run.rollout.take_batch()).turns
+    learner = vars(run).get("learner") or vars(run)["ppo"]  # its name in older versions
+    turns = learner.update(run.rollout.take_batch()).turns
     ended = time.process_time()
     return {
         "rollout, ms a turn": 1e3 * (played - began) / turns,
