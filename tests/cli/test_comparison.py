@@ -51,6 +51,9 @@ class Side:
             ended.append(EpisodeCounts(earned, 1, unread, actions=actions, number=number))
         return True
 
+    def close(self) -> None:
+        self.plays.append(("closed", self.prompt))
+
 
 class Mapper:
     def __init__(self, agent: object, policy: Any, laid_out: Any, clock: object) -> None:
@@ -87,7 +90,8 @@ def test_a_person_gets_the_sentence_both_sides_and_the_maps(
         "B  +1 ± 0 chips a hand · big, “Other.”",
         *("the hands", "Own. at 1, 0, 0", "Other. at 0.5, 0, 0"),
     ]
-    assert Side.plays == [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
+    played = [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
+    assert Side.plays == [*played, ("closed", "Other."), ("closed", "Own.")]
 
 
 def test_what_is_played_now_is_a_line_of_progress(
