@@ -61,8 +61,8 @@ def main(
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     records = Records(folder / "results.jsonl")
-    common = {"model": model, "minutes": minutes, "settings": change or []}
-    common |= {"episodes": episodes}
+    settings = change or []
+    common = {"model": model, "minutes": minutes, "settings": settings, "episodes": episodes}
     for record in records.all:
         if {name: record.get(name, EPISODES) for name in common} != common:
             raise typer.BadParameter(

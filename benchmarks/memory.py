@@ -20,9 +20,12 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from llamagym_tui.config import Device, RunConfig
 
 MIB = 2**20
 COMMAND = [sys.executable, "-m", "benchmarks.memory"]
@@ -122,21 +125,16 @@ def build_model(shape: dict[str, int], folder: Path) -> None:
     )
 
 
-def trained(setting: Setting, folder: Path) -> dict[str, Any]:
-    """Predict the peak of a run, then train and measure it."""
-    from benchmarks.bare_run import run_session
+def config_of(setting: Setting, folder: Path, device: Device) -> RunConfig:
+    """The settings of a run with the model in `weights` of a folder."""
     from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
-    from llamagym_tui.protocol.commands import AnyCommand, Stop
-    from llamagym_tui.protocol.events import Event, RunFinished, UpdateFinished
-    from llamagym_tui.trainer.builders import Builders
-    from llamagym_tui.trainer.preflight import preflight
 
-    config = RunConfig(
+    return RunConfig(
         agent="cart_pole",
         model=str(folder / "weights"),
         run_dir=str(folder / "run"),
         n_envs=setting.envs,
-        device="cpu",
+        device=device,
         threads=1,
         full_finetuning=setting.full,
         generation=GenerationConfig(max_new_tokens=16),
@@ -147,6 +145,17 @@ def trained(setting: Setting, folder: Path) -> dict[str, Any]:
             critic_warmup_updates=0,
         ),
     )
+
+
+def trained(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Predict the peak of a run, then train and measure it."""
+    from benchmarks.bare_run import run_session
+    from llamagym_tui.protocol.commands import AnyCommand, Stop
+    from llamagym_tui.protocol.events import Event, RunFinished, UpdateFinished
+    from llamagym_tui.trainer.builders import Builders
+    from llamagym_tui.trainer.preflight import preflight
+
+    config = config_of(setting, folder, "cpu")
     predicted = preflight(config, Builders(config).agent())
     assert predicted is not None, "the configuration has just been written"
     found: dict[str, Any] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.bare_run import BareRun
-from benchmarks.memory import SETTINGS, build_model
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, Precision, RunConfig
+from benchmarks.memory import SETTINGS, build_model, config_of
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, Precision
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
@@ -228,23 +229,9 @@ def test_the_memory_of_a_run_on_a_gpu_is_within_a_quarter_of_the_predicted_one(
 ) -> None:
     if not torch.cuda.is_available():
         pytest.skip("only CUDA keeps its peak")
-    setting = SETTINGS["20M-full"]
-    build_model(setting.shape, tmp_path)
-    config = RunConfig(
-        agent="cart_pole",
-        model=str(tmp_path),
-        run_dir=str(tmp_path / "run"),
-        n_envs=setting.envs,
-        device="cuda",
-        full_finetuning=full,
-        generation=GenerationConfig(max_new_tokens=16),
-        ppo=PPOConfig(
-            batch_size=setting.turns,
-            mini_batch_size=setting.turns,
-            epochs=1,
-            critic_warmup_updates=0,
-        ),
-    )
+    setting = replace(SETTINGS["20M-full"], full=full)
+    build_model(setting.shape, tmp_path / "weights")
+    config = config_of(setting, tmp_path, "cuda")
     predicted = preflight(config, Builders(config).agent())
     assert predicted is not None
     torch.cuda.reset_peak_memory_stats()
