@@ -1,4 +1,4 @@
-"""`make play` takes the CPU build of torch through uv on Linux without a GPU, and goes on with pip where it cannot."""
+"""`make play` installs by uv, and by pip what uv cannot; without a GPU, Linux gets the CPU build of torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = shutil.which("make")
+TORCH = "torch==2.13.0"
 pytestmark = pytest.mark.skipif(MAKE is None, reason="there is no make")
 
 
@@ -24,15 +25,15 @@ def folder(tmp_path: Path) -> Path:
     """A fresh clone's Makefile, with programs that keep what they were called with."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
-    program(tmp_path / "v/bin/python", f'echo "python $*" >> {tmp_path}/calls')
+    for name in ("python", "uv"):
+        program(tmp_path / "v/bin" / name, f'echo "{name} $*" >> {tmp_path}/calls')
     program(tmp_path / "bin/uname", "echo Linux")
-    program(tmp_path / "bin/uv", f'echo "uv $*" >> {tmp_path}/calls')
     (tmp_path / "bin/touch").symlink_to(shutil.which("touch") or "")
     return tmp_path
 
 
-def calls(folder: Path) -> list[str]:
-    """What installing calls, in order, up to torch and past it."""
+def installed(folder: Path) -> list[tuple[str, str]]:
+    """Who installed what, in order."""
     assert MAKE is not None
     words = [MAKE, "v/.installed-play", "VENV=v", "PYTHON=none"]
     done = subprocess.run(
@@ -40,27 +41,26 @@ def calls(folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     made = (folder / "calls").read_text(encoding="utf-8").splitlines()
-    assert made[-1].endswith("install -c constraints.txt -e .")
-    return made[:-1]
+    assert all("-c constraints.txt " in call for call in made)
+    return [(call.split()[0], call.split("-c constraints.txt ")[1]) for call in made]
 
 
-def test_the_cpu_build_comes_through_uv_and_pip_then_finds_it(folder: Path) -> None:
-    by_uv, by_pip = calls(folder)
-    assert by_uv.startswith("uv pip install ")
+def test_uv_brings_the_cpu_build_of_torch_which_pip_then_finds_and_all_else(folder: Path) -> None:
+    assert installed(folder) == [("uv", TORCH), ("python", TORCH), ("uv", "-e .")]
+    by_uv = (folder / "calls").read_text(encoding="utf-8").splitlines()[0]
     assert "--torch-backend cpu" in by_uv
-    assert by_pip.startswith("python -m pip ")
-    assert by_uv.split()[-1] == by_pip.split()[-1]
 
 
-def test_what_uv_cannot_reach_pip_installs(folder: Path) -> None:
-    program(folder / "bin/uv", "exit 2")
-    assert [call.split()[0] for call in calls(folder)] == ["python"]
-
-
-@pytest.mark.parametrize("case", ["no uv", "a GPU", "no Linux"])
-def test_elsewhere_pip_alone_installs(folder: Path, case: str) -> None:
-    if case == "no uv":
-        (folder / "bin/uv").unlink()
+@pytest.mark.parametrize("case", ["it fails", "it is not there"])
+def test_what_uv_cannot_install_pip_does(folder: Path, case: str) -> None:
+    if case == "it fails":
+        program(folder / "v/bin/uv", "exit 2")
     else:
-        program(folder / ("bin/nvidia-smi" if case == "a GPU" else "bin/uname"), "echo Darwin")
-    assert [call.split()[0] for call in calls(folder)] == ["python"]
+        (folder / "v/bin/uv").unlink()
+    assert installed(folder) == [("python", TORCH), ("python", "-e .")]
+
+
+@pytest.mark.parametrize("case", ["a GPU", "no Linux"])
+def test_elsewhere_torch_is_what_pip_finds(folder: Path, case: str) -> None:
+    program(folder / ("bin/nvidia-smi" if case == "a GPU" else "bin/uname"), "echo Darwin")
+    assert installed(folder) == [("python", TORCH), ("uv", "-e .")]
