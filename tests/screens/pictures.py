@@ -13,15 +13,29 @@ from pytest_textual_snapshot import normalize_svg
 from textual.pilot import Pilot
 
 
-def at_sizes(*sizes: tuple[int, int]) -> pytest.MarkDecorator:
-    """A test for each size of the terminal."""
+def at_sizes(
+    *sizes: tuple[int, int], and_slowly: tuple[tuple[int, int], ...] = ()
+) -> pytest.MarkDecorator:
+    """A test for each size of the terminal.
+
+    Those of `and_slowly` are slow: most breaks of a screen are seen at one size, and each picture takes a second.
+    """
+    marks = [()] * len(sizes) + [pytest.mark.slow] * len(and_slowly)
     return pytest.mark.parametrize(
-        "size", sizes, ids=[f"{width}x{height}" for width, height in sizes]
+        "size",
+        [
+            pytest.param((width, height), id=f"{width}x{height}", marks=mark)
+            for (width, height), mark in zip((*sizes, *and_slowly), marks, strict=True)
+        ],
     )
 
 
-AT_BOTH_SIZES = at_sizes((80, 24), (120, 34))
+SMALL, WIDE = (80, 24), (120, 34)
 """The smallest terminal in which everything is shown, and a wide one."""
+SMALL_AND_SLOWLY_WIDE = at_sizes(SMALL, and_slowly=(WIDE,))
+"""For a screen that leaves out or moves something where there is little room."""
+WIDE_AND_SLOWLY_SMALL = at_sizes(WIDE, and_slowly=(SMALL,))
+"""For one that shows more where there is room."""
 CELL = 12.2
 """Units of a picture that a cell is wide."""
 PATIENCE_S = 10.0

@@ -542,8 +542,9 @@ def test_the_last_checkpoint_waits_for_space_which_is_shown(tmp_path: Path, at_o
 
 
 def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_attempts(
-    tmp_path: Path, at_once: None
+    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "ATTEMPTS", 5)
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
     stage.session.inbox.wait = lambda timeout_s=None: waits.append(timeout_s)  # type: ignore[method-assign]
     waits: list[float | None] = []

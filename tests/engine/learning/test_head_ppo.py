@@ -213,7 +213,7 @@ def test_an_update_without_memory_is_the_same(tokenizer) -> None:
     assert torch.allclose(one, two, atol=1e-3 * float(one.abs().max()))
 
 
-@pytest.mark.parametrize("name", ["ppo", "gigpo"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("gigpo", marks=pytest.mark.slow)])
 def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, name) -> None:
     # eight directions in which the observations differ, and the one that is the same for all
     policy = head_policy(tokenizer, "score", r=9)

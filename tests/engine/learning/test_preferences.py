@@ -85,7 +85,9 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
     assert policy.version == 2
 
 
-@pytest.mark.parametrize(("lora", "few"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(
+    ("lora", "few"), [pytest.param(False, 1, marks=pytest.mark.slow), (True, 2)]
+)
 def test_a_batch_in_several_forwards_is_the_same_step(
     make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool, few: int
 ) -> None:

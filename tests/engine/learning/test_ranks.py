@@ -112,7 +112,8 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
 
 
 @pytest.mark.parametrize(
-    ("credit", "learner"), [("turn", "ppo"), ("token", "ppo"), ("turn", "grpo")]
+    ("credit", "learner"),
+    [pytest.param("turn", "ppo", marks=pytest.mark.slow), ("token", "ppo"), ("turn", "grpo")],
 )
 def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit, learner):
     # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.

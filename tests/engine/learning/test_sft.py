@@ -173,7 +173,9 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     assert stats.last_loss < stats.first_loss
 
 
-@pytest.mark.parametrize(("lora", "few"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(
+    ("lora", "few"), [pytest.param(False, 1, marks=pytest.mark.slow), (True, 2)]
+)
 def test_a_batch_in_several_forwards_is_the_same_step(
     make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool, few: int
 ) -> None:

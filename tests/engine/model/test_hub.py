@@ -29,6 +29,8 @@ from tests.engine.conftest import tiny_llama
 
 CACHED = "someone/tiny"
 ANSWER_S = 0.3
+FILES = "/{repo_id}/resolve/{revision}/{filename}"
+"""Where the files of a model stand on a hub; its library forms it with the address when it is imported."""
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
@@ -52,13 +54,22 @@ def address(kind: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{silent.getsockname()[1]}"
             return
     server = http.server.HTTPServer(("127.0.0.1", 0), Broken)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
 
 
-@pytest.fixture(params=["silent", "refusing", "broken", "proxy"])
+WAYS = ("silent", "refusing", "broken", "proxy")
+IN_ONE_WAY = pytest.mark.parametrize(
+    "no_hub",
+    ["silent", *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS[1:])],
+    indirect=True,
+)
+"""For what is not about how the hub is missed: the others are slow."""
+
+
+@pytest.fixture(params=WAYS)
 def no_hub(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[None]:
@@ -67,7 +78,9 @@ def no_hub(
     with address("silent" if is_proxy else request.param) as there:
         for name in ("HTTPS_PROXY", "https_proxy"):
             monkeypatch.setenv(name, there if is_proxy else "")
-        monkeypatch.setattr(constants, "ENDPOINT", "https://hub.invalid" if is_proxy else there)
+        hub_address = "https://hub.invalid" if is_proxy else there
+        monkeypatch.setattr(constants, "ENDPOINT", hub_address)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub_address + FILES)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
         monkeypatch.setattr(hub, "ANSWER_S", ANSWER_S)
@@ -108,6 +121,7 @@ def test_a_cached_model_loads_after_one_short_request_where_no_hub_answers(
     assert constants.HF_HUB_OFFLINE  # nor do the hub's libraries ask by themselves
 
 
+@IN_ONE_WAY
 @pytest.mark.parametrize("new_tokens", [0, 8], ids=["as it was", "resized"])
 def test_a_checkpoint_of_an_adapter_asks_no_hub_whether_its_base_was_resized(
     no_hub, tmp_path, tokenizer, monkeypatch, new_tokens
@@ -124,6 +138,7 @@ def test_a_checkpoint_of_an_adapter_asks_no_hub_whether_its_base_was_resized(
     assert ("embed_tokens" in names) is bool(new_tokens)
 
 
+@IN_ONE_WAY
 @pytest.mark.parametrize("whole", [None, False], ids=["absent", "in part"])
 def test_what_is_not_on_this_machine_is_told_after_the_same_short_request(
     no_hub, tmp_path, tokenizer, whole

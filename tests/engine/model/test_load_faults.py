@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from transformers import (
     AutoConfig,
     BertConfig,
@@ -22,10 +23,11 @@ from transformers import (
 )
 
 from llamagym_tui.config import LoraConfig
-from llamagym_tui.engine.model import load_faults
+from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
+from tests.engine.model.test_hub import FILES
 
 TINY = {
     "hidden_size": 16,
@@ -55,43 +57,46 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
-def messages_for(names: list[str], tmp_path, token: str | None) -> list[str]:
-    """Messages for hub models that do not load, in a new interpreter with the hub's address in its environment."""
-    hub = HTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=hub.serve_forever, daemon=True).start()
-    program = (
-        "import sys, json\nfrom llamagym_tui import load_model_and_tokenizer\n"
-        "from llamagym_tui.errors import ModelLoadError\nmessages = []\n"
-        "for name in sys.argv[1:]:\n"
-        "    try:\n        load_model_and_tokenizer(name, 'cpu')\n"
-        "    except ModelLoadError as error:\n        messages.append(str(error))\n"
-        "print(json.dumps(messages))"
-    )
-    kept = {
-        name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
-    }
-    kept = {name: value for name, value in kept.items() if not name.startswith(("HF_", "HUGGING"))}
-    environment = {
-        **kept,
-        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
-        "HF_HOME": str(tmp_path),
-    }
-    if token is not None:
-        environment["HF_TOKEN"] = token
-    try:
-        command = [sys.executable, "-c", program, *names]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=600, check=True
-        )
-    finally:
-        hub.shutdown()
-        hub.server_close()
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture
+def messages_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., list[str]]]:
+    """Makes messages for models of our hub, which do not load, with a token in the environment or none."""
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith(("HF_", "HUGGING")):
+            monkeypatch.delenv(name)
+    there = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", there)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", there + FILES)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(hub, "_last", hub._Asked())
+    huggingface_hub.close_session()  # it keeps the proxies that there were
+
+    def make(names: list[str], token: str | None) -> list[str]:
+        Hub.shown.clear()
+        if token is not None:
+            monkeypatch.setenv("HF_TOKEN", token)
+        messages = []
+        for name in names:
+            with pytest.raises(ModelLoadError) as error:
+                load_model_and_tokenizer(name, "cpu")
+            messages.append(str(error.value))
+        return messages
+
+    yield make
+    huggingface_hub.close_session()
+    server.shutdown()
+    server.server_close()
 
 
-def test_the_token_in_the_environment_is_sent_to_the_hub_and_its_refusals_get_sentences(tmp_path):
-    Hub.shown.clear()
-    gated, absent = messages_for(["someone/gated", "someone/absent"], tmp_path, token="hf_secret")
+def test_the_token_in_the_environment_is_sent_to_the_hub_and_its_refusals_get_sentences(
+    messages_for,
+):
+    gated, absent = messages_for(["someone/gated", "someone/absent"], token="hf_secret")
     assert set(Hub.shown.values()) == {"Bearer hf_secret"}
     assert "'someone/gated' is gated and the token here gives no access" in gated
     assert "There is no model 'someone/absent' on the hub" in absent
@@ -159,10 +164,8 @@ def test_what_files_of_a_folder_are(tmp_path, name, is_pickled, is_tokenizer):
     )
 
 
-@pytest.mark.slow
-def test_without_a_token_the_message_for_a_gated_model_wants_one(tmp_path):
-    Hub.shown.clear()
-    (gated,) = messages_for(["someone/gated"], tmp_path, token=None)
+def test_without_a_token_the_message_for_a_gated_model_wants_one(messages_for):
+    (gated,) = messages_for(["someone/gated"], token=None)
     assert set(Hub.shown.values()) == {None}
     assert "'someone/gated' is gated" in gated
     assert "set HF_TOKEN" in gated

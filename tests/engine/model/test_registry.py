@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -100,16 +101,24 @@ def test_the_bundled_entry_states_what_the_bundled_model_is():
     assert all(weight.requires_grad for weight in loaded.model.parameters())
 
 
-def different() -> list[ModelEntry]:
-    """An entry of each kind: some differ in sizes alone, and small ones of them are the same."""
+def different() -> Iterator[Any]:
+    """An entry of each kind: some differ in sizes alone, and small ones of them are the same.
+
+    One of each architecture is not slow.
+    """
     kinds = {
         (str(small(entry, 100)), entry.lora, str(entry.generation)): entry
         for entry in reversed(PUBLISHED)
     }
-    return list(kinds.values())
+    known = set()
+    for entry in kinds.values():
+        architecture = SHAPES[entry.name]["model_type"]
+        marks = [pytest.mark.slow] if architecture in known else []
+        known.add(architecture)
+        yield pytest.param(entry, id=entry.name, marks=marks)
 
 
-@pytest.mark.parametrize("entry", different(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", different())
 def test_a_small_model_of_each_kind_plays_learns_and_loads_again(entry, tmp_path, tokenizer):
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(small(entry, len(tokenizer))).save_pretrained(

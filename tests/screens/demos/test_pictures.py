@@ -14,7 +14,7 @@ from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
 from tests.screens.demos.test_demonstrations import one_hand
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import sees, until
 
 
@@ -46,7 +46,7 @@ def record_some() -> None:
         )
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient()
 
@@ -67,7 +67,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
@@ -80,7 +80,7 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
@@ -95,7 +95,7 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
@@ -108,7 +108,7 @@ def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[i
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

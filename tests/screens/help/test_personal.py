@@ -260,11 +260,12 @@ def refuse(*_: object) -> None:
 
 
 SLOW_OPENERS = [
-    pytest.param(key, marks=pytest.mark.slow) for key in ("e", "f", "R", "m", "d", "h", "o", "?")
+    pytest.param(key, marks=pytest.mark.slow)
+    for key in ("s", "e", "f", "R", "m", "d", "h", "o", "?")
 ]
 
 
-@pytest.mark.parametrize("opener", ["", "p", "s", *SLOW_OPENERS])
+@pytest.mark.parametrize("opener", ["", "p", *SLOW_OPENERS])
 async def test_keys_of_the_whole_app_can_be_pressed_in_any_order_over_any_screen(
     make_app: MakeApp, opener: str
 ):
@@ -379,7 +380,13 @@ def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Pat
     assert make_app(fakes.FakeClient([])).theme == "llamagym"
 
 
-@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-light"])
+@pytest.mark.parametrize(
+    "theme",
+    [
+        "ansi-dark",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("ansi-light", "textual-light")),
+    ],
+)
 async def test_every_part_is_drawn_in_the_terminals_own_colours(
     make_app: MakeApp, config_dir: Path, theme: str
 ):

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import InspectedClient, scored, told
 from tests.screens.inspector.test_inspector import LAST
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import sees, stands_still
 
 
@@ -21,7 +21,7 @@ async def asked(pilot: Pilot[None]) -> None:
     await sees(pilot, "requested; the trainer answers")
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     client = InspectedClient(confirms=False)
 
@@ -33,7 +33,7 @@ def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tupl
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_a_reply_chosen_by_score(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     client = InspectedClient(confirms=False)
 

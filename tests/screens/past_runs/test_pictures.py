@@ -20,7 +20,7 @@ from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from tests import fakes
 from tests.recorded_run import record
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import is_drawn, sees, until
 
 END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0)
@@ -66,12 +66,12 @@ async def listed(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: all_found(pilot))
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_home(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(at_home(), terminal_size=size, run_before=listed)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_runs(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -83,7 +83,7 @@ def test_runs(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await listed(pilot)
@@ -98,7 +98,7 @@ def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_replay(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         screen = pilot.app.screen

@@ -30,7 +30,7 @@ from llamagym_tui.screens.play.wheel_screen import WheelScreen
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import rolling_out, sees, shown, until
 
 SIZE = (100, 30)
@@ -326,7 +326,7 @@ async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_pat
         assert '"replaced_replies":{"0":' in line
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_the_wheel(
     snap_compare: Any,
     make_app: MakeApp,

@@ -26,7 +26,7 @@ from llamagym_tui.screens.playground.panes import ZOOMS
 from tests import fakes
 from tests.screens import map_events
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import at_sizes
+from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import is_drawn, sees, until
 
 
@@ -62,14 +62,16 @@ async def settled(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: is_drawn(app.screen, getattr(app, "run_state", None)))
 
 
-@at_sizes((60, 20), (80, 24), (100, 30), (120, 34), (160, 45), (200, 60))
+@at_sizes((60, 20), SMALL, WIDE, (160, 45), and_slowly=((100, 30), (200, 60)))
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     user_files.keep_preferences(Path("config"), all_figures=False)
     app = make_app(fakes.FakeClient(run_with_all()))
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@pytest.mark.parametrize("colours", ["light", "256", "none"])
+@pytest.mark.parametrize(
+    "colours", ["256", *(pytest.param(each, marks=pytest.mark.slow) for each in ("light", "none"))]
+)
 def test_playground_in_other_colours(
     snap_compare: Any, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, colours: str
 ):

@@ -10,7 +10,7 @@ from llamagym_tui.screens.playground.figures import LargeFigures, solid
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack
-from tests.screens.pictures import at_sizes
+from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import rolling_out, sees, stands_still, until
 
 UPDATED = next(event for event in fakes.demo_run() if type(event).__name__ == "UpdateFinished")
@@ -20,7 +20,7 @@ def seen(screen: Widget, kind: str) -> bool:
     return any(widget.region.height for widget in screen.query(kind))
 
 
-@at_sizes((80, 24), (120, 34), (160, 45))
+@at_sizes(SMALL, and_slowly=(WIDE, (160, 45)))
 async def test_with_it_three_figures_are_large_and_a_shows_all_small(
     make_app: MakeApp, size: tuple[int, int]
 ):
@@ -53,7 +53,7 @@ async def test_with_it_three_figures_are_large_and_a_shows_all_small(
     assert user_files.load_preferences(user_files.config_dir()).theme == "projector"
 
 
-@at_sizes((80, 24), (120, 34))
+@at_sizes(SMALL, WIDE)
 async def test_with_it_the_map_alone_has_the_figure_below_it_where_there_is_room(
     make_app: MakeApp, size: tuple[int, int]
 ):

@@ -16,7 +16,7 @@ from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE
 from tests.screens.steps import reaches, sees
 
 PROMPT = "It's $HOME:\n`hit` below 13 \\n %s"
@@ -48,7 +48,7 @@ def test_what_was_done_in_a_run_is_a_script(tmp_path: Path) -> None:
     assert shlex.split(report) == ["llamagym-tui", "report", "/runs/my run"]
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_the_history_looks_like_this(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def opened(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

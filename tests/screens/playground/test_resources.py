@@ -17,7 +17,7 @@ from llamagym_tui.screens.playground import resources
 from llamagym_tui.screens.playground.resources import Gpu, Look, Resources, Used, gpus, look
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE
 from tests.screens.steps import rolling_out, sees, shown, until
 
 BUSY = "import time\nprint(flush=True)\nwhile True: pass"
@@ -54,7 +54,7 @@ def test_gpus_are_read_off_their_program(
     assert gpus() == found
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_resources_look_like_this(
     snap_compare: Any,
     make_app: MakeApp,

@@ -20,7 +20,7 @@ from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE
 from tests.screens.steps import is_drawn, reaches, rolling_out, sees, shown, until
 
 
@@ -110,7 +110,7 @@ async def test_a_card_comes_over_no_other_screen_and_not_where_the_run_was_stopp
         assert isinstance(app.screen, PlaygroundScreen)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_the_card(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await reaches(pilot, RunCard)

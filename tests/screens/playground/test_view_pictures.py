@@ -24,7 +24,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import is_drawn, sees, until
 
 HANDS = SimpleNamespace(unwrapped=SimpleNamespace(dealer=[10, 6, 9], player=[10, 9]))
@@ -60,7 +60,7 @@ def in_inference() -> Iterator[AnyEvent]:
     yield from fakes.hand(2170, hand, 1.0, mode="inference")
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 @pytest.mark.parametrize("drawing", DRAWINGS)
 def test_the_watched_state(
     snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str
@@ -79,7 +79,7 @@ def test_the_watched_state(
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_the_modes_side_by_side(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "2,170 ")

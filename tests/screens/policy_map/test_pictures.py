@@ -9,11 +9,11 @@ from textual.pilot import Pilot
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, lake, updated
-from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
 from tests.screens.steps import sees
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_blackjack(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient(blackjack())
 
@@ -31,7 +31,7 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_the_lake(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

@@ -22,7 +22,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
+from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL, at_sizes
 from tests.screens.steps import is_drawn, sees, stands_still, until
 
 EVALUATED = fakes.evaluation(
@@ -70,7 +70,7 @@ def updates() -> Iterator[AnyEvent]:
             yield SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4})
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,480")
@@ -82,7 +82,7 @@ def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     )
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
@@ -95,7 +95,7 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
@@ -108,7 +108,7 @@ def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@WIDE_AND_SLOWLY_SMALL
 def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
@@ -127,7 +127,7 @@ def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, in
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@at_sizes((60, 20), (80, 24), (120, 34))
+@at_sizes((60, 20), and_slowly=((80, 24), (120, 34)))
 def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
@@ -137,7 +137,7 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
-@AT_BOTH_SIZES
+@SMALL_AND_SLOWLY_WIDE
 def test_leaving_a_table_that_is_played_at(
     snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
 ):

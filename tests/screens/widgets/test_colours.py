@@ -122,7 +122,14 @@ def test_no_colour_turns_into_one_of_another_name(theme: Theme) -> None:
             assert min(turn, math.tau - turn) <= math.radians(20), name
 
 
-@pytest.mark.parametrize("theme", ["llamagym", "projector", "textual-light", "solarized-dark"])
+@pytest.mark.parametrize(
+    "theme",
+    [
+        "llamagym",
+        "solarized-dark",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("projector", "textual-light")),
+    ],
+)
 @pytest.mark.parametrize("depth", DEPTHS)
 async def test_the_map_goes_from_cold_over_neutral_to_warm(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, theme: str, depth: str
@@ -188,10 +195,10 @@ def _channels(color: RichColor | None) -> Color | None:
     [
         ("llamagym", "truecolor"),
         ("solarized-light", "256"),
-        ("nord", "256"),
         *(
             pytest.param(*pair, marks=pytest.mark.slow)
             for pair in (
+                ("nord", "256"),
                 ("llamagym", "256"),
                 ("solarized-light", "truecolor"),
                 ("nord", "truecolor"),
@@ -223,7 +230,7 @@ async def test_every_word_on_the_screens_can_be_read(
             await until(pilot, lambda: len(app.screen_stack) == 1, "back")
 
 
-@pytest.mark.parametrize("depth", [*DEPTHS, "16"])
+@pytest.mark.parametrize("depth", [pytest.param("truecolor", marks=pytest.mark.slow), "256", "16"])
 async def test_the_chosen_row_of_home_and_the_pause_are_seen_at_each_depth(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, depth: str
 ) -> None:

@@ -68,16 +68,25 @@ NASTY = [
 HOSTILE = [" ".join(NASTY[:6]), " ".join(NASTY[6:]), "\x00" * 200, "\x1b[2J\u202e" + "x" * 10_000]
 """For a name, a token or a field: all that is nasty, nothing but NUL, and a long line."""
 SIZES = [(80, 24), (160, 45)]
+SLOW = ("nul", "long, wide")
+"""What finds hardly anything that the others do not: NUL is a control, too."""
 each_in_one_size = pytest.mark.parametrize(
     ("text", "size"),
     [
-        pytest.param(text, size, id=name)
+        pytest.param(text, size, id=name, marks=[pytest.mark.slow] * (name in SLOW))
         for name, text, size in zip(
             ("controls", "markup", "nul", "long", "long, wide"),
             (*HOSTILE, HOSTILE[-1]),
             (SIZES[1], SIZES[0], SIZES[1], SIZES[0], SIZES[1]),
             strict=True,
         )
+    ],
+)
+each_text = pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+        for name, text in zip(("controls", "markup", "nul", "long"), HOSTILE, strict=True)
     ],
 )
 UNPATCHED = LiteralLines.apply
@@ -161,7 +170,15 @@ async def test_no_strip_of_a_conversation_has_an_escape():
             assert harmful("".join(segment.text for segment in strip)) == []
 
 
-@pytest.mark.parametrize("text", [" ".join(NASTY[:6]), *NASTY[6:9], " ".join(NASTY[9:])])
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(NASTY[:6]),
+        NASTY[6],
+        *(pytest.param(text, marks=pytest.mark.slow) for text in NASTY[7:9]),
+        " ".join(NASTY[9:]),
+    ],
+)
 async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
     text = text.encode("utf-8", "replace").decode()  # as it comes over the wire
     client = fakes.FakeClient()
@@ -330,7 +347,7 @@ async def harmless(pilot: Pilot[None]) -> bool:
     return not found
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+@each_text
 async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: MakeApp, text: str):
     text = wired(text)[:2000]
     cell, hole = MapCell(words=text, best=[1]), MapCell(words=text, sign=text)
@@ -361,7 +378,7 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
         assert await harmless(pilot)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+@each_text
 async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str):
     text = wired(text)
     client = fakes.FakeClient(named(text))
