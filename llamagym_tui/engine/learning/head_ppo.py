@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
 from llamagym_tui.engine.learning.directions import measure
+from llamagym_tui.engine.learning.kept_form import KeptForm
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -270,6 +271,7 @@ class HeadPPO(PPO):
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
         self._measure()
+        form = self._kept_form(rows)
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -280,7 +282,8 @@ class HeadPPO(PPO):
             progress(made, STEPS)
             of_step = UpdateSums()
             self.optimizer.zero_grad(set_to_none=True)
-            self._loss_of_batch(targets, of_step, is_first=made == 0).backward()
+            loss = self._loss_of_batch(targets, of_step, is_first=made == 0) + form.loss()
+            loss.backward()
             if self._rows.grad is not None:
                 of_step.grad_norms.append(self._rows.grad.norm())
             sums.begin_epoch()
@@ -400,6 +403,16 @@ class HeadPPO(PPO):
     def _measure(self) -> None:
         """Take up directions that the batch shows."""
         measure(self.narrow.down, [(part.trees.trees[0], encoded) for part, encoded in self._parts])
+
+    def _kept_form(self, rows: Sequence[Row]) -> KeptForm:
+        """What the batch's prompts ask of the form of replies; nothing where one of the admissible ones is chosen."""
+        is_chosen = self.policy.generation.policy == "score"
+        tries = (self.policy.trie_of(turn.actions) for row in rows for turn in row.segment.turns)
+        return KeptForm(
+            self.narrow,
+            {trie.tree: trie for trie in tries},
+            [(part.trees.trees[0], encoded) for part, encoded in self._parts if not is_chosen],
+        )
 
     def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
         """The cause for which an update has not moved the policy; steps that were undone as too far are none."""

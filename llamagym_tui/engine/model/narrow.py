@@ -93,8 +93,15 @@ class NarrowHead:
 
     def moved_logits(self, hidden: Tensor, moved: Tensor) -> Tensor:
         """(S, m) logits of the tokens of replies, temperature applied, from what was kept; with gradient."""
-        added = self.shifts(hidden, self.down, self._rows_of_ids())
-        return moved + added / self.temperature
+        return self.moved_logits_at(self.features(hidden), moved)
+
+    def features(self, hidden: Tensor) -> Tensor:
+        """(..., K) what the adapter sees of states."""
+        return hidden @ self.down.T
+
+    def moved_logits_at(self, features: Tensor, moved: Tensor) -> Tensor:
+        """`moved_logits` from (S, K) features of the states."""
+        return moved + self.scale * features @ self._rows_of_ids().T / self.temperature
 
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
         """(N, T) what an adapter adds to the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""

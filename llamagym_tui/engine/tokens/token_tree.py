@@ -47,7 +47,7 @@ class TokenTree:
         """Column that stands before each; `ROOT` for the first of a sequence."""
         self.depths: list[int] = []
         """Tokens between the root and each."""
-        self._children: dict[tuple[int, int], int] = {}
+        self.children: dict[tuple[int, int], int] = {}
         """The column of a token that follows a column, by these two."""
 
     @classmethod
@@ -75,10 +75,10 @@ class TokenTree:
         path: list[int] = []
         at = ROOT
         for depth, token in enumerate(ids):
-            child = self._children.get((at, token))
+            child = self.children.get((at, token))
             if child is None:  # the sequence leaves the tree here: a new column
                 child = len(self.ids)
-                self._children[at, token] = child
+                self.children[at, token] = child
                 self.ids.append(token)
                 self.parents.append(at)
                 self.depths.append(depth)
@@ -88,13 +88,13 @@ class TokenTree:
 
     def child(self, column: int, token: int) -> int | None:
         """The column of a token that follows a column (`ROOT`: that begins); None if there is none."""
-        return self._children.get((column, token))
+        return self.children.get((column, token))
 
     def columns_for(self, ids: Sequence[int]) -> int:
         """How many columns a sequence would add."""
         at = ROOT
         for known, token in enumerate(ids):
-            child = self._children.get((at, token))
+            child = self.children.get((at, token))
             if child is None:
                 return len(ids) - known
             at = child
@@ -228,7 +228,7 @@ class ActionTrie:
             # Each token follows the one before it on the tree, the first one the prompt.
             for before, token in zip((ROOT, *path), reply, strict=True):
                 children.setdefault(before, set()).add(token)
-        self._children = {before: tuple(sorted(tokens)) for before, tokens in children.items()}
+        self.children = {before: tuple(sorted(tokens)) for before, tokens in children.items()}
         """Ids that continue a reply after each column, ascending; unlike the tree's, the last ids too."""
 
     def __bool__(self) -> bool:
@@ -242,7 +242,7 @@ class ActionTrie:
     @property
     def partings(self) -> dict[int, tuple[int, ...]]:
         """The ids with which replies go on, by the column after which they part (`ROOT`: after the prompt)."""
-        return {before: tokens for before, tokens in self._children.items() if len(tokens) > 1}
+        return {before: tokens for before, tokens in self.children.items() if len(tokens) > 1}
 
     @property
     def parting_tokens(self) -> set[int]:
@@ -272,8 +272,8 @@ class ActionTrie:
         found: list[tuple[int, ...]] = []
         node: int | None = ROOT
         for token in reply:
-            if node is None or node not in self._children:
+            if node is None or node not in self.children:
                 break
-            found.append(self._children[node])
+            found.append(self.children[node])
             node = self.tree.child(node, token)
         return found

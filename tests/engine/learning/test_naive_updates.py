@@ -224,6 +224,38 @@ def naive_advantages(
     return advantages, []
 
 
+def odds_of_leaving(policy: Policy, begun: tuple[int, ...]) -> list[Tensor]:
+    """Log-odds of a token with which no admissible reply goes on, at each place of these."""
+    found = []
+    replies = policy.trie.replies
+    for path in sorted({reply[:at] for reply in replies for at in range(len(reply))}):
+        staying = sorted({reply[len(path)] for reply in replies if reply[: len(path)] == path})
+        logits = logits_of(policy, [*begun, *path])[-1] / policy.generation.temperature
+        leaving = [token for token in range(len(logits)) if token not in staying]
+        found.append(logits[leaving].logsumexp(0) - logits[staying].logsumexp(0))
+    return found
+
+
+def form_loss(policy: Policy, turns: list[tuple[Any, int, Turn]]) -> Tensor:
+    """What leaving the form costs more than with the untrained model, or one in a thousand, a prompt."""
+    prompts = {
+        (*segment.prefix, *segment.ids[: turn.start])
+        for segment, _, turn in turns
+        if turn.is_trained
+    }
+    costs = []
+    for begun in prompts:
+        now = odds_of_leaving(policy, begun)
+        up = policy.narrow.up.detach().clone()
+        with torch.no_grad():
+            policy.narrow.up.zero_()
+            untrained = odds_of_leaving(policy, begun)
+            policy.narrow.up.copy_(up)
+        for odds, allowed in zip(now, untrained, strict=True):
+            costs.append((odds - max(float(allowed), -7.0)).clamp(min=0) ** 2)
+    return torch.stack(costs).sum() / len(prompts)
+
+
 def each_learner_and_case() -> Iterator[Any]:
     """All pairs; those that are not slow have every learner and every case."""
     for (at, name), (number, case) in product(enumerate(LEARNERS), enumerate(CASES)):
@@ -313,7 +345,10 @@ def test_an_update_has_the_gradient_of_a_naive_one(
             loss = loss + config.value_coef * errors[-1]
         losses.append(loss)
     if case.weights == "head":
-        (expected,) = torch.autograd.grad(torch.stack(losses).mean(), [policy.narrow.up])
+        loss = torch.stack(losses).mean()
+        if case.kind == "generate":
+            loss = loss + form_loss(policy, turns)
+        (expected,) = torch.autograd.grad(loss, [policy.narrow.up])
         gradient = expected[learner._tokens].flatten()
         found = learner._rows.grad.flatten()
     else:
