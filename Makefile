@@ -44,7 +44,7 @@ checks: lint types imports
 test-all: lint types imports ## the same with the tests marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu"
 	@# What a screen shows must not depend on what it had painted before.
-	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/screens
+	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu" tests/screens
 
 test-gpu: $(DEV_STAMP) ## the tests that need an accelerator; they are skipped where there is none
 	$(BIN)/python -m pytest -q -m gpu

@@ -65,12 +65,11 @@ module.LlamaGymApp.action_help = hang
 SLOW_SIGNALS = [
     pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGQUIT, signal.SIGHUP)
 ]
-QUICK = ("handler", "reducer")
 
 
 @pytest.mark.parametrize(
     "place",
-    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in FAULTS],
+    [pytest.param(each, marks=[] if each == "handler" else pytest.mark.slow) for each in FAULTS],
 )
 def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path, place: str):
     fault, key = FAULTS[place]
@@ -165,7 +164,7 @@ def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(
         assert app.modes_left_on() == []
 
 
-@pytest.mark.parametrize("script", ["quiet", "flood"])
+@pytest.mark.parametrize("script", [pytest.param("quiet", marks=pytest.mark.slow), "flood"])
 def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(
     tmp_path: Path, script: str
 ):

@@ -63,12 +63,13 @@ def test_parts_have_about_as_much_to_compute_and_neighbours_stay_together():
 @pytest.mark.parametrize(
     ("either_path", "lora", "changes"),
     [
-        ("lean", False, {"mini_batch_size": 32}),
-        ("lean", True, {}),
+        ("lean", True, {"mini_batch_size": 32}),
         ("general", False, {"credit": "token"}),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
+                ("lean", False, {"mini_batch_size": 32}),
+                ("lean", True, {}),
                 ("lean", False, {}),
                 ("lean", False, {"credit": "token"}),
                 ("general", False, {"mini_batch_size": 32}),

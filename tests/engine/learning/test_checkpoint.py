@@ -31,7 +31,7 @@ from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy, tmp_path, lora):
     policy = make_policy(lora=lora, seed=1)
     ppo = PPO(policy, replaced(QUICK, lr_final=QUICK.lr), seed=1)
@@ -64,7 +64,7 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     assert ppo.update(collect(policy)).first_ratio < 1e-3
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
     make_policy, tmp_path, monkeypatch, lora
 ):
@@ -148,7 +148,7 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("which", [save_checkpoint, keep_checkpoint])
-@pytest.mark.parametrize("crashes", [[0], [1], [1, 0]])
+@pytest.mark.parametrize("crashes", [[0], pytest.param([1], marks=pytest.mark.slow), [1, 0]])
 def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
     make_policy, tmp_path, monkeypatch, which, crashes
 ):

@@ -54,7 +54,7 @@ def maps(policy: Policy) -> torch.Tensor:
     return torch.tensor(probabilities_of_actions(policy, prompts))
 
 
-@pytest.mark.parametrize("kind", ["score", "generate"])
+@pytest.mark.parametrize("kind", ["score", pytest.param("generate", marks=pytest.mark.slow)])
 def test_rollouts_updates_and_maps_are_those_without_a_memory(tokenizer, monkeypatch, kind):
     ours = policy_of(tokenizer, kind=kind)
     torch.manual_seed(0)

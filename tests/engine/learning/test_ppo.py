@@ -74,7 +74,7 @@ def test_the_first_ratio_is_one_and_the_policy_moves(make_policy, lora):
     assert policy.version == ppo.updates == 1
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_kl_to_the_reference_starts_at_zero_and_grows_with_training(make_policy, lora):
     policy = make_policy(lora=lora, temperature=0.7)
     ppo = PPO(policy, replaced(QUICK, lr=1e-2, lr_final=1e-2))
@@ -235,7 +235,7 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
     assert 0.68 < last <= math.log(2) + 1e-5
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path, lora):
     policy = make_policy(lora=lora, seed=1)
     ppo = PPO(policy, QUICK, seed=1)

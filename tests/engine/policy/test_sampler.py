@@ -249,7 +249,8 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
 
 
 @pytest.mark.parametrize(
-    ("normalization", "divisors"), [("sum", (1, 1)), ("token", None), ("word", (2, 4))]
+    ("normalization", "divisors"),
+    [("sum", (1, 1)), ("token", None), pytest.param("word", (2, 4), marks=pytest.mark.slow)],
 )
 def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(
     make_policy, normalization, divisors

@@ -159,7 +159,9 @@ async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, 
         assert "no number" not in shown(pilot)
 
 
-@pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
+@pytest.mark.parametrize(
+    "keys", [pytest.param(("escape",), marks=pytest.mark.slow), ("enter", "escape")]
+)
 async def test_escape_ends_the_filter_first_and_then_leaves(
     make_app: MakeApp, path: Path, keys: tuple[str, ...]
 ):

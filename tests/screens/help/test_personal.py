@@ -156,7 +156,7 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
         assert len(notices(app)) == 1
 
 
-@pytest.mark.parametrize("key", ["ctrl+p", "colon"])
+@pytest.mark.parametrize("key", ["ctrl+p", pytest.param("colon", marks=pytest.mark.slow)])
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(
     make_app: MakeApp, config_dir: Path, key: str
 ):
@@ -219,7 +219,9 @@ def test_each_synonym_is_one_of_a_key_that_there_is() -> None:
     }
 
 
-@pytest.mark.parametrize("words", ["", "screenshot", "export"])
+@pytest.mark.parametrize(
+    "words", ["", pytest.param("screenshot", marks=pytest.mark.slow), "export"]
+)
 async def test_the_screen_is_saved_by_key_or_from_the_palette(
     make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from textual.app import App
 from textual.widgets import Static
 
@@ -15,6 +14,7 @@ from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.user_files import data_dir
 from tests import fakes
+from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import sees, shown, until
 
 SIZE = (80, 24)
@@ -51,7 +51,7 @@ async def test_home_has_no_hints_and_the_first_run_that_it_begins_has():
         assert isinstance(begun.screen_stack[-2], PlaygroundScreen)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 34), (200, 60)])
+@at_sizes(SMALL, (200, 60), and_slowly=(WIDE,))
 async def test_each_hint_stands_beside_what_it_speaks_of_and_not_on_it(size: tuple[int, int]):
     async with app().run_test(size=size) as pilot:
         await sees(pilot, "collecting turns")

@@ -116,7 +116,11 @@ async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_co
 
 
 @pytest.mark.parametrize(
-    ("there", "back"), [("right_square_bracket", "left_square_bracket"), ("right", "left")]
+    ("there", "back"),
+    [
+        ("right_square_bracket", "left_square_bracket"),
+        pytest.param("right", "left", marks=pytest.mark.slow),
+    ],
 )
 async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(
     make_app: MakeApp, there: str, back: str
@@ -152,12 +156,14 @@ async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
         await sees(pilot, "token 3 of 4")  # the cursor stays
 
 
-@pytest.mark.parametrize("key", ["escape", "i", "q"])
-async def test_it_is_left_for_the_conversation(make_app: MakeApp, key: str):
+async def test_it_is_left_for_the_conversation_by_three_keys(make_app: MakeApp):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:
-        await pilot.press(key)
-        await reaches(pilot, PlaygroundScreen)
+        for key in ("escape", "i", "q"):
+            await reaches(pilot, InspectorScreen)
+            await pilot.press(key)
+            await reaches(pilot, PlaygroundScreen)
+            await pilot.press("i")
 
 
 async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_app: MakeApp):
@@ -273,12 +279,14 @@ async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: M
         assert client.inspected == [(LAST, 0)]
 
 
-@pytest.mark.parametrize("size", [(59, 20), (80, 15)])
-async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp, size: tuple[int, int]):
+async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:
-        await pilot.resize_terminal(*size)
-        await sees(pilot, "terminal too small")
+        for size in ((59, 20), (80, 15)):
+            await pilot.resize_terminal(*size)
+            await sees(pilot, "terminal too small")
+            await pilot.resize_terminal(*SIZE)
+            await until(pilot, lambda: "terminal too small" not in shown(pilot))
 
 
 def recording(run_dir: Path, *, inspected: bool) -> LlamaGymApp:

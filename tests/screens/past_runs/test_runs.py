@@ -384,7 +384,9 @@ async def test_an_evaluation_is_told_with_its_confidence_interval():
 
 
 @pytest.mark.usefixtures("three_runs")
-@pytest.mark.parametrize("theme", ["ansi-dark", "textual-light"])
+@pytest.mark.parametrize(
+    "theme", ["ansi-dark", pytest.param("textual-light", marks=pytest.mark.slow)]
+)
 async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
     app = home()
     async with app.run_test(size=SIZE) as pilot:

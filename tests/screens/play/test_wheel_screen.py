@@ -304,7 +304,7 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
         assert client.sent == [TakeWheel(), LetGo()]
 
 
-@pytest.mark.parametrize("kind", ["best", "worst"])
+@pytest.mark.parametrize("kind", ["best", pytest.param("worst", marks=pytest.mark.slow)])
 async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, kind: Any):
     client = Trainer()
     async with rolling_out(make_app(client), SIZE) as pilot:

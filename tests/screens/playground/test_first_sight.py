@@ -15,10 +15,11 @@ from llamagym_tui.screens.playground.figures import FirstSight
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
+from tests.screens.pictures import SMALL, WIDE, WIDE_AND_SLOWLY_SMALL, at_sizes
 from tests.screens.steps import is_drawn, sees, shown, until, widget_text
 
 WORDS = "loses 6 chips in 100 hands (random 40, best 5)"
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 34), (160, 45)])
+SIZES = at_sizes(SMALL, and_slowly=(WIDE, (160, 45)))
 
 
 def newcomer() -> None:
@@ -69,7 +70,7 @@ async def test_who_plays_best_is_named_where_the_agent_does_not(make_app: MakeAp
         await sees(pilot, "reaches the goal; plays optimally in 8 of 11 states")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 34)])
+@WIDE_AND_SLOWLY_SMALL
 async def test_all_figures_come_on_one_key_and_so_it_stays(
     make_app: MakeApp, size: tuple[int, int]
 ):

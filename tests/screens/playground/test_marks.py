@@ -120,7 +120,7 @@ async def test_what_is_marked_is_inspected_kept_and_copied(make_app: MakeApp):
         await until(pilot, lambda: any("Episode 12 " in each for each in notices(app)), "the last")
 
 
-@pytest.mark.parametrize("key", ["b", "B"])
+@pytest.mark.parametrize("key", ["b", pytest.param("B", marks=pytest.mark.slow)])
 async def test_an_episode_that_is_asked_for_is_shown_from_its_beginning(
     make_app: MakeApp, key: str
 ):

@@ -175,7 +175,7 @@ def test_the_title_of_a_run_is_the_same_in_every_phase():
         assert len(titles) == 1, titles
 
 
-@pytest.mark.parametrize("key", ["settings", "roll back"])
+@pytest.mark.parametrize("key", [pytest.param("settings", marks=pytest.mark.slow), "roll back"])
 async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(
     make_app: MakeApp, key: str
 ):

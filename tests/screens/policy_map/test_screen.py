@@ -100,7 +100,11 @@ async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_ne
 @pytest.mark.parametrize(
     ("size", "ends"),
     [
-        ((60, 16), ("update 12 (now 13)", "update 13 · prompt v1 · live")),
+        pytest.param(
+            (60, 16),
+            ("update 12 (now 13)", "update 13 · prompt v1 · live"),
+            marks=pytest.mark.slow,
+        ),
         (NARROW, ("soft 67/100    update 12 (now 13)", "update 13 · live")),
         ((160, 45), ("(now 13, its map is coming)", "” · live")),
     ],
@@ -130,8 +134,15 @@ async def test_the_smallest_map_explains_its_digits_next_to_the_state(make_app: 
         assert "in tenths, × differs" not in shown(pilot)
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
-@pytest.mark.parametrize("events", [blackjack, lake])
+@pytest.mark.parametrize(
+    ("events", "size"),
+    [
+        (blackjack, NARROW),
+        (lake, WIDE),
+        pytest.param(blackjack, WIDE, marks=pytest.mark.slow),
+        pytest.param(lake, NARROW, marks=pytest.mark.slow),
+    ],
+)
 async def test_it_is_painted_once_in_its_final_layout(make_app: MakeApp, monkeypatch, events, size):
     paints: list[str] = []
 

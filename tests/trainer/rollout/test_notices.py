@@ -35,7 +35,15 @@ def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_l
     assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
 
 
-@pytest.mark.parametrize(("named", "warned"), [(0, True), (12, True), (13, False), (25, False)])
+@pytest.mark.parametrize(
+    ("named", "warned"),
+    [
+        (12, True),
+        (13, False),
+        pytest.param(0, True, marks=pytest.mark.slow),
+        pytest.param(25, False, marks=pytest.mark.slow),
+    ],
+)
 def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollout, named, warned):
     class Reads(CountAgent):
         read_so_far = 0
