@@ -26,6 +26,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from llamagym_tui import user_files
+from llamagym_tui.app import app
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.widgets import plot
 from llamagym_tui.screens.widgets.literal import LiteralLines
@@ -35,7 +36,9 @@ from tests.screens.steps import caught_up, comes_to_rest, stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
 CHART_S = 0.2
-"""Seconds between two drawings of a chart, at least: a person has more time for them than a test."""
+PAINT_S = 0.03
+"""Seconds between two drawings of a chart, and between events and what is painted of them, at least: a person has more
+time for them than a test."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,8 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     user_files.keep_preferences(Path("config"), all_figures=True)
     monkeypatch.setattr(plot, "CHART_S", CHART_S)
+    for name in ("PAINT_S", "PAINT_IDLE_S", "PAINT_FLOOD_S"):
+        monkeypatch.setattr(app, name, PAINT_S)
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 

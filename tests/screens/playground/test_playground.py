@@ -615,8 +615,12 @@ async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size:
 
 
 async def test_a_flood_of_events_is_painted_twice_a_second_and_four_times_while_somebody_is_at_the_keys(
-    make_app: MakeApp,
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
+    # As they are for a person.
+    monkeypatch.setattr("llamagym_tui.app.app.PAINT_S", PAINT_S)
+    monkeypatch.setattr("llamagym_tui.app.app.PAINT_IDLE_S", PAINT_IDLE_S)
+    monkeypatch.setattr("llamagym_tui.app.app.PAINT_FLOOD_S", PAINT_FLOOD_S)
     app = make_app(fakes.FakeClient(fakes.opening_events()))
 
     def wait_s(events: int) -> float:
