@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 from rich.segment import Segment
 from textual._compositor import Compositor
-from textual.app import App
 from textual.color import Color
-from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -99,75 +97,14 @@ def styles_are_parsed_once(monkeypatch: pytest.MonkeyPatch, parsed_styles: dict[
     """Every app has the same style sheets, and reading them took an eighth of a test's time."""
     parse = Stylesheet._parse_rules
 
-    def parsed_once(sheet: Any, css: str, *where: Any, **options: Any) -> Any:
-        if getattr(sheet, "sorted_of", None) is not sheet._variables:
-            sheet.sorted_of, sheet.sorted = (
-                sheet._variables,
-                tuple(sorted(sheet._variables.items())),
-            )
-        depends_on = (css, where, tuple(sorted(options.items())), sheet.sorted)
+    def parsed_once(sheet: Stylesheet, css: str, *where: Any, **options: Any) -> Any:
+        variables = tuple(sorted(sheet._variables.items()))
+        depends_on = (css, where, tuple(sorted(options.items())), variables)
         if depends_on not in parsed_styles:
             parsed_styles[depends_on] = parse(sheet, css, *where, **options)
         return parsed_styles[depends_on]
 
     monkeypatch.setattr(Stylesheet, "_parse_rules", parsed_once)
-
-
-class Matched:
-    """The rules that hold for a node, by the rules of its app and all that they may ask of it and of its ancestors.
-
-    Textual keeps them for the nodes of one parent, and only as long as it goes through an app; it leaves out nodes
-    with rules about their siblings.
-    """
-
-    def __init__(self) -> None:
-        self.found: dict[tuple[Any, ...], Any] = {}
-        self.sheets: dict[tuple[int, ...], int] = {}
-        self.key: tuple[Any, ...] = ()
-
-    def of(self, sheet: Any, node: Any) -> Matched | dict[tuple[Any, ...], Any]:
-        """For one node."""
-        if getattr(sheet, "numbered", None) is not sheet.rules:
-            rules = tuple(map(id, sheet.rules))
-            sheet.numbered, sheet.number = (
-                sheet.rules,
-                self.sheets.setdefault(rules, len(self.sheets)),
-            )
-        app, *nodes = node.css_path_nodes
-        if not isinstance(app, App):  # a node that is made has none yet
-            return {}
-        flags = (app.app_focus, app.current_theme.dark, app.native_ansi_color, app.no_color)
-        kinds = [
-            (type(each), each._id, each.classes, each._pseudo_classes_cache_key) for each in nodes
-        ]
-        self.key = sheet.number, type(app), app.classes, flags, *kinds
-        return self
-
-    def get(self, _: tuple[Any, ...]) -> Any:
-        return self.found.get(self.key)
-
-    def __setitem__(self, _: tuple[Any, ...], rules: Any) -> None:
-        self.found[self.key] = rules
-
-
-@pytest.fixture(scope="session")
-def matched_styles() -> Matched:
-    return Matched()
-
-
-@pytest.fixture(autouse=True)
-def styles_are_matched_once(monkeypatch: pytest.MonkeyPatch, matched_styles: Matched) -> None:
-    """Every app has the same widgets, too; with PAUSES in the environment each finds its rules anew."""
-    if "PAUSES" in os.environ:
-        return
-    apply = Stylesheet.apply
-
-    def applied(sheet: Stylesheet, node: Any, *, animate: bool = False, cache: Any = None) -> None:
-        apply(sheet, node, animate=animate, cache=matched_styles.of(sheet, node))
-
-    monkeypatch.setattr(Stylesheet, "apply", applied)
-    # Its own one, in Python, is asked for each rule of a style sheet for each node.
-    monkeypatch.setattr(RuleSet, "__hash__", object.__hash__)
 
 
 @pytest.fixture(autouse=True)

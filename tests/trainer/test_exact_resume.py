@@ -320,10 +320,11 @@ def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage)
     ]
 
 
-def test_a_run_whose_environments_fail_is_resumed_as_exactly(stage, monkeypatch):
+@pytest.mark.parametrize("killed_at", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_run_whose_environments_fail_is_resumed_as_exactly(stage, monkeypatch, killed_at):
     monkeypatch.setattr(Walk, "fails", 0.1)
     stage.play("straight")
-    _, killed = stage.play("killed", killed_at=2)
+    _, killed = stage.play("killed", killed_at=killed_at)
     assert killed.active_run.rollout.failures.dropped > 3
     stage.play("killed", resume=True)
     assert stage.learnt("killed") == stage.learnt("straight")
@@ -467,7 +468,7 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
         ppo, gamma=0.98, lam=0.95, whole_episodes=False
     )
     begun = stage.config
-    for killed_at in (1, 2):
+    for killed_at in (1, 2, 3):
         stage.config, name = begun, f"killed {killed_at}"
         stage.play(name, killed_at=killed_at)
         written = read_config(Path(stage.config.run_dir, name))
