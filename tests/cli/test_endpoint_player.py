@@ -112,6 +112,7 @@ def test_replies_that_were_cut_off_are_told_with_the_setting(
     assert "3 of 3 replies ended at 2 tokens" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_prompts_of_an_endpoint_are_compared_on_the_same_seeds(
     chat: Chat, address: str, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ def test_an_episode_is_trained_under_the_prompt_that_it_began_with(
     assert isinstance(seen[-1], RunFinished)
 
 
+@pytest.mark.slow
 def test_a_run_ends_exactly_at_its_episodes_and_a_resumed_one_has_the_weights_that_it_left(
     tmp_path: Path, model: str
 ) -> None:

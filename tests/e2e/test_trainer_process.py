@@ -50,6 +50,7 @@ SMALL = PPOConfig(batch_size=32, mini_batch_size=16, epochs=1)
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 
 
+@pytest.mark.slow
 @posix
 def test_a_run_is_reported_from_hello_until_it_is_asked_to_terminate_whatever_else_is_printed(
     tmp_path: Path, model: str

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the C library is GNU's on Linux")
 def test_freed_memory_stays_until_it_is_given_back_and_goes_where_it_lay_between_others() -> None:
     code = """

@@ -191,6 +191,7 @@ def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_p
     assert (math.isnan(other.stats.mean_return), other.stats.kl_ref) == (True, 0.5)
 
 
+@pytest.mark.slow
 def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
     tmp_path: Path,
 ) -> None:

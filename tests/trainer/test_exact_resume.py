@@ -249,7 +249,11 @@ def stage_in(
 
 @pytest.mark.parametrize(
     ("stage", "kills"),
-    [((True, "generate"), (2, 3)), ((True, "score"), (2,)), ((False, "generate"), (2,))],
+    [
+        ((True, "generate"), (2, 3)),
+        pytest.param((True, "score"), (2,), marks=pytest.mark.slow),
+        pytest.param((False, "generate"), (2,), marks=pytest.mark.slow),
+    ],
     indirect=["stage"],
 )
 def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage, kills):
@@ -288,6 +292,7 @@ def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ppo", [PPO, pytest.param(replace(CUTTING, batch_size=64), marks=pytest.mark.slow)]
 )
@@ -482,6 +487,7 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
         assert stage.learnt(name) == stage.learnt("straight")
 
 
+@pytest.mark.slow
 def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repeated(
     stage, undisturbed, monkeypatch
 ):
@@ -528,6 +534,7 @@ def test_episodes_that_are_cut_off_are_refused_where_nothing_foresees_their_end(
         Builders(replace(stage.config, ppo=ppo)).learner(stage.make_policy())
 
 
+@pytest.mark.slow
 def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(
     stage, undisturbed, monkeypatch
 ):

@@ -176,6 +176,7 @@ def test_the_weights_that_critic_warm_up_leaves_alone_stay_without_moments(pair,
     assert all(map(torch.equal, before, policy.model.pretrained_model.parameters()))
 
 
+@pytest.mark.slow
 def test_how_long_each_waits_for_the_other_is_known(pair, make_policy):
     policy = make_policy()
     batch = collect(policy)

@@ -311,6 +311,7 @@ def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:
     def trained(seed: int) -> tuple[WarmStartStats, torch.Tensor]:
         policy = make_policy()

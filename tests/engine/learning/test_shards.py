@@ -24,7 +24,8 @@ from llamagym_tui.errors import ModelLoadError, RankLost, RunStoreError
 from tests.engine.learning.second_rank import held_bytes, weights_of
 from tests.engine.learning.test_ranks import SETTINGS, Pair, collect, require_equal
 
-pytestmark = pytest.mark.timeout(60)
+# Two processes are started for them, each with torch.
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 # No step goes too far: shards undo none.
 CONFIG = replace(SETTINGS, mini_batch_size=16, epochs=2, update_kl=1e9)
 

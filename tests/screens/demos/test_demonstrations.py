@@ -341,6 +341,7 @@ async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(
     assert Path(f"{path}.torn").read_bytes() == UNREADABLE["an action 100,000 deep"] + b"\n"
 
 
+@pytest.mark.slow
 async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(
     make_app: MakeApp, path: Path
 ):

@@ -87,6 +87,7 @@ async def test_a_jump_back_shows_what_was(app: LlamaGymApp):
         assert "Your total" not in shown(pilot)
 
 
+@pytest.mark.slow
 async def test_wherever_one_jumps_from_the_same_moment_looks_the_same(app: LlamaGymApp):
     async with app.run_test(size=SIZE) as pilot:
         screen = await paused(pilot)

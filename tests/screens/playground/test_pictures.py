@@ -62,7 +62,7 @@ async def settled(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: is_drawn(app.screen, getattr(app, "run_state", None)))
 
 
-@at_sizes((60, 20), SMALL, WIDE, (160, 45), and_slowly=((100, 30), (200, 60)))
+@at_sizes((60, 20), WIDE, and_slowly=(SMALL, (100, 30), (160, 45), (200, 60)))
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     user_files.keep_preferences(Path("config"), all_figures=False)
     app = make_app(fakes.FakeClient(run_with_all()))
@@ -85,7 +85,9 @@ def test_playground_in_other_colours(
     assert snap_compare(app, terminal_size=(120, 34), run_before=settled)
 
 
-@pytest.mark.parametrize("pane", ["lines", "curve", "map"])
+@pytest.mark.parametrize(
+    "pane", ["map", *(pytest.param(pane, marks=pytest.mark.slow) for pane in ("lines", "curve"))]
+)
 def test_one_pane_alone(snap_compare: Any, make_app: MakeApp, pane: str):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "20,494 ")

@@ -25,10 +25,10 @@ from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
+from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import rolling_out, sees, shown, strips, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
-SMALL, WIDE = (80, 24), (120, 34)
 TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ {} │\n└────┘ └────┘     └────┘\ndealer            you"
 
 
@@ -200,7 +200,7 @@ async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
         assert marked == ["H"]
 
 
-@pytest.mark.parametrize("size", [(60, 20), WIDE])
+@at_sizes((60, 20), and_slowly=(WIDE,))
 async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
     make_app: MakeApp, size: tuple[int, int]
 ):
