@@ -19,6 +19,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PLAY_STAMP := $(VENV)/.installed-play
 DEV_STAMP := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
+COMPILED_STAMP := $(VENV)/.compiled
 # One thread in each test process: more of them on few cores is slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 # Each test process, and each program that a test starts, would compile every module anew, which takes it 15 s.
@@ -65,7 +66,7 @@ imports: $(DEV_STAMP) ## import rules
 	@# Its cache keeps what a module imported when some of the modules were not there yet.
 	$(BIN)/lint-imports --no-logo --no-cache
 
-pytest: $(DEV_STAMP) ## the tests that are not marked slow
+pytest: $(COMPILED_STAMP) ## the tests that are not marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" --durations=10
 
 wheel: $(DEV_STAMP) ## dist/*.whl
@@ -108,6 +109,11 @@ $(PLAY_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DEV_STAMP): $(PLAY_STAMP)
 	$(call install,-e '.[dev]')
+	@touch $@
+
+# What the tests import, by one process: else each test process compiles all of it at the same time.
+$(COMPILED_STAMP): $(DEV_STAMP)
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q --collect-only >/dev/null || true
 	@touch $@
 
 $(DOCS_STAMP): $(PLAY_STAMP)

@@ -184,7 +184,8 @@ class TourScreen(ModalScreen[None]):
 
     def _follow(self) -> None:
         """Go along with what is spoken of: panes come, and others become smaller, while a run begins."""
-        if self._about != self._region_of(HINTS[self._index].about):
+        # The last tick may come after it was left.
+        if self.is_current and self._about != self._region_of(HINTS[self._index].about):
             self._show()
 
     def _region_of(self, about: str) -> Region:

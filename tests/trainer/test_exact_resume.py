@@ -274,7 +274,12 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
 
 
 @pytest.mark.parametrize(
-    ("history", "ppo"), [(0, CUTTING), pytest.param(1, PPO, marks=pytest.mark.slow), (0, GROUPED)]
+    ("history", "ppo"),
+    [
+        (0, CUTTING),
+        pytest.param(1, PPO, marks=pytest.mark.slow),
+        pytest.param(0, GROUPED, marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history, ppo):
     stage.config = replace(stage.config, history=history, ppo=ppo)

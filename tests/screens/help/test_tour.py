@@ -103,6 +103,17 @@ async def test_every_hint_fits_into_the_smallest_terminal():
             await pilot.press("enter")
 
 
+async def test_hints_that_were_left_follow_nothing_any_more():
+    begun = app()
+    async with begun.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1 of 5")
+        tour = begun.screen
+        assert isinstance(tour, TourScreen)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(begun.screen, PlaygroundScreen))
+        tour._follow()
+
+
 async def test_where_nothing_can_be_written_the_hints_do_no_harm():
     data_dir().write_text("in the way")
     blocked = app()
