@@ -101,7 +101,7 @@ endef
 $(PLAY_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV); this takes a minute or more the first time."
 	@if [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; then \
-		$(UV) --torch-backend cpu -c constraints.txt torch==2.13.0 2>/dev/null || \
+		UV_HTTP_RETRIES=1 $(UV) --torch-backend cpu -c constraints.txt torch==2.13.0 2>/dev/null || \
 		echo "uv could not get the CPU build of torch; pip goes on." >&2; fi
 	$(PIP) install --no-compile -c constraints.txt torch==2.13.0
 	$(call install,-e .)
