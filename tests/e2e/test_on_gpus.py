@@ -1,0 +1,59 @@
+"""Commands on GPUs, with the model that ships: continuous batching, and a rank on each of two cards.
+
+`docs/SCALE.md` says what has been run instead.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from llamagym_tui import run_store
+from llamagym_tui.config.figures import UpdateStats
+from llamagym_tui.protocol.events import RunFinished, UpdateFinished
+from tests.e2e.test_headless import ENVIRONMENT, command
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+DEVICE = "cuda"
+
+
+def updates_of(run_dir: Path, model: str, *options: str) -> list[UpdateStats]:
+    """Figures of the updates of a run on GPUs, which must end in order."""
+    words = command("train", "blackjack", "--model", model, "--run-dir", run_dir, "--episodes", 512)
+    more = ["--device", DEVICE, "--seed", "1", "--final-episodes", "0", *options]
+    done = subprocess.run(
+        [*words, *more], capture_output=True, text=True, timeout=500, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    events = list(run_store.read_events(run_dir))
+    assert isinstance(events[-1], RunFinished)
+    return [event.stats for event in events if isinstance(event, UpdateFinished)]
+
+
+def need(cards: int) -> None:
+    if torch.cuda.device_count() < cards:
+        pytest.skip(f"this machine has fewer than {cards} GPUs")
+
+
+def test_what_continuous_batching_samples_on_a_gpu_is_what_the_learner_scores(
+    tmp_path: Path, model: str
+) -> None:
+    need(1)
+    updates = updates_of(
+        tmp_path / "run", model, "--set", "generation.server=generate_batch", "--envs", "32",
+        "--set", "ppo.batch_size=128",
+    )  # fmt: skip
+    assert len(updates) >= 3
+    assert max(stats.first_ratio for stats in updates) < 1e-3
+    assert all(abs(stats.importance_weight - 1) < 1e-2 for stats in updates)
+
+
+def test_two_ranks_on_two_gpus_learn_in_step(tmp_path: Path, model: str) -> None:
+    need(2)
+    updates = updates_of(tmp_path / "run", model, "--ranks", "2", "--set", "ppo.batch_size=128")
+    assert len(updates) >= 3
+    assert max(stats.first_ratio for stats in updates) < 1e-3
+    assert all(stats.turns > 0 for stats in updates)
