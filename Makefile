@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# uv takes a third of pip's time (ADR 0001). Where it cannot be had, or reach what it needs, pip does.
+# uv takes a quarter of pip's time (ADR 0001). Where it cannot be had, or reach what it needs, pip does.
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PLAY_STAMP := $(VENV)/.installed-play
 DEV_STAMP := $(VENV)/.installed-dev

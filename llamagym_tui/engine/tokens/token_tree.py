@@ -47,7 +47,7 @@ class TokenTree:
         """Column that stands before each; `ROOT` for the first of a sequence."""
         self.depths: list[int] = []
         """Tokens between the root and each."""
-        self.children: dict[tuple[int, int], int] = {}
+        self._children: dict[tuple[int, int], int] = {}
         """The column of a token that follows a column, by these two."""
 
     @classmethod
@@ -75,10 +75,10 @@ class TokenTree:
         path: list[int] = []
         at = ROOT
         for depth, token in enumerate(ids):
-            child = self.children.get((at, token))
+            child = self._children.get((at, token))
             if child is None:  # the sequence leaves the tree here: a new column
                 child = len(self.ids)
-                self.children[at, token] = child
+                self._children[at, token] = child
                 self.ids.append(token)
                 self.parents.append(at)
                 self.depths.append(depth)
@@ -88,13 +88,13 @@ class TokenTree:
 
     def child(self, column: int, token: int) -> int | None:
         """The column of a token that follows a column (`ROOT`: that begins); None if there is none."""
-        return self.children.get((column, token))
+        return self._children.get((column, token))
 
     def columns_for(self, ids: Sequence[int]) -> int:
         """How many columns a sequence would add."""
         at = ROOT
         for known, token in enumerate(ids):
-            child = self.children.get((at, token))
+            child = self._children.get((at, token))
             if child is None:
                 return len(ids) - known
             at = child
