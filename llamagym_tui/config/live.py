@@ -95,6 +95,6 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
 def with_measured(
     config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]
 ) -> RunConfig:
-    """The settings with the values that were measured; no other ones are to be measured any more."""
+    """The settings with the values that were measured, and the reasons for all that ever were."""
     known = in_sections(values, msgspec.to_builtins(config))
-    return from_dict(RunConfig, known | {"measured": dict(reasons)})
+    return from_dict(RunConfig, known | {"measured": config.measured | reasons})

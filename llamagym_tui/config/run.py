@@ -187,8 +187,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Live(
             place=70,
             title="earlier turns in the prompt",
-            meaning="Turns before the present one in the prompts of new episodes. own: the agent's default. "
-            "all: every one.",
+            meaning="Turns before the present one in the prompts of new episodes. all: every one.",
         ),
     ] = "own"
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
@@ -288,11 +287,17 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"branch of {PurePath(folder).name} at update {update}" if folder else ""
 
     @property
+    def finds_history(self) -> bool:
+        """Whether it is not known yet how many earlier turns help; meanwhile prompts have none."""
+        return self.history == "own" and self.measured.get("history") == ""
+
+    @property
     def cuts_episodes(self) -> bool:
         """Whether batches end in the middle of episodes; the first one that is measured never does, and without a
         critic none does, as nothing foresees how an episode would have gone on."""
         may_cut = not self.ppo.whole_episodes and self.ppo.has_critic
-        return may_cut and all(self.measured.values())
+        # The number of earlier turns may take several batches to find.
+        return may_cut and all(why for name, why in self.measured.items() if name != "history")
 
 
 C = TypeVar("C", bound=Struct)
@@ -332,15 +337,11 @@ def value_of(config: RunConfig, name: str) -> Value:
     return value
 
 
-def turns_kept(history: History, own: int | None) -> int | None:
+def turns_kept(history: History, own: History | None) -> int | None:
     """Turns before the present one that a prompt has, None for all, by a run's setting and the agent's own number."""
-    match history:
-        case "own":
-            return own
-        case "all":
-            return None
-        case _:
-            return history
+    wanted = own if history == "own" else history
+    # Where neither says so, a conversation is whole: what helps is known to a run that has played.
+    return wanted if isinstance(wanted, int) else None
 
 
 @cache

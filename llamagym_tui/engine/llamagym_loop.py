@@ -27,6 +27,7 @@ from llamagym_tui.config import (
     PPOConfig,
     SFTSettings,
     from_dict,
+    turns_kept,
 )
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for, unused_settings
@@ -228,7 +229,8 @@ class LlamaGymLoop:
                 "take gigpo, rebn, reinforce or ppo, or play by `llamagym-tui train`."
             )
         _require_ends(generate_config or {}, self.policy.chat)
-        self.policy.history = agent.history
+        # A loop of one's own is a conversation, unless the agent says otherwise.
+        self.policy.history = turns_kept("own", agent.history)
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
         self.learner: Learner = learner_for(self.policy, ppo, seed, ALONE)

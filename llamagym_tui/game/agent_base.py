@@ -5,7 +5,7 @@ import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index, plain_action, read_action
@@ -52,9 +52,10 @@ class AgentBase(ABC):
     counts_actions: ClassVar[bool] = False
     """Whether an action is an index of `action_names` even if the environment counts its own from another number, or
     if they are combinations of several decisions. It is in any case where `extract_action` is not defined."""
-    history: ClassVar[int | None] = None
-    """How many turns before the present one a prompt has, unless a run sets another number. None: the whole
-    conversation. 0: system prompt and present observation, which is enough if an observation has the whole state."""
+    history: ClassVar[int | Literal["all"] | None] = None
+    """How many turns before the present one a prompt has, unless a run sets another number. None: a run finds out in
+    its first batch how many help. 0: system prompt and present observation, which is enough if an observation has the
+    whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
     """How many environment steps an action is repeated for; their rewards are added up."""
     observations_repeat: ClassVar[bool] = False

@@ -150,6 +150,8 @@ def run_config(
         )
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
+    if _finds_history(agent_class, given):
+        given["measured"]["history"] = ""
     if "form" not in given and _has(given, "generation.policy"):
         given["form"] = "off"  # who names the policy has said how replies are made
     if "form" not in given and agent_class.asks_reason and _samples_alone(given):
@@ -223,6 +225,13 @@ def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -
     if not _samples_alone(given):
         return False
     return _names_actions(agent_class)
+
+
+def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
+    """Whether a run finds out how many earlier turns help: nobody has said so, nor is any form of prompts taught."""
+    if agent_class.history is not None or given.get("history", "own") != "own":
+        return False
+    return _samples_alone(given) and not (given.get("sft_warm_start") or given.get("form") == "learn")
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:

@@ -6,11 +6,9 @@ Each method is one thing that happens between two steps; when, and in which phas
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import process_time
-
-from msgspec.structs import replace
 
 from llamagym_tui.config import (
+    MEASURED,
     Mode,
     RunConfig,
     Value,
@@ -22,6 +20,7 @@ from llamagym_tui.config import (
     with_measured,
 )
 from llamagym_tui.demos.training_data import TrainingData
+from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
 from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import (
     LONGEST_S,
@@ -34,7 +33,6 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
-from llamagym_tui.returns import counted
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -46,7 +44,6 @@ from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
-from llamagym_tui.trainer.turn_times import TurnTimes
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
@@ -54,6 +51,8 @@ MOST_ROLL_BACKS = 3
 """Times that a run rolls back by itself: if that does not help, the settings have to change."""
 FIRST_BATCH_S = 45.0
 """Seconds of play after which a run's first batch ends, if its size is not given."""
+FIRST_UPDATES = 5
+"""Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
 SLOW_BATCH = 1.5
 """Times `LONGEST_S` that environments and model may take for a batch; then it ends, and those after it are shorter."""
 REMIND_AFTER = 20
@@ -69,16 +68,10 @@ class Run:
         checkpoints: Checkpoints,
         emitter: EventEmitter,
         clock: Callable[[], float],
-        *,
-        takes_window: bool | None = None,
     ) -> None:
         """A run as its checkpoint left it, or at its beginning.
 
         `config` has the settings as they were given; live changes of an earlier session are made again.
-
-        Args:
-            takes_window: whether earlier turns are left out of prompts where conversations become too long to play, or
-                that is proposed to a person. None: neither, as their number was given.
         """
         start = parts.start
         self.config = config
@@ -102,8 +95,8 @@ class Run:
         self._clock = clock
         self._emitter = emitter
         self._emit = emitter.emit
-        self._takes_window = takes_window
-        self._turn_times = None if takes_window is None else TurnTimes()
+        self._first_episodes: list[Played] = []
+        """Episodes by which it is found how many earlier turns help."""
         self._monitor = CollapseMonitor()
         self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
@@ -163,10 +156,9 @@ class Run:
         """One turn in every environment; whether the watched one made any."""
         rollout = self.rollout
         turns = rollout.spectator.turns
-        began_at, began_at_s = process_time(), self._clock()
+        began_at_s = self._clock()
         self._episode_counter.add(rollout.step())
         self._stepped_s += self._clock() - began_at_s
-        self._look_at_growth(process_time() - began_at)
         self._end_slow_first_batch()
         self._shorten_slow_batches()
         if rollout.last_reply:
@@ -174,33 +166,6 @@ class Run:
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
-
-    def _look_at_growth(self, step_s: float) -> None:
-        """Leave earlier turns out of prompts, or propose it, if the first batch's conversations become too long."""
-        times = self._turn_times
-        if times is None or self.policy.history is not None or self.learner.updates:
-            return
-        if self.rollout.wheel.env is not None:
-            return  # a person takes their time
-        times.add(step_s)
-        window = times.window
-        if window is None:
-            return
-        self._turn_times = None
-        grown = (
-            "Conversations have become too long to play whole: a turn in all environments takes "
-            f"{times.now_s:.1f} s of a core, {times.first_s:.1f} s at first."
-        )
-        short = counted(window, "earlier turn") if window else "no earlier turns"
-        if self._takes_window:
-            self._emitter.warn(
-                f"{grown} Prompts have {short} from now on; --history all leaves them whole."
-            )
-            self.change({"history": window})
-        else:
-            self._emitter.warn(
-                f"{grown} Let prompts have {short}: set the earlier turns to {window}."
-            )
 
     def _end_slow_first_batch(self) -> None:
         """Let a first batch end that is played slowly, with the turns that it has, or a person waits for minutes."""
@@ -252,12 +217,6 @@ class Run:
                     differing_share=found.differing_share,
                 )
             )
-        if (
-            self.given.history == "own"
-        ):  # whole conversations, as the first batch could be played with them
-            self.given = replace(self.given, history="all")
-            if self.config.history == "own":
-                self.config = replace(self.config, history="all")
         self._is_first_batch = False  # not after a roll back to the beginning either
         known_prompts = self.rollout.take_known_prompts()
         turns_per_s = turns / max(rollout_s, 1e-9)
@@ -265,6 +224,8 @@ class Run:
             # Prompts are read once in a run, so those that come again will cost nothing in later batches.
             turns_per_s /= max(1 - known_prompts, 1e-2)
         self._measure(batch, turns_per_s)
+        if self._finds_other_history(batch):
+            return Verdict()
         try:
             figures = self.learner.update(
                 batch,
@@ -299,14 +260,38 @@ class Run:
 
     def _measure(self, batch: Sequence[Trajectory], turns_per_s: float) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
-        if not batch or all(self.config.measured.values()):
-            return
         changes = changes_since(self.given, self.config)
         wanted = [
-            name for name, why in self.config.measured.items() if not why and name not in changes
+            name
+            for name in MEASURED
+            if self.config.measured.get(name) == "" and name not in changes
         ]
+        if not batch or not wanted:
+            return
         found = measured_settings(batch, turns_per_s, has_critic=self.config.ppo.has_critic)
         self._take_measured({name: found[name] for name in wanted})
+
+    def _finds_other_history(self, batch: Sequence[Trajectory]) -> bool:
+        """Find how many earlier turns help; whether prompts have any from now on, and the batch is of no use."""
+        if not self.config.finds_history:
+            return False
+        self._first_episodes += episodes_of(self.policy, batch, self.learner.encoded)
+        found = turns_that_help(self._first_episodes)
+        if found is None and self.learner.updates < FIRST_UPDATES:
+            return False
+        self._first_episodes = []
+        history: Value = 0
+        reason = "prompts have no earlier turns: too few episodes have ended to tell whether they help"
+        if found is not None:
+            history = "all" if found.turns is None else found.turns
+            reason = found.reason
+        self._take_measured({"history": Measured(history, reason)})
+        if self.config.history == 0:
+            return False
+        self.learner.begin_anew()
+        self.rollout.restart()
+        self._begin_batch()
+        return True
 
     def _take_measured(self, found: Mapping[str, Measured]) -> None:
         values = {name: each.value for name, each in found.items()}
@@ -426,10 +411,6 @@ class Run:
             self._monitor = CollapseMonitor()
         if before.history != config.history:
             self.policy.history = turns_kept(config.history, self.agent.history)
-            if self._takes_window is not None and self._turn_times is None and self._is_first_batch:
-                # Long episodes would go on for long as they are.
-                self.rollout.restart()
-                self._begin_batch()
             self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
             self.learner.config = config.ppo

@@ -142,17 +142,9 @@ class Session:
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
         self._exits.callback(parts.rollout.close)
-        is_history_given = self._config.history != "own"
         self._keep_found(parts)
         unread = self._tried_form(parts)
-        run = Run(
-            self._config,
-            parts,
-            checkpoints,
-            self._emitter,
-            self._clock,
-            takes_window=None if is_history_given else not self._is_attended,
-        )
+        run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self.active_run = run
         parts.policy.on_reading = self._on_reading
         trained = self._builders.trained(parts.policy)
@@ -196,12 +188,10 @@ class Session:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
         config = self._config
         history = config.history
-        if parts.policy.history is not None:
-            history = parts.policy.history
-        elif (
-            parts.learner.updates
-        ):  # until then the first batch may show that they become too long, after `sft` too
-            history = "all"
+        if config.finds_history:
+            parts.policy.history = 0
+        else:
+            history = "all" if parts.policy.history is None else parts.policy.history
         prompt = parts.rollout.system_prompt
         threads = config.measured_threads
         if config.threads is None and config.ranks == 1 and parts.loaded.device == "cpu":

@@ -26,6 +26,7 @@ from llamagym_tui.engine.learning.packing import (
     batch_rows,
     collate,
     forwards,
+    rows_of_turns,
 )
 from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
 from llamagym_tui.engine.learning.reference import Reference
@@ -85,6 +86,8 @@ class HeadPPO(PPO):
         self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
+        self._odd_prompts: dict[ActionTrie, list[Opening]] = {}
+        """Prompts of that batch whose replies are none of the admissible ones, by these."""
         self._prompt: str | None = None
         """The system prompt under which the adapter is trained. None: nobody has said so yet."""
         self._learnt: dict[str, dict[str, Tensor]] = {}
@@ -164,6 +167,14 @@ class HeadPPO(PPO):
             if is_new:
                 del self._learnt[prompt]
 
+    def begin_anew(self) -> None:
+        """Forget what was learnt under every prompt, as states stand elsewhere in prompts of another form."""
+        self._learnt.clear()
+        self._seen = []
+        self._put(self._nothing())
+        self.used.clear()
+        self.policy.version += 1
+
     def _taken(self) -> dict[str, Tensor]:
         """Copies of what was learnt under the present prompt."""
         narrow = self.narrow
@@ -182,10 +193,14 @@ class HeadPPO(PPO):
         learnt = carried(self.policy, critic, self._seen, (self._prompt, prompt))
         if learnt is not None:
             return self._named(*learnt)
+        return self._nothing()
+
+    def _nothing(self) -> dict[str, Tensor]:
+        """What is known before the first update: no directions, no critic."""
         return {
             "down": torch.zeros_like(self.narrow.down),
             "rate": torch.tensor(FIRST_RATE, dtype=torch.float64),
-            **_of_critic(RidgeCritic(critic.hidden_size)),
+            **_of_critic(RidgeCritic(self.policy.model.v_head.hidden_size)),
         }
 
     def _named(self, down: Tensor, up: Tensor, critic: nn.Module) -> dict[str, Tensor]:
@@ -397,12 +412,27 @@ class HeadPPO(PPO):
         return losses
 
     def _take_in(self, rows: Sequence[Row]) -> None:
-        self._seen = seen_in(rows)
+        turns = list(rows_of_turns(rows))
+        self._seen = seen_in(turns)
+        self._odd_prompts = {}
+        for row in turns:
+            trie, prompt = self._prompt_of(row)
+            if row.segment.turns[0].is_trained and not _is_admissible(row, trie):
+                self._odd_prompts.setdefault(trie, []).append(prompt)
         self._parts = list(self.encoded(rows))
 
     def _measure(self) -> None:
-        """Take up directions that the batch shows."""
-        measure(self.narrow.down, [(part.trees.trees[0], encoded) for part, encoded in self._parts])
+        """Take up directions in which the batch's prompts differ, whatever was replied to them."""
+        seen = [(part.trees.trees[0], encoded) for part, encoded in self._parts]
+        for trie, prompts in self._odd_prompts.items():
+            seen.append((trie.tree, states_of(self.policy, prompts, trie)))
+        measure(self.narrow.down, seen)
+
+    def _prompt_of(self, row: Row) -> tuple[ActionTrie, Opening]:
+        """The admissible replies and the prompt of a row of one turn."""
+        turn = row.segment.turns[0]
+        before = tuple(row.segment.ids[: turn.start])
+        return self.policy.trie_of(turn.actions), Opening(row.segment.prefix, before)
 
     def _kept_form(self, rows: Sequence[Row]) -> KeptForm:
         """What the batch's prompts ask of the form of replies; nothing where one of the admissible ones is chosen."""
@@ -428,18 +458,16 @@ class HeadPPO(PPO):
         others: list[Row] = []
         # Rows of the same replies and kind together; of these, rows of the same prompt.
         known: dict[tuple[ActionTrie, bool], dict[Opening, PackedTree]] = {}
-        for row in rows:
-            found = self._paths(row)
-            if found is None:
+        for row in rows_of_turns(rows):
+            trie, prompt = self._prompt_of(row)
+            if not _is_admissible(row, trie):
                 others.append(row)
                 continue
-            trie, paths = found
-            turn = row.segment.turns[0]
-            prompt = Opening(row.segment.prefix, tuple(row.segment.ids[: turn.start]))
-            same_kind = known.setdefault((trie, turn.choice is not None), {})
+            is_chosen = row.segment.turns[0].choice is not None
+            same_kind = known.setdefault((trie, is_chosen), {})
             packed = same_kind.setdefault(prompt, PackedTree(trie.tree))
             packed.rows.append(row)
-            packed.paths.append(paths)
+            packed.paths.append(self._paths(row, trie))
         device = self.narrow.up.device
         for (trie, is_chosen), same_kind in known.items():
             part = collate((), list(same_kind.values()), device, is_chosen=is_chosen)
@@ -463,24 +491,15 @@ class HeadPPO(PPO):
                 values[index] = value
         return values
 
-    def _paths(self, row: Row) -> tuple[ActionTrie, list[list[int]]] | None:
-        """The replies of a row and its paths, in columns of `states_of`; None: its tokens need a forward of their own.
-
-        It must be one turn that the policy made, and its reply one of the admissible ones.
-        """
-        if len(row.segment.turns) != 1 or not row.segment.turns[0].is_trained:
-            return None
+    def _paths(self, row: Row, trie: ActionTrie) -> list[list[int]]:
+        """The paths of a row of one turn, whose reply is an admissible one, in columns of `states_of`."""
         turn = row.segment.turns[0]
-        trie = self.policy.trie_of(turn.actions)
         # The prompt's last token is in column 0, and node k in column 1 + k.
         before = [0] * turn.start
         replies = [[*before, *(node + 1 for node in path)] for path in trie.paths]
         if turn.choice is not None:
-            return trie, [replies[turn.choice.chosen], *replies]
-        reply = tuple(row.segment.ids[turn.start : turn.end])
-        if reply not in trie.replies:
-            return None
-        return trie, [replies[trie.replies.index(reply)]]
+            return [replies[turn.choice.chosen], *replies]
+        return [replies[trie.replies.index(_reply_of(row))]]
 
     def _loss_of_batch(self, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() mean over the batch's turns of policy, entropy and KL loss."""
@@ -588,6 +607,19 @@ class HeadPPO(PPO):
         self.narrow.rows = None
         with torch.no_grad():
             self.narrow.up[self.narrow.trained] = self._rows
+
+
+def _reply_of(row: Row) -> tuple[int, ...]:
+    turn = row.segment.turns[0]
+    return tuple(row.segment.ids[turn.start : turn.end])
+
+
+def _is_admissible(row: Row, trie: ActionTrie) -> bool:
+    """Whether the policy made the turn of a row, with an admissible reply: any other needs a forward of its own."""
+    turn = row.segment.turns[0]
+    if not turn.is_trained:
+        return False
+    return turn.choice is not None or _reply_of(row) in trie.replies
 
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:

@@ -6,7 +6,7 @@ is its own matter. `llamagym_tui.engine.learning.ppo` is one, and `llamagym_tui.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -17,7 +17,9 @@ from torch import Tensor
 from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch
+from llamagym_tui.engine.learning.packing import PackedRows, Row
 from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 RandomState = tuple[int, tuple[int, ...], float | None]
@@ -87,6 +89,14 @@ class Learner(Protocol):
 
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
+        ...
+
+    def encoded(self, rows: Sequence[Row]) -> Iterable[tuple[PackedRows, Encoded]]:
+        """Rows in the parts that are computed at once, with what the model says of each."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Forget what was learnt by prompts of another form than those that follow."""
         ...
 
     def takes(self, moments: Mapping[int, Mapping[str, Tensor]]) -> bool:

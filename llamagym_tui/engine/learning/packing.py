@@ -180,6 +180,20 @@ def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
     return rows
 
 
+def rows_of_turns(rows: Iterable[Row]) -> Iterator[Row]:
+    """A row for each turn, with all that comes before its reply as its prompt."""
+    for row in rows:
+        segment = row.segment
+        if len(segment.turns) == 1:
+            yield row
+            continue
+        next_decision = row.first_decision
+        for number, turn in enumerate(segment.turns):
+            upto = Segment(segment.prefix, segment.ids[: turn.end], [turn])
+            yield Row(upto, row.first_turn + number, next_decision)
+            next_decision += len(turn.decision_logprobs)
+
+
 def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
     """What each of several ranks or threads computes: about as many distinct and scored tokens, of neighbours."""
     if count == 1:

@@ -609,6 +609,9 @@ class PPO:
         """The policy plays under a system prompt meanwhile, by the same weights."""
         yield
 
+    def begin_anew(self) -> None:
+        """Weights of a whole model hold for prompts of any form, so they stay."""
+
     def reseed(self, seed: int) -> None:
         """Draw minibatches from another seed on."""
         self._rng = random.Random(seed)

@@ -16,6 +16,7 @@ only from where they part.
 Notation: B conversations, M nodes of the largest tree, V vocabulary, A admissible replies, N their tokens in all.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -86,12 +87,15 @@ class Places(NamedTuple):
     """(B,); node k of a tree is in column 1 + k."""
 
 
-class Begun(NamedTuple):
-    """A conversation that is in no slot yet: all of it was found in the memory of prompts."""
+@dataclass(slots=True)
+class Conversation:
+    """The ids of a conversation, by which its prompts are found in the memory."""
 
     prefix: tuple[int, ...]
-    ids: list[int]
-    """All ids behind the prefix so far, prompts and replies."""
+    ids: list[int] = field(default_factory=list)
+    """All ids behind the prefix that the model has read: prompts and replies, but for a reply's last id."""
+    is_held: bool = False
+    """Whether its slot holds the keys and values of these ids. Else all that was asked for was in the memory."""
 
 
 class Lookahead(NamedTuple):
@@ -111,8 +115,8 @@ class Sampler:
         self.lookahead = Lookahead()
         self.count = slots
         """Conversations that may be under way at once."""
-        self._begun: dict[int, Begun] = {}
-        """Conversations that are in no slot yet, by the slot that they would have."""
+        self._conversations: defaultdict[int, Conversation] = defaultdict(lambda: Conversation(()))
+        """The conversation of each slot."""
         self._together = 1 if policy.model.backbone.device.type == "cpu" else TOGETHER
         self.forget()
         self._version = policy.version
@@ -124,7 +128,7 @@ class Sampler:
             if self.policy.narrow is None:
                 self._slots.forget()
                 self.memory.clear()
-        self._begun[slot] = Begun(prefix, [])
+        self._conversations[slot] = Conversation(prefix)
 
     def forget(self) -> None:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
@@ -133,6 +137,7 @@ class Sampler:
         backbone = self.policy.model.backbone
         kind = Slots if backbone.shares else PlainSlots
         self._slots = kind(backbone, self.count)
+        self._conversations.clear()
 
     def reply(
         self,
@@ -176,16 +181,20 @@ class Sampler:
                 [trees[index] for index in computed],
                 [paths[index] for index in computed],
             )
-            found_in_memory = set(range(len(slots))).difference(computed)
-            for index in found_in_memory:
-                begun = self._begun[slots[index]]
-                begun.ids.extend(prompts[index])
-                begun.ids.extend(replies[index].ids[: len(paths[index])])
+            held = set(computed)
+            for index, slot in enumerate(slots):
+                conversation = self._conversations[slot]
+                conversation.is_held = index in held
+                conversation.ids += [*prompts[index], *replies[index].ids[: len(paths[index])]]
 
             # 4. Replies that left their trees, token by token; a thought that takes all the room is closed.
+            left_trees = list(astray)
             while astray:
                 self._close_thoughts(slots, replies, astray, tries, on_token)
                 astray = self._continue(slots, replies, astray, tries, greedy, on_token)
+            for index in left_trees:
+                on_tree = len(paths[index])
+                self._conversations[slots[index]].ids += replies[index].ids[on_tree:-1]
             return replies
 
     def _close_thoughts(
@@ -259,12 +268,13 @@ class Sampler:
         """What follows each prompt, and the indices of those that were computed for it: these are in their slots."""
         narrow = self.policy.narrow
         trie = tries[0]
-        begins = all((begun := self._begun.get(slot)) and not begun.ids for slot in slots)
+        conversations = [self._conversations[slot] for slot in slots]
+        begins = not any(conversation.ids for conversation in conversations)
         is_fixed = narrow is not None or self.policy.model.backbone.fixed is not None
         if is_fixed and begins and all(tree is trie.tree for tree in trees):
             openings = [
-                Opening(self._begun[slot].prefix, tuple(prompt))
-                for slot, prompt in zip(slots, prompts, strict=True)
+                Opening(conversation.prefix, tuple(prompt))
+                for conversation, prompt in zip(conversations, prompts, strict=True)
             ]
             return Ahead(states_of(self.policy, openings, trie, self.memory), trees), []
         computed: list[int] = []
@@ -279,10 +289,12 @@ class Sampler:
             return encoded if narrow is None else narrow.kept(encoded)
 
         def key(slot: int, prompt: Sequence[int], tree: TokenTree) -> Key:
-            begun = self._begun.get(slot)
-            if begun is None:  # it stands in a slot, where it alone goes on
+            conversation = self._conversations[slot]
+            # While the trunk is trained, what one conversation came to is hardly met again in another. What a fixed one
+            # said is asked for by the update.
+            if narrow is None and conversation.is_held:
                 return slot
-            return (tree, begun.prefix, (*begun.ids, *prompt))
+            return (tree, conversation.prefix, (*conversation.ids, *prompt))
 
         keys = list(map(key, slots, prompts, trees))
         if narrow is None:
@@ -294,18 +306,20 @@ class Sampler:
     def _prefilled(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
     ) -> Encoded:
-        """Append prompts to slots, those of conversations that are in no slot yet with all that came before."""
+        """Append prompts to slots, those of conversations that their slots do not hold with all that came before."""
         whole = list(prompts)
         for at, slot in enumerate(slots):
-            begun = self._begun.pop(slot, None)
-            if begun is not None:
-                self._slots.restart(slot, begun.prefix)
-                whole[at] = [*begun.ids, *prompts[at]]
+            conversation = self._conversations[slot]
+            if not conversation.is_held:
+                self._slots.restart(slot, conversation.prefix)
+                whole[at] = [*conversation.ids, *prompts[at]]
+                conversation.is_held = True
         return self._slots.prefill(slots, whole, trees)
 
     def _appended(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        if isinstance(self._slots, Slots) and self._begun.keys().isdisjoint(slots):
+        are_held = all(self._conversations[slot].is_held for slot in slots)
+        if isinstance(self._slots, Slots) and are_held:
             return self._slots.append(slots, ids)
         rows = torch.arange(len(slots), device=self.policy.model.backbone.device)
         encoded = self._prefilled(slots, [[token] for token in ids], [NOTHING] * len(slots))
