@@ -31,7 +31,6 @@ class BlackjackAgent(Agent):
     baselines = {"random": -0.396, "optimal": -0.0466}
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
     return_unit = "chips a hand"
-    observations_repeat = True
     history = 0
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""
 

@@ -7,7 +7,6 @@ class CliffWalkingAgent(GridAgent):
     """Plays ``CliffWalking-v1``; an observation is row * 12 + column, both counted from 0 at the top left."""
 
     env_id = "CliffWalking-v1"
-    observations_repeat = True
     title = "Cliff Walking"
     description = "Walk along the cliff to the goal without falling."
     picture = " ·  ·  ·  ·\n ·  ·  ·  ·\n[S] #  #  G"

@@ -25,7 +25,6 @@ class FrozenLakeAgent(GridAgent):
     """Plays ``FrozenLake-v1``; an observation is row * columns + column, both counted from 0 at the top left."""
 
     env_id = "FrozenLake-v1"
-    observations_repeat = True
     env_kwargs = {"map_name": "4x4", "is_slippery": False}
     title = "Frozen Lake"
     description = "Cross the ice to the goal without falling into a hole."

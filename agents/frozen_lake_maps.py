@@ -26,7 +26,6 @@ class FrozenLakeMapsAgent(FrozenLakeAgent):
     env_id = "llamagym_tui.agents._lake_maps_env:FrozenLakeMaps-v0"
     env_kwargs = {"maps": "training"}
     evaluation_kwargs = {"maps": "held out"}
-    observations_repeat = False
     title = "Frozen Lake, new maps"
     description = "Read the map and cross the ice: a new lake each episode."
     picture = "[S] ?  ?  ?\n ?  ?  ?  ?\n ?  ?  ?  ?\n ?  ?  ?  G"

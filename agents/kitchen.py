@@ -206,7 +206,6 @@ class KitchenAgent(Agent):
     action_keys = {"t": 0, "o": 1, "c": 2, "p": 3, "s": 4, "x": 5}
     baselines = {"random": -0.2121, "optimal": 1.0761}
     """Exact mean returns within 20 turns; ``python -m benchmarks.world_baselines kitchen`` computes them."""
-    observations_repeat = True
     run_settings = {"ppo.gamma": 0.99}
     """Errands differ in time, which counts although episodes have few of them."""
 

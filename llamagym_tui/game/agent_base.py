@@ -58,9 +58,6 @@ class AgentBase(ABC):
     whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
     """How many environment steps an action is repeated for; their rewards are added up."""
-    observations_repeat: ClassVar[bool] = False
-    """Whether few observations come again and again, as a card game's hands do. The bundled model then trains its head
-    alone, which learns such worlds sooner than all weights do."""
     directions: ClassVar[int] = 64
     """How many directions an adapter on the head sees at most (`lora.r`). Few learn a trend from few turns; in a world
     of hundreds of observations, each of which wants an action of its own, it takes about one for each."""

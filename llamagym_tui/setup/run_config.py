@@ -210,14 +210,13 @@ def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
 def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
     """Whether an adapter on the LM head alone is what a run trains, unless the settings say otherwise.
 
-    It chooses among replies that are known, is trained in one process, and imitates nothing. A model that is trained
-    whole by itself is trained so where observations come again and again, and no setting is given that it cannot obey.
+    It chooses among replies that are known, is trained in one process, and imitates nothing. A model that could be
+    trained whole is not, unless a setting is given that has no use otherwise.
     """
-    if _is_fully_trained(given):
-        if given.get("full_finetuning") or not agent_class.observations_repeat:
-            return False
-        if any(_has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
-            return False
+    if given.get("full_finetuning"):
+        return False
+    if _is_fully_trained(given) and any(_has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
+        return False
     if _has(given, "sft_data"):
         return False
     if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
