@@ -175,6 +175,8 @@ class HumanGame:
         try:
             observation, info = env.reset(seed=self._seed)
             now = observed(self._agent, observation, info)
+        except EnvError:
+            raise
         except RAISED as error:
             raise EnvError(
                 f"{self._agent.env_id} refused to begin an episode: {described(error)}."
@@ -241,10 +243,12 @@ class HumanGame:
         """The reward of an action, and how it ended the episode."""
         env = self.open()
         try:
-            observation, env_reward, terminated, truncated, info = env.step(action)
-            reward = float(env_reward)
+            observation, reward, terminated, truncated, info = env.step(action)
             over = terminated or truncated
             self._now = Observed("", None) if over else observed(self._agent, observation, info)
+        except EnvError:
+            self.over = True
+            raise
         except RAISED as error:
             self.over = True
             raise EnvError(
@@ -252,8 +256,8 @@ class HumanGame:
             ) from error
         self._look(observation, info)
         if not over:
-            return reward, None
-        return reward, "terminated" if terminated else "truncated"
+            return float(reward), None
+        return float(reward), "terminated" if terminated else "truncated"
 
     def _goes_on(self, end: End | None) -> bool:
         """Show what comes next; whether that is the episode's end."""

@@ -75,12 +75,19 @@ def wrapped_env(
 ) -> Env:
     """An environment in the agent's wrappers, in which each action is repeated as often as the agent says.
 
+    What it returns, and what the environment within does, is checked and copied.
+
     Args:
         more: keyword arguments of the environment next to the agent's own. None: there are none.
     """
-    env = make(agent.env_id, _with_opponent(agent, {**agent.env_kwargs, **(more or {})}))
+    from llamagym_tui.game.checked import Checked
+
+    kwargs = _with_opponent(agent, {**agent.env_kwargs, **(more or {})})
+    env: Env = Checked(make(agent.env_id, kwargs), agent.env_id)
     try:
-        env = agent.wrap_env(env)
+        wrapped = agent.wrap_env(env)
+        if wrapped is not env:
+            env = Checked(wrapped, f"{agent.env_id} in {type(agent).__name__}.wrap_env")
         if agent.action_repeat == 1:
             return env
         from gymnasium.wrappers import RepeatAction
