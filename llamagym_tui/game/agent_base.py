@@ -77,6 +77,9 @@ class AgentBase(ABC):
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 
+    masked_space: Any = None
+    """The environment's space of the actions that `action_names` names, by which its action masks are read. None: no
+    environment was made yet, or its actions have no numbers of their own."""
     reading_fault: str = ""
     """A sentence about the first error other than ``ActionParseError`` that `extract_action` raised; empty: none."""
 

@@ -16,7 +16,7 @@ import torch
 from huggingface_hub import constants
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
+from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -237,7 +237,7 @@ class Builders:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        return kind(
+        rollout = kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -253,6 +253,8 @@ class Builders:
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
+        rollout.shared.seed_bits = config.seed_bits
+        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -353,6 +355,8 @@ class Builders:
             episodes=episodes,
             greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
+            # What is compared with others, on a seed that is given, has the same seeds as those.
+            seed_bits=self.config.seed_bits if seed is None else SEED_BITS,
             system_prompt=system_prompt,
             limit_s=limit_s,
             should_stop=should_stop,

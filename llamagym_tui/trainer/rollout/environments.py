@@ -96,6 +96,8 @@ def worded(agent: AgentBase, observation: Any, info: observed.Info) -> observed.
     text = observation_text(agent, observation, info)
     try:
         return observed.Observed(text, observed.admissible_actions(agent, observation, info))
+    except EnvError as error:
+        raise EpisodeFault(str(error).rstrip(".")) from error
     except RAISED as error:
         raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
 
