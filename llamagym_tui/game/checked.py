@@ -49,7 +49,9 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
             raise self._fault("reset has to return an observation and an info, and returned", found)
         if isinstance(self.observation_space, Tuple) and self._is_observation(found):
-            raise self._fault("reset has to return an info with the observation, and returned", found)
+            raise self._fault(
+                "reset has to return an info with the observation, and returned", found
+            )
         observation, info = found
         return self._copied(observation), info_copied(info)
 

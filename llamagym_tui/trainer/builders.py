@@ -40,6 +40,7 @@ from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.own_torch import set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
@@ -117,7 +118,7 @@ class Builders:
         if not config.shard:
             keep_freed_memory()
         # Until `threads` has measured: on a busy machine more than one can be far slower.
-        torch.set_num_threads(1)
+        set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         form = Path(config.run_dir, FORM_DIR)
         own = config.run_dir != "" and form.is_dir()
@@ -146,7 +147,7 @@ class Builders:
         """Let a copy of the model learn the form of replies, and keep it in the run folder, where `model` finds it."""
         config = self.config
         keep_freed_memory()
-        torch.set_num_threads(1)
+        set_threads(1)
         torch.manual_seed(config.seed)
         lessons = form_lessons(agent, config, LESSONS + MEASURED)
         entry = model_registry.find(config.model)
@@ -302,7 +303,7 @@ class Builders:
         agent = builders.agent()
         threads = torch.get_num_threads()
         loaded = builders.model()
-        torch.set_num_threads(threads)  # loading takes one, and those of the player were set before
+        set_threads(threads)  # loading takes one, and those of the player were set before
         other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
         return ModelOpponent(other, prompt, self.config.n_envs)

@@ -63,7 +63,9 @@ def test_masks_of_several_decisions_leave_the_same_combination(mask: Any) -> Non
         ("", spaces.Discrete(3), [0, 0, 0], None),
     ],
 )
-def test_a_mask_leaves_what_its_space_says(names: str, space: Any, mask: Any, expected: Any) -> None:
+def test_a_mask_leaves_what_its_space_says(
+    names: str, space: Any, mask: Any, expected: Any
+) -> None:
     assert left(names, space, mask) == expected
 
 

@@ -44,9 +44,7 @@ class MaskedAgent(CountAgent):
 
 def rollout_of(agent: Agent, make_policy: Any) -> Rollout:
     policy = make_policy(policy="score", replies=agent.action_names)
-    return Rollout(
-        agent, policy, n_envs=2, max_turns=9, batch_turns=8, seed=1, max_failures=2
-    )
+    return Rollout(agent, policy, n_envs=2, max_turns=9, batch_turns=8, seed=1, max_failures=2)
 
 
 def test_only_what_a_mask_of_several_decisions_allows_is_played(make_policy) -> None:
