@@ -48,7 +48,10 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         found: Any = self.env.reset(seed=seed, options=options)
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
             raise self._fault("reset has to return an observation and an info, and returned", found)
-        if isinstance(self.observation_space, Tuple) and self._is_observation(found):
+        space = getattr(self.env, "observation_space", None)
+        # Of a space of two parts, both may be the observation.
+        is_pair = isinstance(space, Tuple) and len(space.spaces) == 2
+        if is_pair and space.contains(found) and not space.contains(found[0]):
             raise self._fault(
                 "reset has to return an info with the observation, and returned", found
             )
@@ -75,11 +78,6 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if truncated is not True and truncated is not False:
             truncated = self._truth("truncated", truncated)
         return self._copied(observation), reward, terminated, truncated, info_copied(info)
-
-    def _is_observation(self, found: tuple[Any, Any]) -> bool:
-        """Whether the two parts of a reset are one observation of a space of two parts."""
-        space = self.observation_space
-        return space.contains(found) and not space.contains(found[0])
 
     def _copied(self, observation: Any) -> Any:
         try:
@@ -117,10 +115,14 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 def copied(value: Any, other: Callable[[Any], Any]) -> Any:
     """A copy of arrays and of Python's own containers in each other; `other` copies what is neither."""
     kind = type(value)
-    if kind in UNCHANGING or isinstance(value, np.generic):
+    if kind in UNCHANGING:
         return value
     if kind is np.ndarray and not value.dtype.hasobject:
         return value.copy()
+    if isinstance(value, np.generic):
+        return value
+    if kind is tuple and UNCHANGING.issuperset(map(type, value)):
+        return value
     if kind is tuple or kind is list:
         return kind([copied(part, other) for part in value])
     if kind is dict:

@@ -138,11 +138,13 @@ def agent_env(
     if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
         env.close()
         raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
+    from gymnasium.spaces import Discrete, MultiBinary
+
     if is_counted or isinstance(actions, range):
-        agent.masked_space = env.action_space
+        agent.decision_sizes = _decision_sizes(env.action_space)
+        agent.decides_bits = isinstance(env.action_space, MultiBinary)
     if not is_counted or actions == range(len(actions)):
         return env
-    from gymnasium.spaces import Discrete
     from gymnasium.wrappers import TransformAction
 
     return TransformAction(env, actions.__getitem__, Discrete(len(actions)))
@@ -223,6 +225,15 @@ def decisions(space: Any) -> list[range] | None:
     if math.prod(sizes) > MOST_COMBINATIONS:
         return None
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _decision_sizes(space: Any) -> list[int]:
+    """How many values each decision has in a space of few actions."""
+    from gymnasium.spaces import Discrete
+
+    if isinstance(space, Discrete):
+        return [int(space.n)]
+    return [len(values) for values in decisions(space) or ()]
 
 
 def turn_limit(env: Any) -> int:

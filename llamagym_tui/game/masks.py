@@ -40,7 +40,7 @@ def _allowed(agent: AgentBase, mask: Any) -> list[bool]:
     lengths = [len(row) for row in rows]
     sizes = _sizes(agent, lengths)
     actions = math.prod(sizes)
-    is_of_bits = type(agent.masked_space).__name__ == "MultiBinary" and len(numbers) == len(sizes)
+    is_of_bits = agent.decides_bits and len(numbers) == len(sizes)
     most = 2 if is_of_bits else 1
     if strange := [number for number in numbers if number not in range(most + 1)]:
         raise _fault(agent, f"has the number {strange[0]}, and takes 0 and 1")
@@ -78,15 +78,8 @@ def _rows(agent: AgentBase, mask: Any) -> list[list[float]]:
 
 def _sizes(agent: AgentBase, lengths: Sequence[int]) -> list[int]:
     """How many values each decision has."""
-    from gymnasium.spaces import Discrete
-
-    from llamagym_tui.game.environment import decisions
-
-    space = agent.masked_space
-    if isinstance(space, Discrete):
-        return [int(space.n)]
-    if space is not None:
-        return list(map(len, decisions(space) or ()))
+    if agent.decision_sizes is not None:
+        return list(agent.decision_sizes)
     # As in a loop of one's own, where the environment is not known.
     names = len(agent.action_names)
     return list(lengths) if len(lengths) > 1 and math.prod(lengths) == names else [names]

@@ -5,7 +5,7 @@ Each method of an agent gets the observation and, if its signature takes them, t
 
 import inspect
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -82,7 +82,7 @@ def test_a_step_of_four_values_is_named_within_a_time_limit_too() -> None:
 
     env = agent_env(CountAgent(), make)
     env.reset()
-    with pytest.raises(EnvError, match="step has to return observation, reward.*got 4"):
+    with pytest.raises(EnvError, match=r"step has to return observation, reward.*got 4"):
         env.step(0)
 
 

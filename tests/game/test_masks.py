@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 from llamagym_tui.errors import EnvError
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import admissible_actions
 from tests.toy_env import CountAgent
 
 
+class Space(gymnasium.Env[Any, Any]):
+    def __init__(self, space: Any) -> None:
+        self.action_space = space
+
+
 def agent_of(names: str, space: Any) -> CountAgent:
-    agent = type("Masked", (CountAgent,), {"action_names": tuple(names)})()
-    agent.masked_space = space
+    """An agent that has played in an action space; None: in none yet."""
+    agent = type("Masked", (CountAgent,), {"action_names": tuple(names), "counts_actions": True})()
+    if space is not None:
+        agent_env(agent, lambda env_id, kwargs: Space(space))
     return agent
 
 
