@@ -16,7 +16,9 @@ from gymnasium.spaces import Tuple
 
 from llamagym_tui.errors import RAISED, EnvError, described
 
-UNCHANGING = frozenset({int, float, complex, str, bytes, bool, type(None)})
+UNCHANGING = frozenset(
+    {int, float, complex, str, bytes, bool, type(None), np.int64, np.float64, np.float32, np.bool_}
+)
 """Types whose values need no copy."""
 MOST_SHOWN = 80
 """Characters of a value that a message repeats."""
@@ -29,6 +31,9 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """`env_id` names the environment in messages."""
         super().__init__(env)
         self._env_id = env_id
+        space = getattr(env, "observation_space", None)
+        self._pairs = space if isinstance(space, Tuple) and len(space.spaces) == 2 else None
+        """The space of its observations, if each has two parts. None: they have not."""
 
     def __getattr__(self, name: str) -> Any:
         """Any other attribute is that of the environment within, which an agent's own wrapper may be."""
@@ -37,7 +42,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return getattr(self.env, name)
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> Any:  # type: ignore[override]
         """That of the environment within, which knows nothing of this wrapper."""
         return self.env.spec
 
@@ -48,10 +53,8 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         found: Any = self.env.reset(seed=seed, options=options)
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
             raise self._fault("reset has to return an observation and an info, and returned", found)
-        space = getattr(self.env, "observation_space", None)
-        # Of a space of two parts, both may be the observation.
-        is_pair = isinstance(space, Tuple) and len(space.spaces) == 2
-        if is_pair and space.contains(found) and not space.contains(found[0]):
+        pairs = self._pairs
+        if pairs is not None and pairs.contains(found) and not pairs.contains(found[0]):
             raise self._fault(
                 "reset has to return an info with the observation, and returned", found
             )
