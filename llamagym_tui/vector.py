@@ -4,6 +4,7 @@ It handles Gymnasium's three autoreset modes. With a reset in the next step, tha
 same step, the last observation is in the infos. With resets disabled, the caller resets.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ class VectorEpisodes:
         for env in np.flatnonzero(over).tolist():
             # Where both are true the environment ended the episode itself, so nothing is left to bootstrap.
             was_cut_off = bool(truncated[env] and not terminated[env])
-            ends.append(EpisodeEnd(env, was_cut_off, final[env]))
+            # The vector environment may write the next observation into the same array.
+            ends.append(EpisodeEnd(env, was_cut_off, copy.deepcopy(final[env])))
         return ends
 
     def _final_observations(self, observations: Any, infos: Mapping[str, Any]) -> Any:

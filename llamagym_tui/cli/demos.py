@@ -40,7 +40,8 @@ def generate(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the first; the next ones count up. (5000000)")
+        int | None,
+        typer.Option(min=0, max=2**30, help="Of the first; the next ones count up. (5000000)"),
     ] = None,
     env: Annotated[
         list[str] | None,

@@ -4,6 +4,7 @@ Typer's validators take about as long as the first frame; this means exactly wha
 """
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ def main(args: Sequence[str] | None = None) -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, by a child too
     for name, value in QUIET_LIBRARIES.items():
         os.environ.setdefault(name, value)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In an older encoding, help has question marks for the signs that it lacks.
+        sys.stdout.reconfigure(errors="replace")
     words = list(sys.argv[1:] if args is None else args)
     is_built_in = (
         len(words) == 1 and words[0].isidentifier() and find_spec(f"llamagym_tui.agents.{words[0]}")

@@ -1,6 +1,7 @@
 """Every setting of a run, which of them may change live, and the figures of an update; nothing here knows torch."""
 
 from llamagym_tui.config.fields import LARGEST as LARGEST
+from llamagym_tui.config.fields import SEED_BITS as SEED_BITS
 from llamagym_tui.config.fields import Value as Value
 from llamagym_tui.config.figures import FIGURES as FIGURES
 from llamagym_tui.config.figures import FIGURES_OF_A_RUN as FIGURES_OF_A_RUN
@@ -43,5 +44,6 @@ from llamagym_tui.config.run import flat as flat
 from llamagym_tui.config.run import from_dict as from_dict
 from llamagym_tui.config.run import in_sections as in_sections
 from llamagym_tui.config.run import setting_types as setting_types
+from llamagym_tui.config.run import settings_kept as settings_kept
 from llamagym_tui.config.run import turns_kept as turns_kept
 from llamagym_tui.config.run import value_of as value_of

@@ -15,6 +15,8 @@ from msgspec import Meta, Struct, field
 
 from llamagym_tui.config.fields import (
     LARGEST_SEED,
+    OLD_SEED_BITS,
+    SEED_BITS,
     Count,
     Fraction,
     Live,
@@ -176,6 +178,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Folder of the run; made if absent."""
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
     """Seeds environments, sampling and minibatches."""
+    seed_bits: Annotated[int, Meta(ge=SEED_BITS, le=OLD_SEED_BITS)] = SEED_BITS
+    """Bits of the seeds of its episodes. A run that was begun when they were 32 keeps them."""
     mode: Mode = "train"
     """Mode at the start."""
     prompt: Prompt = "own"
@@ -318,6 +322,17 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
     return settings
+
+
+def settings_kept(values: Any) -> RunConfig:
+    """Settings of a run as they stand in a file; those of an older version leave the bits of seeds unsaid.
+
+    Raises:
+        ValueError: they are not of this version.
+    """
+    if isinstance(values, dict):
+        values = {"seed_bits": OLD_SEED_BITS, **values}
+    return msgspec.convert(values, RunConfig)
 
 
 def flat(settings: Struct) -> dict[str, Any]:

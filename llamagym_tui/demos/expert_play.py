@@ -31,7 +31,7 @@ def expert_episodes(
     try:
         for number in range(episodes):
             yield _episode(agent, agent_name, env, seed + number, clock)
-    except UsageError:
+    except (UsageError, EnvError):
         raise
     except RAISED as error:  # an environment's code, or the expert's, may raise anything
         raise EnvError(

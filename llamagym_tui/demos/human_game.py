@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from llamagym_tui.config import SEED_BITS
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import RAISED, EnvError, described
@@ -56,6 +57,13 @@ class MatchAgainstModel(NamedTuple):
     """Seed of the policy's evaluation."""
     returns: list[float]
     """The person's returns so far."""
+    seed_bits: int = SEED_BITS
+    """Bits of the seeds of its episodes."""
+
+    @property
+    def next_seed(self) -> int:
+        """To which the environment of the next episode is reset."""
+        return episode_seed(self.seed, len(self.returns), self.seed_bits)
 
     @property
     def is_over(self) -> bool:
@@ -168,13 +176,15 @@ class HumanGame:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
         env = self.open()
         if self.match is not None and not self.match.is_over:
-            self._seed = episode_seed(self.match.seed, len(self.match.returns))
+            self._seed = self.match.next_seed
         else:
             self._seed = self.next_seed()
         self._prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
             now = observed(self._agent, observation, info)
+        except EnvError:
+            raise
         except RAISED as error:
             raise EnvError(
                 f"{self._agent.env_id} refused to begin an episode: {described(error)}."
@@ -241,10 +251,12 @@ class HumanGame:
         """The reward of an action, and how it ended the episode."""
         env = self.open()
         try:
-            observation, env_reward, terminated, truncated, info = env.step(action)
-            reward = float(env_reward)
+            observation, reward, terminated, truncated, info = env.step(action)
             over = terminated or truncated
             self._now = Observed("", None) if over else observed(self._agent, observation, info)
+        except EnvError:
+            self.over = True
+            raise
         except RAISED as error:
             self.over = True
             raise EnvError(
@@ -252,8 +264,8 @@ class HumanGame:
             ) from error
         self._look(observation, info)
         if not over:
-            return reward, None
-        return reward, "terminated" if terminated else "truncated"
+            return float(reward), None
+        return float(reward), "terminated" if terminated else "truncated"
 
     def _goes_on(self, end: End | None) -> bool:
         """Show what comes next; whether that is the episode's end."""

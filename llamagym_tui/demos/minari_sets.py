@@ -50,7 +50,7 @@ def to_set(source: Path, name: str, agent: AgentBase, agent_name: str) -> int:
             minari.create_dataset_from_buffers(
                 name,
                 buffers,
-                env=env.spec,
+                env=env.unwrapped.spec,  # a wrapper may have none that can be written
                 data_format="hdf5",
                 observation_space=observation_space,
                 action_space=action_space,
@@ -121,7 +121,7 @@ def _replayed(source: Path, demo: Demonstration, env: Env) -> Any:
         observation, reward, terminated, _, _ = env.step(action)
         observations.append(observation)
         rewards.append(float(reward))
-        terminations.append(bool(terminated))
+        terminations.append(terminated)
     ends_as_recorded = terminations[-1] == (demo.end == "terminated")
     if demo.seed is None or rewards != demo.rewards or not ends_as_recorded:
         raise DemoFileError(

@@ -36,6 +36,7 @@ from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.read_back import Sample, read_back
 from llamagym_tui.engine.model.trl_arguments import NO_CAUSAL_LM, kind_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
@@ -175,6 +176,7 @@ class _EnvSlot:
 
 
 class LlamaGymLoop:
+    @own_torch()
     def __init__(
         self,
         agent: AgentBase,
@@ -323,6 +325,7 @@ class LlamaGymLoop:
         self.slots[self._index(env)] = _EnvSlot(took_turn=slot.took_turn)
         return self._collect(trajectory) if is_trained else {}
 
+    @own_torch()
     def save(self, path: str | Path) -> None:
         model = self.policy.model
         tokenizer = self.policy.chat.tokenizer

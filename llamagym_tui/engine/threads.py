@@ -19,6 +19,7 @@ import torch
 
 from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
 from llamagym_tui.engine.model.shape import ForwardLimits
+from llamagym_tui.engine.own_torch import own_torch, set_threads
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
@@ -52,16 +53,16 @@ def use_threads(policy: Policy, count: int) -> int:
     # Shards make their forwards one after the other, so a batch of theirs is never divided.
     if _is_small(policy) and not policy.model.backbone.shards:
         policy.threads = count
-        torch.set_num_threads(1)
+        set_threads(1)
     else:
         policy.threads = 1
-        torch.set_num_threads(count)
+        set_threads(count)
     return count
 
 
 def calibrate_threads(
     step: Callable[[], object],
-    use: Callable[[int], object] = torch.set_num_threads,
+    use: Callable[[int], object] = set_threads,
     *,
     budget_s: float = 0.5,
 ) -> int:
@@ -104,6 +105,7 @@ def calibrate_threads(
     return best
 
 
+@own_torch()
 def calibrate_threads_for(policy: Policy) -> int:
     """Set, and return, the number of threads on which a policy of this size is computed fastest."""
     step = update_like_step(policy) if _is_small(policy) else wide_step()

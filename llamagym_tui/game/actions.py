@@ -116,6 +116,11 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
     return names.in_words(_forms(said)[-1])
 
 
+def spelled(name: str) -> str:
+    """A name without what a reading takes no notice of: upper or lower case, typographic signs, more white space."""
+    return " ".join(plain(name).split()).casefold()
+
+
 def json_index(reply: str) -> int | None:
     """The index that the last JSON object with an ``action`` gives; None: there is none, or it is no index."""
     said = answer(reply)[-MAX_REPLY_CHARS:]
@@ -141,11 +146,13 @@ class _Names:
         self._count = len(names)
         self._indices: dict[str, int] = {}
         for index, name in enumerate(names):
-            if name:
-                self._indices.setdefault(plain(name).casefold(), index)
+            if spelled(name):
+                self._indices.setdefault(spelled(name), index)
         # Where names overlap the longest counts: "up-left" is not also "left".
-        longest_first = sorted((plain(name) for name in names if name), key=len, reverse=True)
-        name = "|".join(re.escape(name) for name in longest_first) or r"(?!)"
+        longest_first = sorted(self._indices, key=len, reverse=True)
+        # Between the words of a name there may be other white space than in the name.
+        patterns = [r"\s+".join(map(re.escape, name.split())) for name in longest_first]
+        name = "|".join(patterns) or r"(?!)"
         value = rf"(?>{name}|{_NUMBER})(?!\w|-\w)"
         is_choice = rf"{_CLOSING}(?:\bor\b|\band\b|/|\|){_MARKS}{value}|{_CLOSING},\s*{_NUMBER}{_CLOSING}\.?$"
         self._said = re.compile(
@@ -165,9 +172,9 @@ class _Names:
         if isinstance(value, bool):
             return None
         if isinstance(value, str):
-            word = plain(value).strip()
-            if word.casefold() in self._indices:
-                return self._indices[word.casefold()]
+            word = spelled(value)
+            if word in self._indices:
+                return self._indices[word]
             if not re.fullmatch(_NUMBER, word):
                 return None
             value = float(word)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.errors import RAISED, EnvError, described, user_place
+from llamagym_tui.game.actions import spelled
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.drawing import draws, renders_text
 
@@ -59,15 +60,16 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
         ) from error
 
 
-def episode_seed(run_seed: int, episode: int) -> int:
+def episode_seed(run_seed: int, episode: int, bits: int = 31) -> int:
     """The seed with which an environment is reset for an episode, so that the episode can be repeated.
 
     It does not depend on which of the environments plays the episode. `episode` counts from 0 over all sessions of a
-    run.
+    run. Many environments take no seed of more than 31 bits.
     """
     import numpy as np
 
-    return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
+    drawn = int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
+    return drawn % 2**bits
 
 
 def wrapped_env(
@@ -75,12 +77,19 @@ def wrapped_env(
 ) -> Env:
     """An environment in the agent's wrappers, in which each action is repeated as often as the agent says.
 
+    What it returns, and what the environment within does, is checked and copied.
+
     Args:
         more: keyword arguments of the environment next to the agent's own. None: there are none.
     """
-    env = make(agent.env_id, _with_opponent(agent, {**agent.env_kwargs, **(more or {})}))
+    from llamagym_tui.game.checked import Checked
+
+    kwargs = _with_opponent(agent, {**agent.env_kwargs, **(more or {})})
+    env: Env = Checked(make(agent.env_id, kwargs), agent.env_id)
     try:
-        env = agent.wrap_env(env)
+        wrapped = agent.wrap_env(env)
+        if wrapped is not env:
+            env = Checked(wrapped, f"{agent.env_id} in {type(agent).__name__}.wrap_env")
         if agent.action_repeat == 1:
             return env
         from gymnasium.wrappers import RepeatAction
@@ -129,9 +138,13 @@ def agent_env(
     if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
         env.close()
         raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
+    from gymnasium.spaces import Discrete, MultiBinary
+
+    if is_counted or isinstance(actions, range):
+        agent.decision_sizes = _decision_sizes(env.action_space)
+        agent.decides_bits = isinstance(env.action_space, MultiBinary)
     if not is_counted or actions == range(len(actions)):
         return env
-    from gymnasium.spaces import Discrete
     from gymnasium.wrappers import TransformAction
 
     return TransformAction(env, actions.__getitem__, Discrete(len(actions)))
@@ -170,13 +183,14 @@ def _fault_of_names(agent: AgentBase) -> str:
     """Why a reply that names an action may mean another one, or a key takes none; empty if all is well."""
     first: dict[str, str] = {}
     for index, name in enumerate(agent.action_names):
-        if (
-            first.setdefault(name.casefold(), name) != name
-            or agent.action_names.index(name) < index
-        ):
-            return f"two of its action_names are {name!r}, whether in upper or lower case"
-        is_number = name.isascii() and name.isdigit()
-        if is_number and int(name) != index and int(name) < len(agent.action_names):
+        word = spelled(name)
+        earlier = first.setdefault(word, name)
+        if earlier != name or agent.action_names.index(name) < index:
+            if earlier.casefold() == name.casefold():
+                return f"two of its action_names are {name!r}, whether in upper or lower case"
+            return f"its action_names {earlier!r} and {name!r} are read as the same one"
+        is_number = re.fullmatch(r"[0-9]{1,9}(\.0*)?", word) is not None
+        if is_number and float(word) != index and float(word) < len(agent.action_names):
             return f"its action_names have {name!r} for action {index}, which is the number of another one"
     for key, action in agent.action_keys.items():
         is_index = isinstance(action, int) and bool(agent.action_names)
@@ -211,6 +225,15 @@ def decisions(space: Any) -> list[range] | None:
     if math.prod(sizes) > MOST_COMBINATIONS:
         return None
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _decision_sizes(space: Any) -> list[int]:
+    """How many values each decision has in a space of few actions."""
+    from gymnasium.spaces import Discrete
+
+    if isinstance(space, Discrete):
+        return [int(space.n)]
+    return [len(values) for values in decisions(space) or ()]
 
 
 def turn_limit(env: Any) -> int:

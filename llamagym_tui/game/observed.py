@@ -5,7 +5,7 @@ Each method of an agent gets the observation and, if its signature takes them, t
 
 import inspect
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from llamagym_tui.errors import RAISED
 from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.masks import unmasked
 
 Info = Mapping[str, Any]
 """What an environment says next to an observation."""
@@ -78,25 +79,18 @@ def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[
 
     Raises:
         TypeError: the agent returns something else than names.
+        EnvError: the environment's ``action_mask`` cannot be read, or forbids every action.
     """
     names = None
     if names_by_turn(agent):
         names = called(agent.actions, observation, {"info": info})
     if names is None:
-        return _unmasked(agent.action_names, info)
+        mask = info.get("action_mask") if isinstance(info, Mapping) else None
+        return None if mask is None else unmasked(agent, mask)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("actions has to return names, each a text")
     each_once = tuple(dict.fromkeys(names))
     return each_once or None
-
-
-def _unmasked(names: Sequence[str], info: Info) -> tuple[str, ...] | None:
-    """The names that the environment's ``action_mask`` leaves; None: all of them, or there is no such mask."""
-    mask = info.get("action_mask") if isinstance(info, Mapping) else None
-    if mask is None or len(mask) != len(names):
-        return None
-    left = tuple(name for name, is_admissible in zip(names, mask, strict=True) if is_admissible)
-    return left if 0 < len(left) < len(names) else None
 
 
 def names_by_turn(agent: AgentBase) -> bool:

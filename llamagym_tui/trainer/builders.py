@@ -16,7 +16,7 @@ import torch
 from huggingface_hub import constants
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
+from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -40,6 +40,7 @@ from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.own_torch import set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
@@ -117,7 +118,7 @@ class Builders:
         if not config.shard:
             keep_freed_memory()
         # Until `threads` has measured: on a busy machine more than one can be far slower.
-        torch.set_num_threads(1)
+        set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         form = Path(config.run_dir, FORM_DIR)
         own = config.run_dir != "" and form.is_dir()
@@ -146,7 +147,7 @@ class Builders:
         """Let a copy of the model learn the form of replies, and keep it in the run folder, where `model` finds it."""
         config = self.config
         keep_freed_memory()
-        torch.set_num_threads(1)
+        set_threads(1)
         torch.manual_seed(config.seed)
         lessons = form_lessons(agent, config, LESSONS + MEASURED)
         entry = model_registry.find(config.model)
@@ -237,7 +238,7 @@ class Builders:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        return kind(
+        rollout = kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -253,6 +254,8 @@ class Builders:
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
+        rollout.shared.seed_bits = config.seed_bits
+        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -300,7 +303,7 @@ class Builders:
         agent = builders.agent()
         threads = torch.get_num_threads()
         loaded = builders.model()
-        torch.set_num_threads(threads)  # loading takes one, and those of the player were set before
+        set_threads(threads)  # loading takes one, and those of the player were set before
         other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
         return ModelOpponent(other, prompt, self.config.n_envs)
@@ -353,6 +356,8 @@ class Builders:
             episodes=episodes,
             greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
+            # What is compared with others, on a seed that is given, has the same seeds as those.
+            seed_bits=self.config.seed_bits if seed is None else SEED_BITS,
             system_prompt=system_prompt,
             limit_s=limit_s,
             should_stop=should_stop,

@@ -30,4 +30,4 @@ class Generators(Struct, frozen=True):
 
         random.setstate(self.python)
         np.random.set_state(tuple(self.numpy))
-        torch.set_rng_state(torch.tensor(list(self.torch), dtype=torch.uint8))
+        torch.set_rng_state(torch.tensor(list(self.torch), dtype=torch.uint8, device="cpu"))

@@ -8,7 +8,7 @@ import random
 import time
 from typing import NamedTuple
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import SEED_BITS, RunConfig
 from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
@@ -35,7 +35,7 @@ def random_episodes(
     episodes: list[list[RandomTurn]] = []
     with contextlib.suppress(*RAISED), contextlib.closing(env):
         env.action_space.seed(config.seed)
-        observation, info = env.reset(seed=config.seed)
+        observation, info = env.reset(seed=config.seed % 2**SEED_BITS)
         while time.monotonic() < until and sum(map(len, episodes)) < turns:
             episodes.append([])
             for _ in range(config.max_turns or turn_limit(env)):

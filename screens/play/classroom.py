@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, settings_kept
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import MatchPlayed
 from llamagym_tui.user_files import file_content, replace_file
 
@@ -56,7 +55,9 @@ class Classroom:
         """The class of a folder; raises UsageError if it holds none."""
         try:
             content = file_content(folder / CLASS_FILE)
-            return cls(folder, msgspec.json.decode(content, type=ClassRecord))
+            record = msgspec.json.decode(content, type=ClassRecord)
+            config = settings_kept(msgspec.json.decode(content)["config"])
+            return cls(folder, msgspec.structs.replace(record, config=config))
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"{folder} holds no class ({error}); name the folder that `llamagym-tui serve --seats` has printed."
@@ -75,12 +76,11 @@ class Classroom:
         found: dict[int | None, float] = {}
         for demo in demo_files.read(path) if path.exists() else ():
             found.setdefault(demo.seed, demo.episode_return)
-        match = MatchAgainstModel(self.record.match.seed, [])
+        match = MatchAgainstModel(self.record.match.seed, [], self.record.config.seed_bits)
         while not match.is_over:
-            seed = episode_seed(match.seed, len(match.returns))
-            if seed not in found:
+            if match.next_seed not in found:
                 break
-            match.returns.append(found[seed])
+            match.returns.append(found[match.next_seed])
         return match
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -134,3 +135,17 @@ def test_libraries_are_quiet_before_a_command_imports_them_unless_it_is_set_how_
     )
     start.main(["agents"])
     assert seen == [quiet | {"TRANSFORMERS_VERBOSITY": "info"}]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+@pytest.mark.parametrize("words", [["train", "--help"], ["--help"], ["eval", "no-such-agent-…"]])
+def test_help_and_errors_are_printed_in_an_encoding_that_lacks_their_signs(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, words: list[str]
+) -> None:
+    written = {name: io.BytesIO() for name in ("stdout", "stderr")}
+    for name, buffer in written.items():
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(buffer, encoding, errors="strict"))
+    assert ended_with(words) == (2 if "eval" in words else 0)
+    sys.stdout.flush()
+    assert b"UnicodeEncodeError" not in written["stderr"].getvalue()
+    assert bool(written["stdout"].getvalue()) == ("--help" in words)

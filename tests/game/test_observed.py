@@ -83,8 +83,6 @@ def test_an_environment_refuses_an_action_by_its_info(info: Any, refused: bool) 
         (np.array([0, 1], np.int8), ("go",)),
         ([1, 0], ("wait",)),
         ([1, 1], None),
-        ([0, 0], None),
-        ([1, 0, 1], None),
     ],
 )
 def test_a_mask_leaves_the_names_that_it_has_ones_for(mask: Any, left: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.sft import Progress, drawn
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -22,6 +23,7 @@ UNUSED = ("epochs", "min_steps", "batch_size", "lr", "warmup")
 """Settings that these steps have no use for."""
 
 
+@own_torch()
 def train_head_on(
     learner: HeadPPO,
     conversations: Sequence[Sequence[ChatMessage]],
@@ -48,6 +50,7 @@ def train_head_on(
     return _stats(trajectories, len(conversations), losses, began_s, is_whole=len(losses) == STEPS)
 
 
+@own_torch()
 def prefer_by_head(
     learner: HeadPPO,
     pairs: Sequence[Preference],

@@ -7,6 +7,7 @@ from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.movement import require_trainable
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
 
@@ -26,6 +27,7 @@ def unused_settings(names: Sequence[str]) -> str:
     )
 
 
+@own_torch()
 def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     """The learner that fits what of a policy is trained.
 

@@ -55,6 +55,7 @@ from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.shape import ForwardLimits, forward_limits, shape_of
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.policy import Policy
@@ -145,6 +146,7 @@ class PPO:
         self._config = config
         self.policy.has_critic = config.has_critic
 
+    @own_torch()
     def update(
         self,
         trajectories: Sequence[Trajectory],

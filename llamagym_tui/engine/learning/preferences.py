@@ -10,6 +10,7 @@ from typing import Any
 
 from llamagym_tui.config import DPOSettings, WarmStartStats
 from llamagym_tui.engine.learning.sft import Progress, arguments, drawn, trained
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.chat import Preference
@@ -31,6 +32,7 @@ def _tokens(row: dict[str, list[int]]) -> int:
     return 2 * (len(row["prompt_ids"]) + reply)
 
 
+@own_torch()
 def prefer(
     policy: Policy,
     pairs: Sequence[Preference],

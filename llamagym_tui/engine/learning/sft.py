@@ -24,6 +24,7 @@ from llamagym_tui.config import SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.movement import Marks, require_trainable
 from llamagym_tui.engine.memory import as_gib, free_memory
 from llamagym_tui.engine.model.shape import ACTIVATIONS, FP32, activation_bytes, shape_of
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError, StoodStill, UsageError
@@ -71,6 +72,7 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
     return found
 
 
+@own_torch()
 def train_on(
     policy: Policy,
     conversations: Sequence[Sequence[ChatMessage]],

@@ -17,6 +17,7 @@ from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
 from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
 
@@ -53,6 +54,7 @@ def resolve_device(device: Device | str) -> str:
     return str(device)
 
 
+@own_torch()
 def load_model_and_tokenizer(
     name: str = BUNDLED,
     device: Device | str = "auto",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.engine.model.forward import Encoded, Scorer
+from llamagym_tui.engine.own_torch import own_torch
 
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of places that are looked at, at most, in one piece."""
@@ -47,6 +48,7 @@ class NarrowHead:
         # Of an adapter that was trained before, maybe on replies in other tokens.
         self.include(self.up.detach().any(1).nonzero().flatten().tolist(), ())
 
+    @own_torch()
     def include(self, ids: Iterable[int], trained: Iterable[int]) -> None:
         """Keep the logits of these tokens too, and train those of some; what was kept before is no longer whole."""
         new = sorted(set(ids) - set(self.ids.tolist()))

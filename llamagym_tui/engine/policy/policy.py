@@ -17,6 +17,7 @@ from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.known_tokens import PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import (
@@ -64,6 +65,7 @@ def _generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -
 class Policy:
     """A model that plays: it reads prompts of at most so many tokens, and chooses replies by the settings."""
 
+    @own_torch()
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
@@ -240,6 +242,7 @@ class Policy:
         """V of each of (N, D) hidden states; 0 without a critic, of which nothing is computed."""
         return self.model.v_head(states).tolist() if self.has_critic else [0.0] * len(states)
 
+    @own_torch()
     @torch.no_grad()
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.fixed_trunk import ReplyEncoded, states_of
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
@@ -139,6 +140,7 @@ class Sampler:
         self._slots = kind(backbone, self.count)
         self._conversations.clear()
 
+    @own_torch()
     def reply(
         self,
         slots: Sequence[int],

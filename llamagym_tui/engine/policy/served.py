@@ -27,6 +27,7 @@ from msgspec import Struct
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import LOGITS_AT_ONCE, Reply, Sampler
 from llamagym_tui.engine.tokens.token_tree import ActionTrie, TokenTree
@@ -83,6 +84,7 @@ class ServedSampler(Sampler):
         super().restart(slot, prefix)
         self._whole[slot] = list(prefix)
 
+    @own_torch()
     @torch.inference_mode()
     def reply(
         self,

@@ -5,6 +5,7 @@ import logging
 from msgspec.structs import replace
 
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -73,5 +74,6 @@ class ActionProbes:
     def _names(self, actions: tuple[str, ...] | None) -> list[str]:
         return self._agent_names if actions is None else list(actions)
 
+    @own_torch()
     def _shares(self, prompt: Opening, actions: tuple[str, ...] | None) -> list[float]:
         return probabilities_of_actions(self._policy, [prompt], self._policy.trie_of(actions))[0]

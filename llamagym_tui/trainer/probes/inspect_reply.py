@@ -15,6 +15,7 @@ from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clippe
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
@@ -66,6 +67,7 @@ class ReplyInspector:
         self._learner = learner
         self._rollout = rollout
 
+    @own_torch()
     def inspect(self, episode: int, turn: int) -> TurnInspected:
         """What is known of a reply, or why nothing is; both are counted from 0."""
         stage: Stage = "trained"

@@ -9,6 +9,7 @@ from typing import Any
 
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.fixed_trunk import share_of_known
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED
@@ -253,6 +254,7 @@ class PolicyMapper:
             return []
         return [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)]
 
+    @own_torch()
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from llamagym_tui.config import Mode
+from llamagym_tui.config import SEED_BITS, Mode
 from llamagym_tui.demos.demonstration import PlayedTurn
 from llamagym_tui.engine.policy.episode import Episode, Prompt
 from llamagym_tui.engine.policy.policy import Policy
@@ -19,7 +19,7 @@ from llamagym_tui.game import observed
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.game.observed import Info, described_turn
+from llamagym_tui.game.observed import Info, Observed, described_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.env_process import EnvProcess
 from llamagym_tui.trainer.rollout.environments import (
@@ -27,6 +27,7 @@ from llamagym_tui.trainer.rollout.environments import (
     Outcome,
     close,
     in_words,
+    observation_text,
     stepped,
     was_reset,
     worded,
@@ -92,6 +93,8 @@ class Shared:
     """Episodes that are reset to the same seed."""
     ranks: int
     """Ranks that have the episodes' numbers in turn."""
+    seed_bits: int = SEED_BITS
+    """Bits of the seeds of episodes."""
 
     def group_of(self, number: int) -> int:
         """The number of the episodes that are reset to the same seed as one; all of them are of one rank."""
@@ -100,7 +103,7 @@ class Shared:
 
     def seed_of(self, number: int) -> int:
         """The seed to which an episode's environment is reset."""
-        return episode_seed(self.seed, self.group_of(number))
+        return episode_seed(self.seed, self.group_of(number), self.seed_bits)
 
 
 @dataclass(slots=True)
@@ -276,7 +279,8 @@ class EnvSlot:
         return self.shared.policy.chat.thought_tokens(move.sampled.ids)
 
     def step(self, move: Move) -> None:
-        """Step the environment by the policy's own reply; `outcome` is what comes of it."""
+        """Step the environment by the policy's own reply; `outcome` is what comes of it. Raises EpisodeFault."""
+        self._require_chosen(move)
         if move.replaced is None:
             self.under_way.reply(move.sampled)
         else:
@@ -287,6 +291,25 @@ class EnvSlot:
         if outcome.is_refused:
             self.shared.notices.of_refusal(move.reply)
         self.outcome = outcome
+
+    def _require_chosen(self, move: Move) -> None:
+        """Raises EpisodeFault: a reply was chosen for an action, and the agent reads another one in it, or none."""
+        choice = move.sampled.choice
+        if choice is None or move.replaced is not None:
+            return
+        agent = self.shared.agent
+        names = agent.action_names if self.admissible is None else self.admissible
+        name = names[self.shared.policy.trie_of(self.admissible).actions[choice.chosen]]
+        chosen = observed.action_named(agent, name)
+        read = move.action
+        # An agent's own code may make more of a name than an index.
+        is_another = isinstance(chosen, int) and isinstance(read, int) and read != chosen
+        if move.reading.failed or is_another:
+            found = "no action" if move.reading.failed else agent.action_name(read)
+            raise EpisodeFault(
+                f"{type(agent).__name__} reads {found} in {move.reply!r}, the reply that was chosen for {name!r}: let "
+                "extract_action read what format_action writes"
+            )
 
     def add(self, move: Move) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
@@ -303,7 +326,11 @@ class EnvSlot:
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
-        words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
+        is_over = outcome.terminated or outcome.truncated
+        if is_over:  # a mask may forbid every action then
+            words = Observed(observation_text(agent, outcome.observation, outcome.info), None)
+        else:
+            words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
         self.under_way.reward(
             reward, parse_failed=names_none, refused=is_refused, steps=outcome.steps
         )
@@ -338,7 +365,6 @@ class EnvSlot:
         self.observation = words.text
         self.seen = outcome.observation
         self.admissible = words.actions
-        is_over = outcome.terminated or outcome.truncated
         self._show_state(outcome.observation, outcome.info, is_over=is_over)
         if outcome.terminated:
             return self._end("terminated")

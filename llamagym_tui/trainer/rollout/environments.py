@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 
-from llamagym_tui.errors import MOST_WORDS, RAISED
+from llamagym_tui.errors import MOST_WORDS, RAISED, EnvError
 from llamagym_tui.game import observed
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.trainer.rollout.failures import EpisodeFault
@@ -41,8 +41,9 @@ class Outcome(NamedTuple):
 
 def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any, observed.Info]:
     try:
-        observation, info = env.reset(seed=seed)
-        return observation, info
+        return env.reset(seed=seed)
+    except EnvError as error:
+        raise EpisodeFault(str(error).rstrip(".")) from error
     except RAISED as error:
         raise EpisodeFault(f"{env_id} failed to reset", error) from error
 
@@ -59,12 +60,14 @@ def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback:
         return Outcome(
             observation=observation,
             reward=float(reward),
-            terminated=bool(terminated),
-            truncated=bool(truncated),
+            terminated=terminated,
+            truncated=truncated,
             info=info,
             is_refused=observed.is_refused(info),
             steps=observed.action_steps(info),
         )
+    except EnvError as error:
+        raise EpisodeFault(f"{str(error).rstrip('.')} (after {source})") from error
     except RAISED as error:
         raise EpisodeFault(f"{env_id} failed on {source}", error) from error
 
@@ -93,6 +96,8 @@ def worded(agent: AgentBase, observation: Any, info: observed.Info) -> observed.
     text = observation_text(agent, observation, info)
     try:
         return observed.Observed(text, observed.admissible_actions(agent, observation, info))
+    except EnvError as error:
+        raise EpisodeFault(str(error).rstrip(".")) from error
     except RAISED as error:
         raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-from llamagym_tui.config import MAX_FAILURES
+from llamagym_tui.config import MAX_FAILURES, SEED_BITS
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
@@ -21,6 +21,7 @@ def evaluate(
     episodes: int,
     greedy: bool,
     seed: int,
+    seed_bits: int = SEED_BITS,
     n_envs: int,
     system_prompt: str | None = None,
     limit_s: float | None = None,
@@ -40,6 +41,7 @@ def evaluate(
     Args:
         policy: chooses replies; its own random state is left as it was.
         seed: of environments and sampling.
+        seed_bits: those of the seeds of episodes.
         system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
@@ -69,6 +71,7 @@ def evaluate(
         make_env=make_env,
         opponent=opponent,
     )
+    rollout.shared.seed_bits = seed_bits
     rollout.mode = "inference"
     if system_prompt is not None:
         rollout.set_system_prompt(system_prompt, 0)

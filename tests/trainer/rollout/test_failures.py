@@ -173,9 +173,7 @@ def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_roll
     assert left_out(batch) == {1}
     assert {trajectory.episode_return for trajectory in batch} == {1.0}
     assert "Environment 2, episode 1, step 1: " in warnings[0]
-    assert (
-        "TypeError" if reward is None else "ValueError" if reward == "much" else "a finite number"
-    ) in warnings[0]
+    assert "a finite number" in warnings[0]
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -1,0 +1,167 @@
+"""Checks and copies what crosses from an environment; the one maker of environments puts it around each of them.
+
+Many environments hand out their own buffers, and change them in the next step. Some were moved from gym to Gymnasium
+halfway. So whoever plays gets copies that stay as they are, and what is no observation with an info, or no five values
+of a step, is an EnvError that names the environment and what it returned.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Tuple
+
+from llamagym_tui.errors import RAISED, EnvError, described
+
+UNCHANGING = frozenset(
+    {int, float, complex, str, bytes, bool, type(None), np.int64, np.float64, np.float32, np.bool_}
+)
+"""Types whose values need no copy."""
+MOST_SHOWN = 80
+"""Characters of a value that a message repeats."""
+
+
+class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose observations, rewards and infos are what Gymnasium says, and stay as they were returned."""
+
+    def __init__(self, env: Any, env_id: str) -> None:
+        """`env_id` names the environment in messages."""
+        super().__init__(env)
+        self._env_id = env_id
+        space = getattr(env, "observation_space", None)
+        self._pairs = space if isinstance(space, Tuple) and len(space.spaces) == 2 else None
+        """The space of its observations, if each has two parts. None: they have not."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Any other attribute is that of the environment within, which an agent's own wrapper may be."""
+        if name == "env":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    @property
+    def spec(self) -> Any:  # type: ignore[override]
+        """That of the environment within, which knows nothing of this wrapper."""
+        return self.env.spec
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """As of the environment; raises EnvError if it returns no observation with an info."""
+        found: Any = self.env.reset(seed=seed, options=options)
+        if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
+            raise self._fault("reset has to return an observation and an info, and returned", found)
+        pairs = self._pairs
+        if pairs is not None and pairs.contains(found) and not pairs.contains(found[0]):
+            raise self._fault(
+                "reset has to return an info with the observation, and returned", found
+            )
+        observation, info = found
+        return self._copied(observation), info_copied(info)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """As of the environment; raises EnvError if it returns other values than the five of a step."""
+        needed = "step has to return observation, reward, terminated, truncated and info"
+        try:
+            found: Any = self.env.step(action)
+        except ValueError as error:
+            # One of Gymnasium's wrappers, as of a time limit, was given other values.
+            if "values to unpack (expected 5" in str(error):
+                raise EnvError(f"{self._env_id}: {needed}, and there are {error}.") from error
+            raise
+        if not (isinstance(found, tuple) and len(found) == 5 and isinstance(found[4], Mapping)):
+            raise self._fault(f"{needed}, and returned", found)
+        observation, reward, terminated, truncated, info = found
+        if type(reward) is not float or not math.isfinite(reward):
+            reward = self._number(reward)
+        if terminated is not True and terminated is not False:
+            terminated = self._truth("terminated", terminated)
+        if truncated is not True and truncated is not False:
+            truncated = self._truth("truncated", truncated)
+        return self._copied(observation), reward, terminated, truncated, info_copied(info)
+
+    def _copied(self, observation: Any) -> Any:
+        try:
+            return copied(observation, copy.deepcopy)
+        except RAISED as error:
+            raise EnvError(
+                f"{self._env_id}: its observation, {_shown(observation)}, has to be copied, as the next step may "
+                f"change it, and cannot be: {described(error)}."
+            ) from error
+
+    def _number(self, reward: Any) -> float:
+        """The finite number that a reward is, alone in an array or tensor too."""
+        number = math.nan
+        value = _single(reward)
+        if not isinstance(value, str | bytes):
+            try:
+                number = float(value)
+            except (TypeError, ValueError, OverflowError):
+                number = math.nan
+        if not math.isfinite(number):
+            raise self._fault("the reward has to be a finite number, and is", reward)
+        return number
+
+    def _truth(self, name: str, value: Any) -> bool:
+        """True or false, as a number or alone in an array too."""
+        found = _single(value)
+        if not (isinstance(found, int | float | np.bool_) and found in (0, 1)):
+            raise self._fault(f"{name} has to be true or false, and is", value)
+        return bool(found)
+
+    def _fault(self, needed: str, found: Any) -> EnvError:
+        return EnvError(f"{self._env_id}: {needed} {_shown(found)}.")
+
+
+def copied(value: Any, other: Callable[[Any], Any]) -> Any:
+    """A copy of arrays and of Python's own containers in each other; `other` copies what is neither."""
+    kind = type(value)
+    if kind in UNCHANGING:
+        return value
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return value.copy()
+    if isinstance(value, np.generic):
+        return value
+    if kind is tuple and UNCHANGING.issuperset(map(type, value)):
+        return value
+    if kind is tuple or kind is list:
+        return kind([copied(part, other) for part in value])
+    if kind is dict:
+        return {key: copied(part, other) for key, part in value.items()}
+    return other(value)
+
+
+def info_copied(info: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an info; things in it that are no data, as a game's engine, are the same ones."""
+    if not info:
+        return {}
+    found = copy.copy(info) if isinstance(info, dict) else dict(info)
+    for key, value in found.items():
+        found[key] = copied(value, _same)
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _single(value: Any) -> Any:
+    """The number in an array or a tensor of one; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return value
+
+
+def _shown(value: Any) -> str:
+    """A value and its type, on one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except RAISED:  # a class of other people's
+        text = "a value"
+    if len(text) > MOST_SHOWN:
+        text = f"{text[: MOST_SHOWN - 1]}…"
+    count = f" of {len(value)} values" if isinstance(value, tuple | list) else ""
+    return f"{text} ({type(value).__name__}{count})"
