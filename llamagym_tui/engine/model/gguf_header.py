@@ -244,8 +244,8 @@ def require_obeyed(file_name: str, reader: Any, config: Any) -> None:
         ):
             continue
         raise ModelLoadError(
-            f"The GGUF file {file_name} has {architecture}.{name} = {value!r:.60} in its header, which transformers does "
-            "not read, so it would be computed as another model: take the model as safetensors."
+            f"The GGUF file {file_name} has {architecture}.{name} = {value!r:.60} in its header, which transformers "
+            "does not read, so it would be computed as another model: take the model as safetensors."
         )
 
 

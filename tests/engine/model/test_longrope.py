@@ -1,4 +1,4 @@
-"""Models with longrope, whose positions depend on the longest row of a forward: no row is longer than their first length."""
+"""Models with longrope, whose positions depend on a forward's longest row: no row passes their first length."""
 
 from __future__ import annotations
 
