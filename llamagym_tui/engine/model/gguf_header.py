@@ -134,12 +134,13 @@ def carry_positions(file_name: str, reader: Any, config: Any) -> None:
                 f"The GGUF file {file_name} scales positions both by rope.scaling and by {ROPE_FACTORS}, which is not "
                 "read: take the model as safetensors."
             )
-        scaling = llama3_scaling(np.asarray(factors[0].data, dtype=np.float64), rope["rope_theta"])
-        if scaling is None:
+        found = llama3_scaling(np.asarray(factors[0].data, dtype=np.float64), rope["rope_theta"])
+        if found is None:
             raise ModelLoadError(
                 f"The tensor {ROPE_FACTORS} of the GGUF file {file_name} scales positions in another way than Llama 3, "
                 "which is not read: take the model as safetensors."
             )
+        scaling = found
     rope.update(scaling)
 
 
