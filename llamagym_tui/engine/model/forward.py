@@ -30,10 +30,11 @@ from llamagym_tui.engine.model.fixed_layers import FixedLayers, count_fixed
 from llamagym_tui.engine.model.lean import next_states, read_states
 from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.model.scores import scored
+from llamagym_tui.engine.model.shape import first_length
 from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, PromptTooLongError
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.model.shards import Shards
@@ -130,6 +131,8 @@ class Backbone:
         self.products = Products(causal_lm, self.head.weight)
         text_config = causal_lm.config.get_text_config()
         self.layers: int = text_config.num_hidden_layers
+        self.first_length = first_length(causal_lm.config)
+        """Tokens of a row beyond which all rows of a forward would have other positions. None: there is no such end."""
         window, kinds = _sliding_window(text_config)
         self._window = window
         self._kinds = kinds
@@ -188,7 +191,13 @@ class Backbone:
     def encode(
         self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None
     ) -> Encoded:
-        """One forward of (B, T) ids at their positions; what is new is added to the cache."""
+        """One forward of (B, T) ids at their positions; what is new is added to the cache.
+
+        Raises:
+            PromptTooLongError: a row is longer than `first_length`.
+        """
+        if self.first_length is not None:
+            self._require_first_length(int(positions.max()) + 1)
         arguments = {
             "input_ids": ids,
             "position_ids": positions,
@@ -197,6 +206,14 @@ class Backbone:
             "use_cache": cache is not None,
         }
         return self._forward(arguments)
+
+    def _require_first_length(self, tokens: int) -> None:
+        if self.first_length is not None and tokens > self.first_length:
+            raise PromptTooLongError(
+                f"A conversation of {tokens:,} tokens is longer than the {self.first_length:,} for which the model has "
+                "its first list of factors of positions (original_max_position_embeddings), and beyond them all others "
+                "would be computed otherwise: shorten the prompts, or let them have fewer earlier turns (history)."
+            )
 
     def _forward(self, arguments: dict[str, Any]) -> Encoded:
         """A forward of the model's own code, with what transformers' classes take by name."""
@@ -312,7 +329,12 @@ class Backbone:
         return picked()
 
     def encode_whole(self, rows: Sequence[Sequence[int]]) -> Encoded:
-        """Rows with padding on the right, which nothing causal sees, in the model's own way."""
+        """Rows with padding on the right, which nothing causal sees, in the model's own way.
+
+        Raises:
+            PromptTooLongError: a row is longer than `first_length`.
+        """
+        self._require_first_length(max(map(len, rows)))
         ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
         return self._forward({"input_ids": ids.to(self.device), "use_cache": False})
 

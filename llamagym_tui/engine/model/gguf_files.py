@@ -6,12 +6,20 @@ is trained on top is an adapter over these. Folders lie in the user's cache and 
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from llamagym_tui.engine.model.gguf_header import (
+    ROPE_FACTORS,
+    carry_positions,
+    require_obeyed,
+    require_whole,
+)
+from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.user_files import (
     cache_dir,
@@ -26,11 +34,17 @@ SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 OLLAMA_WEIGHTS = "application/vnd.ollama.image.model"
 """The kind of layer that has the weights, in a manifest of Ollama's."""
-SAMPLED_BYTES = 2**20
-"""Bytes at a file's beginning and at its end that its folder is named by."""
+SAMPLES = 64
+"""Places of a file, from its beginning to its end, that its folder is named by."""
+SAMPLED_BYTES = 2**16
+"""Bytes of each."""
 LARGEST_IN_FP32 = 1_000_000_000
 """Weights up to which the folder has them in float32; those of a larger model are rounded to bfloat16."""
 LARGEST_FILE = 2**40
+PART = re.compile(r".*-\d{5}-of-(?!00001)\d{5}\.gguf")
+"""Names of the parts in which llama.cpp divides a large model."""
+CONVERSION = 2
+"""Raised when the folder of the same file changes, so that nobody plays with what an earlier version has made."""
 
 
 def gguf_file(path: Path) -> Path | None:
@@ -40,13 +54,19 @@ def gguf_file(path: Path) -> Path | None:
     (``~/.ollama/models/manifests/registry.ollama.ai/library/NAME/TAG``).
 
     Raises:
-        ModelLoadError: a folder has several, or a manifest names a file that is not there.
+        ModelLoadError: a folder has several, or the parts of one, or a manifest names a file that is not there.
     """
     if path.is_file():
         if _begins_as_gguf(path):
             return path
         return _of_manifest(path)
     found = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
+    parts = [each for each in found if PART.fullmatch(each.name)]
+    if parts and len(parts) == len(found):
+        raise ModelLoadError(
+            f"{path} has a model in parts ({parts[0].name} and so on): merge them with llama-gguf-split --merge "
+            f"{parts[0].name} WHOLE.gguf, and name the whole file."
+        )
     if len(found) > 1:
         names = ", ".join(each.name for each in found)
         raise ModelLoadError(f"{path} has several GGUF files ({names}): name one of them.")
@@ -60,7 +80,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
         file: a GGUF file.
         notify: called with what is being done, in words.
     Raises:
-        ModelLoadError: transformers cannot read it.
+        ModelLoadError: transformers cannot read it, or would read another model than it holds.
     """
     folder = cache_dir() / "models" / f"{file.stem}-{_fingerprint(file)}"
     if (folder / "config.json").is_file():
@@ -68,9 +88,15 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     make_folder(folder.parent)
     draft = draft_folder(folder.parent)
     try:
-        notify(f"converting {file.name} from {quantization(file)}")
-        _convert(file, draft)
+        from gguf import GGUFReader
+
+        reader = GGUFReader(file)
+        require_whole(file.name, reader)
+        notify(f"converting {file.name} from {quantization(reader)}")
+        _convert(file, reader, draft)
         put_in_place(draft, folder)
+    except ModelLoadError:
+        raise
     except Exception as error:
         raise ModelLoadError(
             f"The GGUF file {file.name} cannot be read by transformers: {' '.join(str(error).split())[:200]}"
@@ -89,23 +115,37 @@ def put_in_place(made: Path, folder: Path) -> None:
             raise
 
 
-def quantization(file: Path) -> str:
+def quantization(reader: Any) -> str:
     """What most of a file's weights are quantized to, as ``Q4_1``."""
-    from gguf import GGUFReader
-
     counts: dict[str, int] = {}
-    for tensor in GGUFReader(file).tensors:
+    for tensor in reader.tensors:
         name = tensor.tensor_type.name
         counts[name] = counts.get(name, 0) + int(tensor.n_elements)
     return max(counts, key=lambda name: counts[name])
 
 
-def _convert(file: Path, folder: Path) -> None:
-    """Write model and tokenizer of a file into a folder."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _convert(file: Path, reader: Any, folder: Path) -> None:
+    """Write model and tokenizer of a file into a folder.
+
+    Raises:
+        ModelLoadError: not all of its header and weights would be in there, or more weights than it has.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    config: Any = AutoConfig.from_pretrained(**source)
+    carry_positions(file.name, reader, config)
+    require_obeyed(file.name, reader, config)
+    model: Any
+    model, found = AutoModelForCausalLM.from_pretrained(
+        **source,
+        config=config,
+        dtype=torch.float32,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )
+    left_over = _left_over(reader, model)
+    require_all_weights(f"The GGUF file {file.name}", {**found, "unexpected_keys": left_over})
     tokenizer = AutoTokenizer.from_pretrained(**source)
     # The weights are dequantized by now; as long as a model says that it is quantized, it refuses to be saved.
     model.hf_quantizer = None
@@ -116,6 +156,26 @@ def _convert(file: Path, folder: Path) -> None:
         model.to(torch.bfloat16)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _left_over(reader: Any, model: Any) -> list[str]:
+    """Names of the file's tensors that nothing has read; none, where the model has as many weights as the file."""
+    from transformers.modeling_gguf_pytorch_utils import (
+        TENSOR_PROCESSORS,
+        TensorProcessor,
+        get_gguf_hf_weights_map,
+    )
+
+    tensors = {each.name: int(each.n_elements) for each in reader.tensors}
+    tensors.pop(ROPE_FACTORS, None)  # carried into the configuration, or refused
+    if sum(tensors.values()) == sum(weight.numel() for weight in model.parameters()):
+        return []
+    architecture = reader.fields["general.architecture"].contents()
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=model.config.to_dict())
+    read = get_gguf_hf_weights_map(model, processor)
+    return [
+        name for name in tensors if name not in read and name.removesuffix(".weight") not in read
+    ]
 
 
 def _of_manifest(path: Path) -> Path | None:
@@ -145,11 +205,15 @@ def _begins_as_gguf(path: Path) -> bool:
 
 
 def _fingerprint(path: Path) -> str:
-    """Some letters that another file does not have: of its length, beginning and end."""
+    """Some letters that another file does not have: of its length, and of what it has in `SAMPLES` places.
+
+    Models that were trained from the same one may begin and end alike.
+    """
     length = path.stat().st_size
-    digest = hashlib.sha256(str(length).encode())
+    digest = hashlib.sha256(f"{CONVERSION} {length}".encode())
+    last = max(0, length - SAMPLED_BYTES)
     with regular_file(path, most=LARGEST_FILE) as file:
-        digest.update(file.read(SAMPLED_BYTES))
-        file.seek(max(0, length - SAMPLED_BYTES))
-        digest.update(file.read())
+        for place in range(SAMPLES):
+            file.seek(place * last // (SAMPLES - 1))
+            digest.update(file.read(SAMPLED_BYTES))
     return digest.hexdigest()[:12]

@@ -28,6 +28,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.caches import RaggedCache
+from llamagym_tui.engine.model.shape import first_length
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Paths, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -41,11 +42,11 @@ APART = 4
 
 
 def is_llama_like(config: Any) -> bool:
-    """Whether a model is of the family, without a sliding window."""
+    """Whether a model is of the family, without a sliding window or positions that depend on other rows."""
     kinds_of_layers = getattr(config, "layer_types", None) or ()
     if "sliding_attention" in kinds_of_layers or getattr(config, "sliding_window", None):
         return False
-    return config.model_type in FAMILY
+    return config.model_type in FAMILY and first_length(config) is None
 
 
 def read_states(

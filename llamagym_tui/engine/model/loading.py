@@ -119,14 +119,25 @@ def load_model_and_tokenizer(
             if not (is_full or model.is_adapted):
                 model.adapt(lora or entry.lora)
                 model.has_default_adapter = lora is None
+        rows = model.causal_lm.get_input_embeddings().weight.shape[0]
+        load_faults.require_rows(name, tokenizer, rows)
         backbone = model.eval().backbone
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(load_faults.sentence(name, path, error)) from error
-    whole = f"Model {name!r} computes each reply from the start of its conversation, which is right but slow"
-    warning = None if backbone.shares else f"{whole}: {model.plain_because}."
-    return LoadedModel(model, tokenizer, name, where, parameters, warning)
+    warnings = []
+    if not backbone.shares:
+        warnings.append(
+            f"Model {name!r} computes each reply from the start of its conversation, which is right but slow: "
+            f"{model.plain_because}."
+        )
+    if backbone.first_length is not None:
+        warnings.append(
+            f"Model {name!r} reads at most {backbone.first_length:,} tokens here, as one longer conversation would "
+            "change how the positions of all others are computed (longrope)."
+        )
+    return LoadedModel(model, tokenizer, name, where, parameters, " ".join(warnings) or None)
 
 
 def _require_meant(

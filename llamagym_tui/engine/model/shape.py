@@ -118,11 +118,31 @@ def counted_shape(config: Any) -> ModelShape:
 
 
 def context_of(config: Any) -> int | None:
-    """Tokens that a model reads at most; None: it has no such limit."""
+    """Tokens that a model reads at most; None: it has no such limit. See `first_length` for those it never reads."""
     text = config.get_text_config()
     if getattr(text, "alibi", False):
         return None
-    return getattr(text, "max_position_embeddings", None)
+    most = getattr(text, "max_position_embeddings", None)
+    first = first_length(config)
+    if first is None or most is None:
+        return first or most
+    return min(first, most)
+
+
+def first_length(config: Any) -> int | None:
+    """Tokens up to which the positions of a model with longrope are scaled by its first list of factors.
+
+    One row that is longer changes the positions of all rows of a forward, and of all that was computed of it before. So
+    no conversation may become longer than that. None: the positions depend on no other token.
+    """
+    rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
+    by_layer = [each for each in rope.values() if isinstance(each, dict)]
+    lengths = [
+        each["original_max_position_embeddings"]
+        for each in by_layer or [rope]
+        if each.get("rope_type") == "longrope" and each["short_factor"] != each["long_factor"]
+    ]
+    return min(lengths, default=None)
 
 
 def read_config(source: str, *, local: bool, base: str | None = None) -> tuple[Any, bool]:

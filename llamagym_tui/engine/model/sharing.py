@@ -15,6 +15,7 @@ from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
+from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
 
 FEWEST = 48
@@ -154,7 +155,7 @@ def _trial(backbone: Backbone) -> tuple[list[int], bool]:
     config = backbone.lm.config.get_text_config()
     weights = sum(weight.numel() for weight in backbone.lm.parameters())
     affordable = int(WORK.get(backbone.device.type, WORK_OF_ACCELERATORS) / weights)
-    longest = getattr(config, "max_position_embeddings", None) or 0
+    longest = context_of(config) or 0
     if longest <= 0:  # some have -1 for no limit
         longest = 2**30
     window = _window(config)

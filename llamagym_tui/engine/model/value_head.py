@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.load_faults import require_all_weights, require_whole_adapter
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of, layer_of, layers_below_top
 from llamagym_tui.engine.model.sharing import checked_backbone
@@ -142,7 +143,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, options, base)
         else:
-            lm = AutoModelForCausalLM.from_pretrained(name, **options)
+            lm = _whole_lm(name, options)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             saved = load_file(path / VALUE_HEAD_FILE)
@@ -292,6 +293,14 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return super().__getattr__(name)
 
 
+def _whole_lm(name: Any, options: dict[str, Any]) -> Any:
+    """A causal LM by hub id or path; raises ModelLoadError unless its files have its weights and no others."""
+    options = options | {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    lm, found = AutoModelForCausalLM.from_pretrained(name, **options)
+    require_all_weights(f"Model {str(name)!r}", found)
+    return lm
+
+
 def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) -> Any:
     """A saved adapter on its base model, to be trained further; `options` are transformers', `elsewhere` of `base_of`.
 
@@ -306,13 +315,31 @@ def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) ->
     if (path / QUANTIZATION_FILE).is_file():
         quantization = json.loads(file_content(path / QUANTIZATION_FILE))
         options = {"quantization_config": quantization} | options
-    lm = AutoModelForCausalLM.from_pretrained(base, **options)
+    lm = _whole_lm(base, options)
     vocabulary = _saved_vocabulary(path, lm)
     if vocabulary:
         lm.resize_token_embeddings(vocabulary)
-    adapted = peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
+    adapted = peft.PeftModel.from_pretrained(
+        lm, path, is_trainable=True, ignore_mismatched_sizes=True
+    )
+    _require_whole_adapter(path, adapted)
     adapted.peft_config["default"].base_model_name_or_path = base  # where it is now
     return adapted
+
+
+def _require_whole_adapter(path: Path, adapted: Any) -> None:
+    """Raises ModelLoadError unless an adapter's file has the weights that its settings ask for on its base model."""
+    import peft
+
+    of_base = adapted.state_dict().keys()  # an adapter's own weights have other names in there
+    with safe_open(path / "adapter_model.safetensors", "pt") as file:
+        saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    wanted = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    require_whole_adapter(
+        path,
+        {name: shape for name, shape in saved.items() if name not in of_base},
+        {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base},
+    )
 
 
 def _vocabulary_of(name: str | None) -> int | None:

@@ -13,14 +13,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from llamagym_tui.engine.model import gguf_files, packaged, sources
-from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
+from llamagym_tui.engine.model.gguf_files import (
+    converted,
+    gguf_file,
+    put_in_place,
+    quantization,
+)
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import PackagedModel
 from tests.engine.conftest import tiny_llama
+from tests.engine.model.gguf_writer import write_gguf
+from tests.engine.small_tokenizers import qwen_like
 
 
 def a_gguf(path: Path, more: bytes = b"") -> Path:
@@ -60,49 +66,43 @@ def test_a_manifest_of_ollamas_names_the_file_among_its_blobs(tmp_path):
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_a_file_is_converted_once_to_whole_weights_without_quantization(
-    tmp_path, monkeypatch, tokenizer, is_large
+    tmp_path, monkeypatch, is_large
 ):
     monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
-    file, asked, told = a_gguf(tmp_path / "small.gguf"), [], []
-    lm = tiny_llama(len(tokenizer))
-    lm.hf_quantizer, lm.is_quantized = object(), True
-    lm.config.quantization_config = {"quant_method": "gguf"}
     if is_large:
         monkeypatch.setattr(gguf_files, "LARGEST_IN_FP32", 1)
-
-    def loaded(result):
-        return lambda **source: asked.append(source) or result
-
-    kinds = [("F32", 10), ("Q4_1", 90), ("Q6_K", 50)]
-    tensors = [
-        SimpleNamespace(tensor_type=SimpleNamespace(name=name), n_elements=count)
-        for name, count in kinds
-    ]
-    monkeypatch.setattr("gguf.GGUFReader", lambda file: SimpleNamespace(tensors=tensors))
-    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loaded(lm))
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", loaded(tokenizer))
+    tokenizer, told = qwen_like(), []
+    lm = tiny_llama(len(tokenizer))
+    file = write_gguf(tmp_path / "small.gguf", lm, tokenizer)
     folder = converted(file, told.append)
-    source = {"pretrained_model_name_or_path": str(tmp_path), "gguf_file": "small.gguf"}
-    assert asked == [{**source, "dtype": torch.float32}, source]
-    assert told == ["converting small.gguf from Q4_1"]
+    assert told == ["converting small.gguf from F32"]
     assert folder.parent == tmp_path / "cache" / "models"
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
-    monkeypatch.undo()
-    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == ("bfloat16" if is_large else "float32")
     assert "quantization_config" not in config
     assert load_model_and_tokenizer(str(folder), "cpu").parameters == lm.num_parameters()
-    assert converted(file) == folder  # and nothing is asked for again
+    assert converted(file) == folder
+    assert len(told) == 1
 
 
-def test_a_file_of_another_length_beginning_or_end_is_another_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(gguf_files, "SAMPLED_BYTES", 4)
-    names = {
-        gguf_files._fingerprint(a_gguf(tmp_path / "a.gguf", more))
-        for more in (b"1234", b"12341234", b"12351234", b"12341235", b"")
-    }
-    assert len(names) == 4  # what lies between is not read
+def test_a_file_is_told_by_what_most_of_its_weights_are_quantized_to():
+    kinds = [("F32", 10), ("Q4_1", 90), ("Q6_K", 50), ("Q6_K", 30)]
+    tensors = [
+        SimpleNamespace(tensor_type=SimpleNamespace(name=name), n_elements=count)
+        for name, count in kinds
+    ]
+    assert quantization(SimpleNamespace(tensors=tensors)) == "Q4_1"
+
+
+def test_a_file_of_another_length_beginning_middle_or_end_is_another_one(tmp_path):
+    contents = [bytes(5_000_000), bytes(5_000_001)]
+    for place in (0, 2_500_000, 4_900_000):
+        changed = bytearray(5_000_000)
+        changed[place : place + 100_000] = b"1" * 100_000
+        contents.append(bytes(changed))
+    names = [gguf_files._fingerprint(a_gguf(tmp_path / "a.gguf", each)) for each in contents]
+    assert len(set(names)) == len(contents)
     assert {len(name) for name in names} == {12}
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import huggingface_hub
 import pytest
 import torch
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
 from transformers import (
+    AddedToken,
     AutoConfig,
     BertConfig,
     BertForMaskedLM,
@@ -25,9 +28,12 @@ from transformers import (
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.game.chat import user
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.test_hub import FILES
+from tests.engine.small_tokenizers import CHATML, qwen_like
 
 TINY = {
     "hidden_size": 16,
@@ -284,3 +290,123 @@ def test_configurations_show_what_is_causal():
     )
     with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
         require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))
+
+
+UP = "model.layers.1.mlp.up_proj.weight"
+
+
+def written(folder: Path, tokenizer: Any, lm: Any) -> Path:
+    lm.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def change(file: Path, how: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(file)
+    how(weights)
+    save_file(weights, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (lambda w: w.pop(UP), rf"lacks the weight {UP}, which would be drawn at random: take"),
+        (lambda w: w.update(odd=torch.ones(1)), "has the weight odd, which its configuration has"),
+        (lambda w: w.update(odd=w.pop(UP)), rf"lacks the weight {UP}, .*, and has the weight odd"),
+        (
+            lambda w: w.update({UP: w[UP][1:].clone()}),
+            rf"has {UP} in the shape \(63, 32\), and its configuration asks for \(64, 32\)",
+        ),
+        (lambda w: w.update(a=w.pop(UP), b=torch.ones(1)), "has the weights a and 1 other, which"),
+    ],
+)
+def test_a_model_whose_files_have_not_its_weights_is_refused_by_name(
+    tmp_path, tokenizer, how, said
+):
+    folder = written(tmp_path / "a", tokenizer, tiny_llama(len(tokenizer)))
+    change(folder / "model.safetensors", how)
+    with pytest.raises(ModelLoadError, match=said):
+        load_model_and_tokenizer(str(folder), "cpu")
+
+
+@pytest.fixture(scope="module")
+def saved_adapter(tmp_path_factory, tokenizer) -> Path:
+    """The folder of an adapter of rank 2, on a model beside it."""
+    at = tmp_path_factory.mktemp("adapter")
+    base = written(at / "base", tokenizer, tiny_llama(len(tokenizer)))
+    lora = LoraConfig(layers="all", r=2)
+    loaded = load_model_and_tokenizer(str(base), "cpu", full_finetuning=False, lora=lora)
+    loaded.model.save_pretrained(at / "adapter")
+    return at / "adapter"
+
+
+DOWN = "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (lambda w: w.pop(DOWN), rf"lacks the weight {DOWN}: take the adapter's own settings"),
+        (lambda w: w.update(odd=torch.ones(1)), "has the weight odd, which no module of its base"),
+        (lambda w: w.update(odd=w.pop(DOWN)), rf"lacks the weight {DOWN}, and has the weight odd"),
+        (
+            lambda w: w.update({DOWN: w[DOWN][1:].clone()}),
+            rf"has {DOWN} in the shape \(1, 64\), and its settings and its base model ask for \(2, 64\)",
+        ),
+    ],
+)
+def test_an_adapter_that_does_not_fit_its_settings_and_its_base_is_refused_by_name(
+    tmp_path, saved_adapter, how, said
+):
+    folder = tmp_path / "changed"
+    shutil.copytree(saved_adapter, folder)
+    change(folder / "adapter_model.safetensors", how)
+    with pytest.raises(ModelLoadError, match=rf"^The adapter in '{folder}' {said}"):
+        load_model_and_tokenizer(str(folder), "cpu")
+    assert load_model_and_tokenizer(str(saved_adapter), "cpu").model.is_adapted
+
+
+WITH_TURNS = CHATML.replace("<|im_start|>", "<|turn|>")
+PUT_TOGETHER = CHATML.replace("<|im_start|>", "{{ '<|' + 'turn' + '|>' }}")
+
+
+@pytest.mark.parametrize(
+    ("template", "token"),
+    [
+        (WITH_TURNS, AddedToken("<|turn|>", special=True)),
+        (PUT_TOGETHER, AddedToken("<|turn|>", special=True)),
+        (CHATML, AddedToken("<|turn|>", special=False)),
+        (None, AddedToken("turn")),
+    ],
+)
+def test_a_tokenizer_with_a_token_that_the_model_has_no_row_for_is_refused(
+    tmp_path, template, token
+):
+    tokenizer = qwen_like()
+    lm = tiny_llama(len(tokenizer))
+    tokenizer.add_tokens([token])
+    tokenizer.chat_template = template
+    folder = written(tmp_path / "a", tokenizer, lm)
+    with pytest.raises(
+        ModelLoadError, match=r"has 300 tokens and the model 299 rows of embeddings"
+    ):
+        load_model_and_tokenizer(str(folder), "cpu")
+
+
+def test_an_end_of_texts_that_the_model_has_no_row_for_is_refused(tmp_path):
+    tokenizer = qwen_like()
+    lm = tiny_llama(len(tokenizer))
+    tokenizer.add_special_tokens({"pad_token": "<|pad|>"})
+    folder = written(tmp_path / "a", tokenizer, lm)
+    with pytest.raises(ModelLoadError, match=r"so there is none for '<\|pad\|>' \(299\)"):
+        load_model_and_tokenizer(str(folder), "cpu")
+
+
+def test_a_special_token_without_a_row_that_no_template_writes_does_no_harm(tmp_path):
+    tokenizer = qwen_like()
+    lm = tiny_llama(len(tokenizer))
+    tokenizer.add_tokens([AddedToken("<|image|>", special=True)])
+    folder = written(tmp_path / "a", tokenizer, lm)
+    assert load_model_and_tokenizer(str(folder), "cpu").warning is None
+    ids = ChatTokenizer(tokenizer).prompt([user("an <|image|> of it")])
+    assert max(ids) < 299

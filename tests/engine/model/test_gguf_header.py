@@ -1,0 +1,239 @@
+"""GGUF files that are whole, in parts, or say of their model what transformers does not read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from llamagym_tui.engine.model import gguf_files
+from llamagym_tui.engine.model.gguf_files import converted, gguf_file
+from llamagym_tui.engine.model.gguf_header import llama3_scaling
+from llamagym_tui.errors import ModelLoadError
+from tests.engine.model.gguf_writer import write_gguf
+from tests.engine.small_tokenizers import qwen_like
+
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "models"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return qwen_like()
+
+
+def a_llama(tokenizer: Any, **rope: Any) -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0} | rope,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def divisors(lm: Any) -> np.ndarray:
+    """What the frequencies of a model are divided by."""
+    plain = 10_000.0 ** (-torch.arange(16) / 16)
+    return (plain / lm.model.rotary_emb.inv_freq).numpy()
+
+
+@torch.no_grad()
+def difference(lm: Any, folder: Path) -> float:
+    """Nats by which the model in a folder differs, over 200 tokens."""
+    ids = (torch.arange(200) * 37 % 290)[None]
+    read = LlamaForCausalLM.from_pretrained(folder)
+    return float((lm(ids).logits.log_softmax(-1) - read(ids).logits.log_softmax(-1)).abs().max())
+
+
+def scaled_linearly(writer: gguf.GGUFWriter) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(4.0)
+
+
+def scaled_as_of_old(writer: gguf.GGUFWriter) -> None:
+    writer.add_float32("llama.rope.scale_linear", 4.0)
+
+
+def scaled_by_yarn(writer: gguf.GGUFWriter) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(8.0)
+    writer.add_rope_scaling_orig_ctx_len(64)
+
+
+def not_scaled(writer: gguf.GGUFWriter) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    writer.add_rope_scaling_factor(4.0)
+
+
+@pytest.mark.parametrize(
+    ("rope", "more"),
+    [
+        ({}, not_scaled),
+        ({"rope_theta": 500_000.0}, not_scaled),
+        (LINEAR, scaled_linearly),
+        (LINEAR, scaled_as_of_old),
+        (YARN, scaled_by_yarn),
+    ],
+)
+def test_positions_are_scaled_as_the_header_says(tmp_path, tokenizer, rope, more):
+    lm = a_llama(tokenizer, **rope)
+    folder = converted(write_gguf(tmp_path / "a.gguf", lm, tokenizer, more))
+    assert difference(lm, folder) < 1e-4
+
+
+def test_positions_of_llama_3_are_scaled_as_its_tensor_of_frequencies_says(tmp_path, tokenizer):
+    lm = a_llama(tokenizer, **LLAMA_3)
+    tensors = {"rope_freqs.weight": divisors(lm)}
+    folder = converted(write_gguf(tmp_path / "a.gguf", lm, tokenizer, tensors=tensors))
+    assert difference(lm, folder) < 1e-4
+    assert LlamaConfig.from_pretrained(folder).rope_parameters == LLAMA_3 | {"rope_theta": 10_000.0}
+
+
+@pytest.mark.parametrize(
+    ("original", "high", "theta"),
+    # Many frequencies between the two bounds, one, none, and the numbers of Llama 3.1.
+    [(64, 4.0, 10_000.0), (64, 1.7, 10_000.0), (64, 1.05, 10_000.0), (8192, 4.0, 500_000.0)],
+)
+def test_rope_parameters_of_llama_3_are_found_from_what_frequencies_are_divided_by(
+    original, high, theta
+):
+    def divided(low: float, high: float, length: int) -> np.ndarray:
+        """By the formula of Llama 3, for heads of 16 numbers."""
+        turns = theta ** (-np.arange(8) / 8) / (2 * math.pi)
+        kept = np.clip((length * turns - low) / (high - low), 0, 1)
+        return 1 / ((1 - kept) / 8 + kept)
+
+    wanted = divided(1.0, high, original)
+    made = llama3_scaling(wanted.astype(np.float32).astype(np.float64), theta)
+    assert made is not None
+    again = divided(
+        made["low_freq_factor"],
+        made["high_freq_factor"],
+        made["original_max_position_embeddings"],
+    )
+    assert made["factor"] == pytest.approx(8.0)
+    np.testing.assert_allclose(again, wanted, rtol=1e-4)
+
+
+def test_factors_that_are_not_those_of_llama_3_are_told_apart():
+    assert llama3_scaling(np.ones(8), 1e4) == {}
+    assert llama3_scaling(np.full(8, 4.0), 1e4) == LINEAR
+    assert llama3_scaling(np.array([1.0, 2, 1, 2, 3, 8, 1, 8]), 1e4) is None
+    assert llama3_scaling(np.array([1.0, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]), 1e4) is None
+
+
+def in_two_parts(writer: gguf.GGUFWriter) -> None:
+    writer.add_uint16("split.no", 1)
+    writer.add_uint16("split.count", 2)
+
+
+def an_adapter(writer: gguf.GGUFWriter) -> None:
+    writer.add_type("adapter")
+
+
+REFUSED = {
+    "split": (in_two_parts, r"a\.gguf is part 2 of 2 of a model: merge them with llama-gguf-split"),
+    "adapter": (an_adapter, "is no model but of the type adapter"),
+    "scale": (lambda w: w.add_attention_scale(0.5), r"has llama\.attention\.scale = 0\.5 in its"),
+    "logit": (lambda w: w.add_logit_scale(0.5), r"has llama\.logit_scale = 0\.5"),
+    "cap": (lambda w: w.add_final_logit_softcapping(30.0), r"llama\.final_logit_softcapping = 30\.0"),
+    "window": (lambda w: w.add_sliding_window(16), r"has llama\.attention\.sliding_window = 16"),
+    "experts": (lambda w: w.add_expert_count(8), r"has llama\.expert_count = 8"),
+    "turned": (lambda w: w.add_rope_dimension_count(16), r"lacks|shape|rope\.dimension_count = 16"),
+    "attention": (lambda w: w.add_rope_scaling_attn_factors(1.25), r"rope\.scaling\.attn_factor = 1\.25"),
+    "longrope": (
+        lambda w: w.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE),
+        r"rope\.scaling\.type 'longrope', which is not read",
+    ),
+    "unknown": (lambda w: w.add_float32("llama.odd", 0.5), r"has llama\.odd = 0\.5 in its header"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_header_says_and_transformers_does_not_read_is_refused_by_name(
+    tmp_path, tokenizer, cache, kind
+):
+    more, said = REFUSED[kind]
+    file = write_gguf(tmp_path / "a.gguf", a_llama(tokenizer), tokenizer, more)
+    with pytest.raises(ModelLoadError, match=said):
+        converted(file)
+    assert not any(cache.iterdir())
+
+
+def test_keys_that_change_nothing_are_accepted(tmp_path, tokenizer):
+    def more(writer: gguf.GGUFWriter) -> None:
+        writer.add_logit_scale(1.0)
+        writer.add_sliding_window(4096)
+        writer.add_expert_count(0)
+        writer.add_key_length(32)
+        writer.add_rope_dimension_count(32)
+        writer.add_tensor_data_layout("as it is")
+
+    lm = a_llama(tokenizer)
+    assert difference(lm, converted(write_gguf(tmp_path / "a.gguf", lm, tokenizer, more))) < 1e-4
+
+
+def test_a_header_that_lacks_a_size_is_refused_before_a_model_of_another_size_is_made(
+    tmp_path, tokenizer, monkeypatch
+):
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda **source: 1 / 0)
+    file = write_gguf(tmp_path / "a.gguf", a_llama(tokenizer), tokenizer, header=False)
+    with pytest.raises(
+        ModelLoadError, match=r"lacks llama\.context_length, llama\.embedding_length"
+    ):
+        converted(file)
+    bare = write_gguf(tmp_path / "b.gguf", a_llama(tokenizer), tokenizer, architecture="")
+    with pytest.raises(ModelLoadError, match=r"b\.gguf has no general\.architecture in its header"):
+        converted(bare)
+
+
+def test_a_tensor_that_is_missing_or_left_over_is_refused_by_name(tmp_path, tokenizer, cache):
+    lm = a_llama(tokenizer)
+    short = write_gguf(tmp_path / "a.gguf", lm, tokenizer, leave_out="blk.0.ffn_up.weight")
+    with pytest.raises(ModelLoadError, match=r"lacks the weight model\.layers\.0\.mlp\.up_proj"):
+        converted(short)
+    bias = {"blk.0.attn_q.bias": np.ones((64, 1), dtype=np.float32)}
+    long = write_gguf(tmp_path / "b.gguf", lm, tokenizer, tensors=bias)
+    with pytest.raises(ModelLoadError, match=r"has the weight blk\.0\.attn_q\.bias, which"):
+        converted(long)
+    assert not any(cache.iterdir())
+
+
+def test_a_folder_with_the_parts_of_one_model_says_to_merge_them(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"large-0000{number}-of-00002.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelLoadError, match=r"in parts .* --merge large-00001-of-00002\.gguf"):
+        gguf_file(tmp_path)
+
+
+def test_a_folder_that_an_earlier_version_has_made_is_not_taken(tmp_path, tokenizer, monkeypatch):
+    file = write_gguf(tmp_path / "a.gguf", a_llama(tokenizer), tokenizer)
+    now = converted(file)
+    monkeypatch.setattr(gguf_files, "CONVERSION", gguf_files.CONVERSION + 1)
+    assert converted(file) != now
