@@ -263,9 +263,12 @@ def find_run(spec: str | None) -> Path:
                 f"There are no runs in {runs_dir()} yet; llamagym-tui blackjack begins one, or name its folder."
             )
         return latest
-    for folder in (Path(spec).expanduser(), runs_dir() / spec):
-        if is_run(folder):
-            return folder.absolute()
+    path = Path(spec).expanduser()
+    if is_run(path):
+        return path.absolute()
+    folder = runs_dir() / spec
+    if is_run(folder):
+        return folder.absolute()
     raise UsageError(f"There is no run {spec}; `llamagym-tui runs` lists them.")
 
 

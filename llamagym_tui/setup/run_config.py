@@ -34,7 +34,7 @@ from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.game.observed import names_some_by_turn
 from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
-from llamagym_tui.user_files import file_text, runs_dir
+from llamagym_tui.user_files import HomelessError, file_text, runs_dir
 
 SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.entropy_coef": 0.03,
@@ -430,7 +430,10 @@ def checked_model(name: str) -> str:
         raise UsageError(
             f"There is no model folder {name}; check the path, or see `llamagym-tui models`."
         )
-    run_dir = runs_dir() / name
+    try:
+        run_dir = runs_dir() / name
+    except HomelessError:  # it has no runs
+        return name
     if not run_store.is_run(run_dir):
         return name
     if model_registry.find(name) is not None or model_registry.is_here(name):
