@@ -275,18 +275,37 @@ def with_run_dir(config: RunConfig) -> RunConfig:
     Raises:
         UsageError: it cannot have as many ranks.
         RunStoreError: it is a branch that cannot be made.
+        LlamaGymError: as `require_startable`.
     """
     if ranks_of(config) > 1 and config.trains_head_alone:
         raise UsageError(
             "An adapter on the LM head alone is trained by one process: "
             "leave out --ranks, or add --set lora.layers=all."
         )
+    require_startable(config)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
     if config.parent and not config.resume:
         return branch.begun(config)
     return config
+
+
+def require_startable(config: RunConfig) -> None:
+    """Refuse what no run can begin with, before a folder is made and heavy libraries are loaded.
+
+    Raises:
+        ModelLoadError: there is no such model.
+        RunStoreError: another process trains in the folder, or its run and the settings do not go together.
+    """
+    if not config.resume:
+        for name in (config.model, config.base):
+            if name is not None:
+                model_registry.require_model(name)
+    is_follower = is_launched() and os.environ["RANK"] != "0"
+    if config.run_dir and not is_follower and not config.parent:
+        run_store.require_free(Path(config.run_dir))
+        run_store.RunStore(config.run_dir).check(config)
 
 
 def is_launched() -> bool:
