@@ -263,7 +263,9 @@ def _require_weights(name: str, path: Path) -> None:
             is_model = file.read(4)[:1] in (b"G", b"{")  # a GGUF file, or a manifest of Ollama's
     else:
         kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
-        is_model = any(next(path.glob(f"{at}{kind}"), None) for at in ("", "model/") for kind in kinds)
+        is_model = any(
+            next(path.glob(f"{at}{kind}"), None) for at in ("", "model/") for kind in kinds
+        )
     if not is_model:
         raise ModelLoadError(
             f"No model in {name!r}: a folder with config.json and safetensors is needed."

@@ -327,11 +327,12 @@ class Endpoint:
 
 def _error_in(body: Any) -> Any:
     """The error that an answer holds, for itself or in the place of a reply. None: it holds none."""
-    found = body if isinstance(body, dict) else {}
-    choices = found.get("choices")
-    for each in (found, *(choices if isinstance(choices, list) else ())):
-        if isinstance(each, dict) and each.get("error"):
-            return each["error"]
+    places = [body]
+    if isinstance(body, dict) and isinstance(body.get("choices"), list):
+        places += body["choices"]
+    for place in places:
+        if isinstance(place, dict) and place.get("error"):
+            return place["error"]
     return None
 
 

@@ -62,9 +62,10 @@ class RunRow:
 
     @cached_property
     def at_least(self) -> float | None:
-        """The highest mean return that the run has surely had: the lower end of a 95 % interval, over `RECENT` episodes.
+        """The highest mean return that the run has surely had: the lower end of a 95 % interval.
 
-        The highest point of the curve itself is mostly chance. None: there are too few episodes.
+        It is over `RECENT` episodes. The highest point of the curve itself is mostly chance.
+        None: there are too few episodes.
         """
         if self.known.returns.episodes < FEWEST:
             return None

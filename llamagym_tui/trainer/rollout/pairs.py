@@ -41,9 +41,7 @@ def difference(a: Episodes, b: Episodes) -> MeanReturn:
     return mean_return(differences) or NONE
 
 
-def played(
-    play: Play, enough: float, most: int = MOST, pairs: Pairs | None = None
-) -> Pairs | None:
+def played(play: Play, enough: float, most: int = MOST, pairs: Pairs | None = None) -> Pairs | None:
     """Episodes of A and B, pair by pair on the same seed: as many as half the interval needs, and `most` at most.
 
     None: `play` was not done to the end.

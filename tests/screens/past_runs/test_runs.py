@@ -152,7 +152,8 @@ def test_what_a_run_has_had_at_least_is_no_luck_of_a_window(tmp_path: Path) -> N
     )
     row = RunRow(info=info, summary=RunSummary(returns=series))
     assert max(point.mean_return for point in row.curve) > 0
-    assert row.at_least is not None and -0.1 < row.at_least < -0.04
+    assert row.at_least is not None
+    assert -0.1 < row.at_least < -0.04
     few = RunSummary(returns=ReturnSeries().add([1.0, 1.0, 1.0]))
     assert RunRow(info=info, summary=few).at_least is None
 
