@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
+from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.user_files import cache_dir, file_content, file_text, regular_file
 
 BUNDLED = "bundled"
@@ -21,6 +22,8 @@ MEGABYTE = 1_000_000
 SAMPLES = 64
 """Of each file of weights, for a fingerprint."""
 SAMPLE_BYTES = 2**16
+HUB_ANSWERS_S = 3.0
+"""Seconds within which the hub has to say whether it has a model."""
 BYTES_A_WEIGHT = 2
 """Of a model on the hub: the known ones have 16 bits a weight there."""
 
@@ -212,6 +215,61 @@ def _weights(name: str) -> list[Path]:
         if found := sorted(files_of or folder.glob("*.gguf")):
             return found
     return []
+
+
+def require_model(name: str) -> None:
+    """Check, before anything heavy is imported, that there can be a model of that name.
+
+    One that is not on this machine takes a short request to the hub; a model that a package carries takes none.
+
+    Raises:
+        ModelLoadError: there is none, or the hub cannot be reached.
+    """
+    entry = next((entry for entry in ENTRIES if entry.name == name), None)
+    if name == BUNDLED or (entry is not None and entry.package is not None):
+        return
+    path = Path(name).expanduser()
+    if path.exists():
+        _require_weights(name, path)
+        return
+    if is_in_hub_cache(name):
+        return
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(name, timeout=HUB_ANSWERS_S)
+    except (RepositoryNotFoundError, ValueError) as error:
+        raise ModelLoadError(
+            f"There is no model {name!r} on the hub, or it is private: check its name, or use --model bundled."
+        ) from error
+    except HfHubHTTPError:  # it answers, and the loading says what is wrong
+        return
+    except Exception as error:  # of the hub's HTTP library
+        raise ModelLoadError(
+            f"Model {name!r} is not on this machine and the hub cannot be reached: "
+            "check its name and the network, or use --model bundled."
+        ) from error
+
+
+def _require_weights(name: str, path: Path) -> None:
+    """Raises ModelLoadError: a file or folder holds no model, by its names and first bytes."""
+    if path.suffix == ".safetensors" and path.is_file():
+        raise ModelLoadError(
+            f"{name} has only the weights of a model; name the folder that it lies in, {path.parent}."
+        )
+    if path.is_file():
+        with regular_file(path, most=2**50) as file:
+            is_model = file.read(4)[:1] in (b"G", b"{")  # a GGUF file, or a manifest of Ollama's
+    else:
+        kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
+        is_model = any(
+            next(path.glob(f"{at}{kind}"), None) for at in ("", "model/") for kind in kinds
+        )
+    if not is_model:
+        raise ModelLoadError(
+            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+        )
 
 
 def is_in_hub_cache(name: str) -> bool:

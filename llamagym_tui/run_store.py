@@ -87,9 +87,7 @@ class RunStore:
             store._events = EventLog(store.run_dir / EVENTS_FILE)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
-            raise RunStoreError(
-                f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
-            ) from error
+            raise _in_use(store.run_dir) from error
         except OSError as error:
             store.close()
             raise unwritable(f"run folder {store.run_dir}", error) from error
@@ -131,6 +129,18 @@ class RunStore:
         finally:
             self._lock.release()
 
+    def discard_unbegun(self, *, keeps_log: bool) -> None:
+        """Leave no run behind where a new one has failed before it began; what others put into the folder stays.
+
+        Args:
+            keeps_log: leave the log, which has the traceback of a fault.
+        """
+        written = [CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, LOCK_FILE]
+        with suppress(OSError):
+            for name in written if keeps_log else [*written, LOG_FILE]:
+                (self.run_dir / name).unlink(missing_ok=True)
+            self.run_dir.rmdir()
+
     def check(self, config: RunConfig) -> None:
         """Raises what `create` raises where a folder's run and a configuration do not go together."""
         if not config.resume:
@@ -153,6 +163,18 @@ def unwritable(what: str, error: OSError) -> RunStoreError:
     why = error.strerror or error
     return RunStoreError(
         f"The {what} cannot be written ({why}); choose another folder with --run-dir."
+    )
+
+
+def require_free(run_dir: Path) -> None:
+    """Raises RunStoreError: another process has the folder; nothing is written."""
+    if is_held(run_dir):
+        raise _in_use(run_dir)
+
+
+def _in_use(run_dir: Path) -> RunStoreError:
+    return RunStoreError(
+        f"Another process trains in {run_dir}; stop it, or choose another folder with --run-dir."
     )
 
 
@@ -263,9 +285,12 @@ def find_run(spec: str | None) -> Path:
                 f"There are no runs in {runs_dir()} yet; llamagym-tui blackjack begins one, or name its folder."
             )
         return latest
-    for folder in (Path(spec).expanduser(), runs_dir() / spec):
-        if is_run(folder):
-            return folder.absolute()
+    path = Path(spec).expanduser()
+    if is_run(path):
+        return path.absolute()
+    folder = runs_dir() / spec
+    if is_run(folder):
+        return folder.absolute()
     raise UsageError(f"There is no run {spec}; `llamagym-tui runs` lists them.")
 
 

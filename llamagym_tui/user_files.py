@@ -21,6 +21,8 @@ from typing import IO, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from llamagym_tui.errors import UsageError
+
 PREFERENCES_FILE = "preferences.json"
 BROWSER = "LLAMAGYM_TUI_BROWSER"
 """Environment variable in the processes of a browser session: ``watch``, ``play``, or, with the agent that the
@@ -55,19 +57,34 @@ class Preferences(Struct, frozen=True, kw_only=True):
     """Whether all figures of a run are shown, or only three."""
 
 
+class HomelessError(UsageError, FileNotFoundError):
+    """The user has no home folder, and nothing names a folder in its place; as an OSError, what reads or writes there
+    cannot be done."""
+
+
 def _folder(kind: Literal["data", "cache", "config"]) -> Path:
-    """The user's folder of this program, or the one that LLAMAGYM_TUI_DATA, _CACHE or _CONFIG names."""
+    """The user's folder of this program, or the one that LLAMAGYM_TUI_DATA, _CACHE or _CONFIG names.
+
+    Without a home, cache and configuration lie in the folder that LLAMAGYM_TUI_DATA names. Raises HomelessError.
+    """
     if override := os.environ.get(f"LLAMAGYM_TUI_{kind.upper()}"):
         return Path(override)
     import platformdirs
 
-    match kind:
-        case "data":
-            return platformdirs.user_data_path("llamagym-tui", appauthor=False)
-        case "cache":
-            return platformdirs.user_cache_path("llamagym-tui", appauthor=False)
-        case "config":
-            return platformdirs.user_config_path("llamagym-tui", appauthor=False)
+    try:
+        match kind:
+            case "data":
+                return platformdirs.user_data_path("llamagym-tui", appauthor=False)
+            case "cache":
+                return platformdirs.user_cache_path("llamagym-tui", appauthor=False)
+            case "config":
+                return platformdirs.user_config_path("llamagym-tui", appauthor=False)
+    except RuntimeError as error:
+        if data := os.environ.get("LLAMAGYM_TUI_DATA"):
+            return Path(data, kind)
+        raise HomelessError(
+            "This user has no home folder to keep files in; set HOME, or set LLAMAGYM_TUI_DATA to a folder."
+        ) from error
 
 
 def data_dir() -> Path:

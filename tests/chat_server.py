@@ -18,6 +18,8 @@ class Chat:
     models: tuple[str, ...] = ("small",)
     faults: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
     """Status, headers and words with which the next requests for replies are refused."""
+    refused_from: int = 10**9
+    """The number of the first request, from 0, that is refused for good, and all after it."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
 
@@ -60,7 +62,9 @@ def serving(chat: Chat) -> Iterator[str]:
             assert self.path == "/v1/chat/completions"
             chat.requests.append(request)
             chat.keys.add(self.headers["Authorization"])
-            if chat.faults:
+            if len(chat.requests) > chat.refused_from:
+                self.send(400, {}, "out of credit")
+            elif chat.faults:
                 self.send(*chat.faults.pop(0))
             else:
                 self.send(200, {}, json.dumps(chat.answer(request)))
@@ -70,7 +74,8 @@ def serving(chat: Chat) -> Iterator[str]:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            if "Content-Length" not in headers:
+                self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 

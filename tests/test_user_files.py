@@ -7,10 +7,16 @@ import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from llamagym_tui import user_files
+from llamagym_tui.cli import doctor
+from llamagym_tui.errors import UsageError
+from llamagym_tui.run_store import CONFIG_FILE, EVENTS_FILE, find_run
+from llamagym_tui.setup import trust
+from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
@@ -205,3 +211,52 @@ def test_drafts_that_a_crash_left_are_removed_once_they_are_old(tmp_path: Path) 
     user_files.discard_drafts(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "victim"]
     assert (tmp_path / "victim" / "theirs").exists()
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user id without HOME and without a line among the users, as containers have."""
+
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for kind in ("DATA", "CACHE", "CONFIG"):
+        monkeypatch.delenv(f"LLAMAGYM_TUI_{kind}", raising=False)
+
+
+def test_without_a_home_a_sentence_names_the_way_out_and_one_variable_is_enough(
+    homeless: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (user_files.data_dir, user_files.cache_dir, user_files.config_dir):
+        with pytest.raises(UsageError, match="set HOME, or set LLAMAGYM_TUI_DATA to a folder"):
+            folder()
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    assert user_files.runs_dir() == tmp_path / "runs"
+    assert user_files.cache_dir() == tmp_path / "cache"
+
+
+def test_without_a_home_a_run_is_found_by_its_path_and_a_model_by_its_name(
+    homeless: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (CONFIG_FILE, EVENTS_FILE):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path.parent)
+    assert find_run(tmp_path.name) == tmp_path
+    assert checked_model("no/such") == "no/such"
+    with pytest.raises(UsageError, match="set HOME"):
+        find_run(None)
+
+
+def test_doctor_works_without_a_home(
+    homeless: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "_trial", dict)
+    assert doctor.report() == 0
+    assert "set HOME, or set LLAMAGYM_TUI_DATA" in capsys.readouterr().out
+
+
+def test_an_agent_is_trusted_for_once_without_a_home(homeless: None, tmp_path: Path) -> None:
+    trust.remember_typed(str(tmp_path / "mine.py"))

@@ -107,7 +107,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             "Y",
             "save_screen",
             "Save the screen",
-            tooltip="Save what you see as an SVG file, in the folder you started in.",
+            tooltip="Save what you see as an SVG file, in the run's folder; at home, among your data.",
             id="app.screen",
             show=False,
         ),
@@ -399,11 +399,20 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         except OSError as error:
             self.notify(f"The run is copied as text; its card is not saved ({error}).")
 
+    def _run_dir_shown(self) -> Path | None:
+        """The folder of the run that is open; None: there is none, as at home."""
+        if self.run_state is None:
+            return None
+        if self.config is None or self.run_state.recorded:
+            return Path(self.run_state.run_dir).absolute()
+        return Path(self.config.run_dir).absolute()
+
     def action_save_screen(self, film: bool = False) -> None:
         from llamagym_tui.screens.policy_map.film import run_film
-        from llamagym_tui.user_files import replace_file
+        from llamagym_tui.user_files import data_dir, replace_file
 
-        path = Path(f"llamagym-tui-{self._clock():%Y%m%d-%H%M%S-%f}.svg").absolute()
+        folder = self._run_dir_shown() or data_dir() / "pictures"
+        path = folder / f"screen-{self._clock():%Y%m%d-%H%M%S-%f}.svg"
         try:
             film = film and bool(self._state.film and self._state.map_layout)
             if film:
@@ -415,9 +424,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             replace_file(path, picture.encode())
             self.notify(f"The {'film' if film else 'screen'} is saved: {path}")
         except OSError as error:
-            self.notify(
-                f"The screen is not saved ({error}); start in a folder of yours.", severity="error"
-            )
+            self.notify(f"The screen is not saved in {folder} ({error}).", severity="error")
 
     def _active_prompt(self) -> str:
         recalled = (

@@ -18,7 +18,7 @@ from llamagym_tui.cli.headless import (
     quiet_progress,
 )
 from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import GeneratorError, UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
@@ -28,7 +28,7 @@ from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
+from llamagym_tui.trainer.rollout.pairs import Pairs, compared, enough_for, played
 
 NAMES = ("A", "B")
 
@@ -87,6 +87,7 @@ def compare(
 
     Raises:
         UsageError: both are the same, or play different games.
+        GeneratorError: an endpoint gave no answer; if there were pairs, they are printed before.
         LlamaGymError: agent or model do not load, or the environment failed.
     """
     if configs[0] == configs[1]:
@@ -112,7 +113,14 @@ def compare(
 
         began_at = time.monotonic()
         enough = half_width or enough_for(agent.baselines)
-        pairs = played(play, enough, most) or ([], [])
+        pairs: Pairs = ([], [])
+        fault: GeneratorError | None = None
+        try:
+            played(play, enough, most, pairs)
+        except GeneratorError as error:
+            if not pairs[0]:
+                raise
+            fault = error
         maps = []
         # An endpoint has no probabilities to lay out.
         mapped = [player for player in players if isinstance(player, Player)]
@@ -138,9 +146,13 @@ def compare(
         }
         if any(player.tokens for player in players):
             figures["tokens"] = [player.tokens and player.tokens._asdict() for player in players]
+        if fault is not None:
+            figures["error"] = str(fault)
         echo_json(figures | msgspec.to_builtins(found))
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
+        if fault is not None:
+            raise fault
         return 0
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
@@ -151,4 +163,6 @@ def compare(
         echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
     for line in side_by_side(layouts[0] if layouts else None, found.maps):
         echo(line)
+    if fault is not None:
+        raise fault
     return 0

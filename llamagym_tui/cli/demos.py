@@ -1,12 +1,13 @@
 """``llamagym-tui demos``: generates, checks, lists, merges and exports files of demonstrations."""
 
 import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import GeneratorError, UsageError
 from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.literal import echo
@@ -71,6 +72,7 @@ def generate(
     name = catalog.agent_name(agent)
     path = out or demo_files.demos_dir() / f"{name}-{'model' if model else 'expert'}.jsonl"
     first = FIRST_SEED if seed is None else seed
+    fault: GeneratorError | None = None
     if model is None:
         if assignments:
             raise UsageError("--set is about play by a model; give --model URL, or leave it out.")
@@ -92,10 +94,19 @@ def generate(
         config = endpoint_config(
             agent, model, env=env_kwargs(env), assigned=evaluation_settings(assignments or ())
         )
-        found = demonstrations(config, episodes, first)
+        found = []
+        try:
+            demonstrations(config, episodes, first, found)
+        except GeneratorError as error:
+            if not found:
+                raise
+            fault = error
+        found.sort(key=attrgetter("seed"))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
     echo(f"{path}: {counted(len(found), 'episode')}, mean return {mean:.3f}")
+    if fault is not None:
+        raise fault
 
 
 @demos_app.command("check")

@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 
@@ -30,9 +31,9 @@ def report() -> int:
         found[name] = versions.get(name, "PROBLEM: not installed")
     found |= _trial()
     found["terminal"] = _terminal()
-    found["data"] = _place(user_files.data_dir())
-    found["cache"] = _place(user_files.cache_dir())
-    found["config"] = _place(user_files.config_dir())
+    found["data"] = _place(user_files.data_dir)
+    found["cache"] = _place(user_files.cache_dir)
+    found["config"] = _place(user_files.config_dir)
     for name, extra in EXTRAS.items():
         how = "installed"
         if util.find_spec(extra.module) is None:
@@ -73,8 +74,12 @@ def _terminal() -> str:
     return f"{columns}x{rows}, colours: {colours}, {sys.stdout.encoding}"
 
 
-def _place(folder: Path) -> str:
-    """A folder, and how much room there is; it need not be there yet."""
+def _place(find: Callable[[], Path]) -> str:
+    """A folder of the user's, and how much room there is; it need not be there yet."""
+    try:
+        folder = find()
+    except user_files.HomelessError as error:
+        return f"none; train needs --run-dir: {error}"
     there = next(each for each in [folder, *folder.parents] if os.path.exists(each))
     try:
         with tempfile.TemporaryFile(dir=there):

@@ -23,7 +23,7 @@ from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import following
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.human_game import MATCH
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import GeneratorError, LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.literal import echo, echo_json
@@ -41,7 +41,7 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
-from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
 
 if TYPE_CHECKING:  # imported by what runs one
     from llamagym_tui.demos.demonstration import Demonstration
@@ -105,13 +105,29 @@ def evaluate(
     json_output: bool = False,
     debug: bool = False,
 ) -> int:
-    """Measure the mean return of an `evaluated_config`'s model, and print it on stdout; returns the exit code, 0."""
+    """Measure the mean return of an `evaluated_config`'s model, and print it on stdout; returns the exit code, 0.
+
+    Raises:
+        GeneratorError: an endpoint gave no answer; if episodes had ended, they are printed before.
+        LlamaGymError: agent or model do not load, or the environment failed.
+    """
+    ended: list[EpisodeCounts] = []
+    fault: GeneratorError | None = None
     with quiet_progress(debug, episodes=episodes) as progress, ExitStack() as stack:
         player = player_of(config, progress, stack)
-        found = player.play(episodes, greedy, progress.evaluated)
+        began_at = time.monotonic()
+        try:
+            found = player.play(episodes, greedy, progress.evaluated, ended=ended)
+        except GeneratorError as error:
+            if not ended:
+                raise
+            fault = error
+            found = evaluated(ended, greedy=greedy, elapsed_s=time.monotonic() - began_at)
     assert found is not None, "nothing stops it"
     if not json_output:
         echo(_evaluation_sentence(found, player))
+        if fault is not None:
+            raise fault
         return 0
     figures = {
         "agent": catalog.agent_name(config.agent),
@@ -127,7 +143,11 @@ def evaluate(
     }
     if player.tokens is not None:
         figures |= {"tokens_read": player.tokens.read, "tokens_written": player.tokens.written}
+    if fault is not None:
+        figures |= {"dropped": None, "error": str(fault)}  # they are known at the end
     echo_json(figures)
+    if fault is not None:
+        raise fault
     return 0
 
 
@@ -382,7 +402,9 @@ def play_session(
     return Played(session, error)
 
 
-def demonstrations(config: RunConfig, episodes: int, seed: int) -> "list[Demonstration]":
+def demonstrations(
+    config: RunConfig, episodes: int, seed: int, found: "list[Demonstration]"
+) -> None:
     """Episodes that an endpoint plays, with progress on stderr; see `EndpointPlayer.demonstrations`."""
     from llamagym_tui.trainer.endpoint_player import EndpointPlayer
 
@@ -390,9 +412,8 @@ def demonstrations(config: RunConfig, episodes: int, seed: int) -> "list[Demonst
         quiet_progress(False, episodes=episodes) as progress,
         closing(EndpointPlayer(config, progress.notify)) as player,
     ):
-        found = player.demonstrations(episodes, seed, progress.evaluated)
+        player.demonstrations(episodes, seed, progress.evaluated, found)
         progress.notify(f"{player.tokens}.")
-    return found
 
 
 def player_of(

@@ -376,6 +376,7 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         )
     spec = catalog.absolute_spec(agent)
     model = run_config.checked_model(given.model or model_registry.BUNDLED)
+    model_registry.require_model(model)
     return evaluated_config(
         spec,
         model,

@@ -3,18 +3,20 @@ vLLM.
 
 It is named in place of a model by its address and, where it has several models, the name of one after a ``#``:
 ``http://localhost:11434/v1#qwen3:4b``. A key comes from the environment variable OPENAI_API_KEY; it is sent to that
-address alone, and stands in no setting, file or message. What passes may pass again: a server that is busy or restarts
-is asked again, some times. Whose turn it is, and what a reply means, is the caller's.
+address alone, and stands in no setting, file or message. A server that is busy or restarts is asked again, some times,
+whether it says so by a status, by an error in an answer of 200, or by half an answer. Whose turn it is, and what a
+reply means, is the caller's.
 """
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import httpx2
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from llamagym_tui.errors import MOST_WORDS, GeneratorError, UsageError
 from llamagym_tui.game.chat import Conversation
@@ -31,8 +33,10 @@ TRIES = 5
 FIRST_WAIT_S = 1.0
 """Seconds before it is asked for again, twice as long each time, unless the server names others."""
 LONGEST_WAIT_S = 60.0
-PASSES = {408, 409, 429, 500, 502, 503, 504}
-"""Status codes of what may have passed a little later."""
+_BROKEN_OFF = (httpx2.ReadError, httpx2.RemoteProtocolError)
+"""Raised where a server has begun to answer."""
+PASSES = {408, 409, 425, 429, 500, 502, 503, 504, *range(520, 531), 598, 599}
+"""Status codes of what may have passed a little later; gateways have some of their own from 520 on."""
 DEFAULT_PATH = "/v1"
 """Where such servers have their interface, if an address has no path."""
 
@@ -64,9 +68,22 @@ class _Call(Struct):
     function: _Function
 
 
+class _Part(Struct):
+    type: str = ""
+    text: str | None = None
+
+
 class _Message(Struct):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     tool_calls: list[_Call] | None = None
+
+    @property
+    def text(self) -> str:
+        """What is said in it, without what is thought."""
+        if isinstance(self.content, list):
+            said = [part for part in self.content if part.type not in ("thinking", "reasoning")]
+            return "".join(part.text or "" for part in said)
+        return self.content or ""
 
 
 class _Choice(Struct):
@@ -75,12 +92,12 @@ class _Choice(Struct):
 
 
 class _Usage(Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
 
 
 class _Completion(Struct):
-    choices: list[_Choice]
+    choices: Annotated[list[_Choice], Meta(min_length=1)]
     usage: _Usage | None = None
 
 
@@ -90,6 +107,13 @@ class _Model(Struct):
 
 class _Models(Struct):
     data: list[_Model]
+
+
+class _PassingFault(GeneratorError):
+    """A fault that may have passed a little later."""
+
+    retry_after: str | None = None
+    """The seconds to wait that the server has named in a header."""
 
 
 def require_address(name: str) -> httpx2.URL:
@@ -170,15 +194,14 @@ class Endpoint:
         *,
         max_tokens: int,
         temperature: float,
-    ) -> list[Answer]:
-        """Replies to conversations, which are asked for at the same time.
+    ) -> list[Answer | GeneratorError]:
+        """Replies to conversations, which are asked for at the same time; an error where the server refuses, or has not
+        answered after some tries.
 
         Args:
             seeds: of the sampling of each, which a server may have no use for.
             max_tokens: of a reply, at most.
             temperature: 0: the likeliest reply.
-        Raises:
-            GeneratorError: the server refuses, or has not answered after some tries.
         """
         asked: list[dict[str, Any]] = []
         for conversation, seed in zip(conversations, seeds, strict=True):
@@ -195,35 +218,36 @@ class Endpoint:
             if self._tools:
                 asked[-1]["tools"] = self._tools.schemas
 
-        async def together() -> list[Answer]:
+        async def together() -> list[Answer | GeneratorError]:
             return await asyncio.gather(*map(self._answer, asked))
 
         answers = self._runner.run(together())
+        given = [each.tokens for each in answers if isinstance(each, Answer)]
         self.tokens = Tokens(
-            self.tokens.read + sum(each.tokens.read for each in answers),
-            self.tokens.written + sum(each.tokens.written for each in answers),
+            self.tokens.read + sum(each.read for each in given),
+            self.tokens.written + sum(each.written for each in given),
         )
         return answers
 
-    async def _answer(self, request: dict[str, Any]) -> Answer:
-        body = await self._asked("chat/completions", request)
-        completion = self._read(body, _Completion)
-        if not completion.choices:
-            raise self._unreadable("it has no choices")
+    async def _answer(self, request: dict[str, Any]) -> Answer | GeneratorError:
+        try:
+            completion = await self._asked("chat/completions", _Completion, request)
+        except GeneratorError as error:
+            return error
         choice = completion.choices[0]
         usage = completion.usage or _Usage()
-        text = choice.message.content or ""
+        text = choice.message.text
         called = [call.function.name for call in choice.message.tool_calls or ()]
         if self._tools and called:
             text = self._tools.meant(called)
         return Answer(
             text,
-            Tokens(usage.prompt_tokens, usage.completion_tokens),
+            Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0),
             choice.finish_reason == "length",
         )
 
     def _only_model(self) -> str:
-        models = self._read(self._runner.run(self._asked("models")), _Models).data
+        models = self._runner.run(self._asked("models", _Models)).data
         names = [each.id for each in models]
         if len(names) == 1:
             return names[0]
@@ -234,59 +258,91 @@ class Endpoint:
             f"{self._address} has {len(names):,} models ({known}); name one, as {self._address}#{names[0]}."
         )
 
-    async def _asked(self, path: str, request: dict[str, Any] | None = None) -> bytes:
+    async def _asked(
+        self, path: str, kind: type[Any], request: dict[str, Any] | None = None
+    ) -> Any:
         """What the server answers to a request; asked again while it is busy or away."""
-        address = f"{self._address}/{path}"
         wait_s = FIRST_WAIT_S
         for tries_left in reversed(range(TRIES)):
             try:
-                if request is None:
-                    response = await self._client.get(address)
-                else:
-                    response = await self._client.post(address, json=request)
-            except (httpx2.HTTPError, OSError) as error:
-                # One that has never answered is not there, or is none.
-                if not tries_left or not self._has_answered:
-                    raise self._silent(error) from error
-            else:
-                self._has_answered = True
-                if response.is_success:
-                    return response.content
-                if not tries_left or response.status_code not in PASSES:
-                    raise self._refusal(response)
-                wait_s = _seconds(response.headers.get("Retry-After"), wait_s)
+                return self._read(await self._sent(path, request), kind)
+            except _PassingFault as fault:
+                if not tries_left:
+                    raise
+                wait_s = _seconds(fault.retry_after, wait_s)
             await self._wait(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         raise AssertionError("the last try returns or raises")
 
-    def _refusal(self, response: httpx2.Response) -> GeneratorError:
+    async def _sent(self, path: str, request: dict[str, Any] | None) -> httpx2.Response:
+        address = f"{self._address}/{path}"
+        try:
+            if request is None:
+                response = await self._client.get(address)
+            else:
+                response = await self._client.post(address, json=request)
+        except (httpx2.HTTPError, OSError) as error:
+            what = f"{type(error).__name__}: {error}".rstrip(": ")
+            message = f"The endpoint {self._address} does not answer ({what}); start it, or correct the address."
+            # One that has never answered is not there, or is none.
+            is_there = self._has_answered or isinstance(error, _BROKEN_OFF)
+            raise (_PassingFault if is_there else GeneratorError)(message) from error
+        self._has_answered = True
+        return response
+
+    def _read(self, response: httpx2.Response, kind: type[Any]) -> Any:
+        """What an answer holds, if it is of the kind that was asked for."""
+        status: int | None = response.status_code
+        if response.is_success:
+            try:
+                error = _error_in(msgspec.json.decode(response.content))
+                if error is None:
+                    return msgspec.json.decode(response.content, type=kind)
+            except ValueError as fault:
+                raise _PassingFault(
+                    f"What the endpoint {self._address} answers is no chat completion ({fault})"
+                    f"{self._words(response)}; a server with OpenAI's interface is needed."
+                ) from fault
+            status = _status_in(error)
+        named = f" ({status})" if status else ""
+        todo = ""
+        if status in (401, 403):
+            todo = f"; its key is taken from {KEY}"
+        elif status == 404:
+            todo = f"; most addresses end with {DEFAULT_PATH}, and #NAME names a model"
+        message = f"The endpoint {self._address} refuses{named}{self._words(response)}{todo}."
+        if status and status not in PASSES:
+            raise GeneratorError(message)
+        passing = _PassingFault(message)
+        passing.retry_after = response.headers.get("Retry-After")
+        raise passing
+
+    def _words(self, response: httpx2.Response) -> str:
+        """The server's own words, as the end of a clause."""
         words = " ".join(response.text.split())
         if self._key:  # some servers repeat it
             words = words.replace(self._key, "…")
-        code = response.status_code
-        todo = f"; its key is taken from {KEY}" if code in (401, 403) else ""
-        if code == 404:
-            todo = f"; most addresses end with {DEFAULT_PATH}, and #NAME names a model"
-        words = f": {words[:MOST_WORDS].rstrip('.')}" if words else ""
-        return GeneratorError(f"The endpoint {self._address} refuses ({code}){words}{todo}.")
+        return f": {words[:MOST_WORDS].rstrip('.')}" if words else ""
 
-    def _silent(self, error: Exception) -> GeneratorError:
-        what = f"{type(error).__name__}: {error}".rstrip(": ")
-        return GeneratorError(
-            f"The endpoint {self._address} does not answer ({what}); start it, or correct the address."
-        )
 
-    def _read(self, body: bytes, kind: type[Any]) -> Any:
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except ValueError as error:
-            raise self._unreadable(error) from error
+def _error_in(body: Any) -> Any:
+    """The error that an answer holds, for itself or in the place of a reply. None: it holds none."""
+    places = [body]
+    if isinstance(body, dict) and isinstance(body.get("choices"), list):
+        places += body["choices"]
+    for place in places:
+        if isinstance(place, dict) and place.get("error"):
+            return place["error"]
+    return None
 
-    def _unreadable(self, why: object) -> GeneratorError:
-        return GeneratorError(
-            f"What the endpoint {self._address} answers is no chat completion ({why}); a server with OpenAI's "
-            "interface is needed."
-        )
+
+def _status_in(error: Any) -> int | None:
+    """The status code that an error names, as a number or a text. None: it names none."""
+    named = error if isinstance(error, dict) else {}
+    for name in ("code", "status"):
+        if found := re.match(r"[45]\d\d\b", str(named.get(name))):
+            return int(found[0])
+    return None
 
 
 def _seconds(named: str | None, otherwise: float) -> float:

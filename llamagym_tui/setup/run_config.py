@@ -34,7 +34,7 @@ from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.game.observed import names_some_by_turn
 from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
-from llamagym_tui.user_files import file_text, runs_dir
+from llamagym_tui.user_files import HomelessError, file_text, runs_dir
 
 SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.entropy_coef": 0.03,
@@ -283,18 +283,37 @@ def with_run_dir(config: RunConfig) -> RunConfig:
     Raises:
         UsageError: it cannot have as many ranks.
         RunStoreError: it is a branch that cannot be made.
+        LlamaGymError: as `require_startable`.
     """
     if ranks_of(config) > 1 and config.trains_head_alone:
         raise UsageError(
             "An adapter on the LM head alone is trained by one process: "
             "leave out --ranks, or add --set lora.layers=all."
         )
+    require_startable(config)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
     if config.parent and not config.resume:
         return branch.begun(config)
     return config
+
+
+def require_startable(config: RunConfig) -> None:
+    """Refuse what no run can begin with, before a folder is made and heavy libraries are loaded.
+
+    Raises:
+        ModelLoadError: there is no such model.
+        RunStoreError: another process trains in the folder, or its run and the settings do not go together.
+    """
+    if not config.resume:
+        for name in (config.model, config.base):
+            if name is not None:
+                model_registry.require_model(name)
+    is_follower = is_launched() and os.environ["RANK"] != "0"
+    if config.run_dir and not is_follower and not config.parent:
+        run_store.require_free(Path(config.run_dir))
+        run_store.RunStore(config.run_dir).check(config)
 
 
 def is_launched() -> bool:
@@ -438,7 +457,10 @@ def checked_model(name: str) -> str:
         raise UsageError(
             f"There is no model folder {name}; check the path, or see `llamagym-tui models`."
         )
-    run_dir = runs_dir() / name
+    try:
+        run_dir = runs_dir() / name
+    except HomelessError:  # it has no runs
+        return name
     if not run_store.is_run(run_dir):
         return name
     if model_registry.find(name) is not None or model_registry.is_here(name):

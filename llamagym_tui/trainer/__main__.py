@@ -88,9 +88,11 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
             f"{PROTOCOL_VERSION}; install one version of llamagym-tui and start it again."
         )
     from llamagym_tui.run_store import RunStore
+
+    store = RunStore.create(first.config)  # refused before heavy libraries are imported
     from llamagym_tui.trainer.session import Session
 
-    session = Session(first.config, RunStore.create(first.config), command_queue, sinks=[send])
+    session = Session(first.config, store, command_queue, sinks=[send])
     return 0 if session.run() == "stopped" else 1
 
 

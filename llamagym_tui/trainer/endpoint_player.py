@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.config.run import turns_kept
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import GeneratorError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
-from llamagym_tui.game.endpoint import Answer, Endpoint, Tokens
+from llamagym_tui.game.endpoint import Endpoint, Tokens
 from llamagym_tui.game.environment import agent_env, episode_seed, evaluated_agent
 from llamagym_tui.game.tools import tools_of
 from llamagym_tui.protocol.events import EvaluationFinished
@@ -68,12 +67,15 @@ class EndpointPlayer:
         )
 
     def demonstrations(
-        self, episodes: int, seed: int, shown: Callable[[int], None]
-    ) -> list[Demonstration]:
-        """Episodes as demonstrations, in the order of their seeds, which count up from the first one's; those with a
-        reply that names no action are left out."""
+        self,
+        episodes: int,
+        seed: int,
+        shown: Callable[[int], None],
+        found: list[Demonstration],
+    ) -> None:
+        """Add episodes to `found` as they end, whose seeds count up from the first one's; those with a reply that names
+        no action are left out."""
         rollout = self._rollout(self.agent, lambda number: seed + number, greedy=True)
-        found = []
         for done, played in enumerate(rollout.play(episodes, self.config.n_envs), 1):
             shown(done)
             if played.counts.parse_failures:
@@ -89,7 +91,7 @@ class EndpointPlayer:
                 recorded_at=utc_now(),
                 seed=played.seed,
             )
-            found.append((played.seed, demonstration))
+            found.append(demonstration)
         self._warn_of_cut()
         if not found:
             raise UsageError(
@@ -100,7 +102,6 @@ class EndpointPlayer:
             self._warn(
                 f"{counted(left_out, 'episode')} left out, with a reply that names no action."
             )
-        return [demonstration for _, demonstration in sorted(found, key=itemgetter(0))]
 
     @property
     def tokens(self) -> Tokens:
@@ -124,17 +125,23 @@ class EndpointPlayer:
 
     def _replies(
         self, conversations: Sequence[Conversation], seeds: Sequence[int], *, greedy: bool
-    ) -> list[str]:
+    ) -> list[str | GeneratorError]:
         generation = self.config.generation
-        answers: list[Answer] = self.endpoint.replies(
+        answers = self.endpoint.replies(
             conversations,
             seeds,
             max_tokens=generation.max_new_tokens,
             temperature=0.0 if greedy else generation.temperature,
         )
-        self._answers += len(answers)
-        self._cut += sum(answer.is_cut for answer in answers)
-        return [answer.text for answer in answers]
+        texts: list[str | GeneratorError] = []
+        for answer in answers:
+            if isinstance(answer, GeneratorError):
+                texts.append(answer)
+                continue
+            self._answers += 1
+            self._cut += answer.is_cut
+            texts.append(answer.text)
+        return texts
 
     def _warn(self, sentence: str) -> None:
         self._notify(f"warning: {sentence}")

@@ -28,7 +28,7 @@ from llamagym_tui.errors import (
 )
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.run_store import FORM_DIR, RunStore
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
@@ -130,7 +130,17 @@ class Session:
                 self._exits.close()
             except Exception:
                 log.exception("not closed cleanly")
+            self._discard_unbegun()
         return self.phase
+
+    def _discard_unbegun(self) -> None:
+        """Leave no run behind if this one has failed before it began, and nothing was learnt."""
+        config = self._config
+        is_new = not (config.resume or config.parent)
+        has_form = (self._store.run_dir / FORM_DIR).exists()
+        if self.phase == "failed" and self.active_run is None and is_new and not has_form:
+            is_explained = isinstance(self.error, LlamaGymError)
+            self._store.discard_unbegun(keeps_log=not is_explained)
 
     def _load(self) -> Run:
         ranks = self._exits.enter_context(started(self._config))

@@ -138,8 +138,8 @@ class RunList(TableList[RunRow]):
         """In the chosen order; the best of each game are known from then on."""
         self._best = {}
         for row in rows:
-            if row.best is not None:
-                self._best[row.game] = max(row.best, self._best.get(row.game, row.best))
+            if row.at_least is not None:
+                self._best[row.game] = max(row.at_least, self._best.get(row.game, row.at_least))
         return super().ordered(rows)
 
     def key(self, row: RunRow) -> str:
@@ -151,8 +151,9 @@ class RunList(TableList[RunRow]):
         return BRANCH if row.info.config.parent else ""
 
     def cell(self, row: RunRow, column: Column[RunRow], width: int) -> Content:
-        if column.title == "best" and row.best is not None and self._best.get(row.game) == row.best:
-            return Content.assemble((f"{BEST} ", "$accent"), (short_return(row.best), "bold"))
+        has_best = row.at_least is not None and self._best.get(row.game) == row.at_least
+        if column.title == "at least" and has_best:
+            return Content.assemble((f"{BEST} ", "$accent"), (short_return(row.at_least), "bold"))
         if column.title == "ended" and row.ending in ENDING_STYLES:
             return Content.styled(row.ending, ENDING_STYLES[row.ending])
         return super().cell(row, column, width)

@@ -8,12 +8,15 @@ from operator import attrgetter
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.returns import CurvePoint, counted, signed, smoothing_window
+from llamagym_tui.returns import RECENT, CurvePoint, counted, margin, signed, smoothing_window
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.table_list import Column
 from llamagym_tui.state.prompts import words
 from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
+
+FEWEST = 20
+"""Episodes from which on an interval of their mean return says something."""
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
 """How a run that is not running ended, for people."""
@@ -58,9 +61,16 @@ class RunRow:
         return self.known.mean_return
 
     @cached_property
-    def best(self) -> float | None:
-        """The highest point of the curve; None: it has none."""
-        return max((point.mean_return for point in self.curve), default=None)
+    def at_least(self) -> float | None:
+        """The highest mean return that the run has surely had: the lower end of a 95 % interval.
+
+        It is over `RECENT` episodes. The highest point of the curve itself is mostly chance.
+        None: there are too few episodes.
+        """
+        if self.known.returns.episodes < FEWEST:
+            return None
+        points = self.known.returns.trailing(RECENT)
+        return max(point.mean_return - margin(point.stderr) for point in points)
 
     @property
     def names(self) -> str:
@@ -161,10 +171,10 @@ COLUMNS: tuple[Column[RunRow], ...] = (
         style="bold",
     ),
     Column(
-        "best",
+        "at least",
         9,
-        lambda row: short_return(row.best),
-        lambda row: -inf if row.best is None else row.best,
+        lambda row: short_return(row.at_least),
+        lambda row: -inf if row.at_least is None else row.at_least,
         True,
         needs=90,
         right=True,

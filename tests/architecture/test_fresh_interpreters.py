@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import llamagym_tui
+from llamagym_tui.config import RunConfig
+from llamagym_tui.run_store import RunStore
 
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 AFTER_THE_FIRST_FRAME = {
@@ -144,3 +148,45 @@ def test_the_public_names_are_those_of_their_homes() -> None:
     modules_after(program)
     with pytest.raises(AttributeError, match="no_such_name"):
         llamagym_tui.no_such_name  # noqa: B018
+
+
+REFUSED = """
+import sys
+from pathlib import Path
+from typer.testing import CliRunner
+from llamagym_tui.cli.main import app
+for words in {lines!r}:
+    result = CliRunner().invoke(app, words.split())
+    print(result.exit_code, "torch" in sys.modules, result.stderr.strip())
+"""
+
+
+def test_what_no_run_can_begin_with_is_refused_before_torch_is_imported_and_leaves_no_run(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no model")
+    (tmp_path / "mine.py").write_text("def")
+    lines = [
+        "train blackjack --model nosuch",
+        "train blackjack --model no/such",
+        "eval blackjack --model no/such",
+        f"train blackjack --model {tmp_path}/empty",
+        f"eval blackjack --model {tmp_path}/notes.txt",
+        f"train {tmp_path}/mine.py",
+        "train blackjack --set ppo.gamma=7",
+        f"train blackjack --run-dir {tmp_path}/held",
+    ]
+    store = RunStore.create(RunConfig(agent="blackjack", run_dir=str(tmp_path / "held")))
+    environment = os.environ | {"LLAMAGYM_TUI_DATA": str(tmp_path / "data"), "HF_HUB_OFFLINE": "1"}
+    code = REFUSED.format(lines=lines)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout.splitlines()
+    store.close()
+    assert [line.split()[1] for line in found] == ["False"] * len(lines)
+    assert "0" not in [line.split()[0] for line in found]
+    assert "Model 'nosuch' is not on this machine" in found[0]
+    assert "No model in" in found[3]
+    assert "Another process trains in" in found[-1]
+    assert not (tmp_path / "data" / "runs").exists()

@@ -13,6 +13,8 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -145,6 +147,33 @@ def test_every_dependency_is_pinned() -> None:
     wanted = [*metadata["dependencies"], *extras["dev"], *extras["docs"]]
     names = {normalised(re.split(r"[<>=!~;\[ ]", requirement)[0]) for requirement in wanted}
     assert names <= {normalised(name) for name in pins()}
+
+
+def test_every_import_of_somebody_elses_is_declared() -> None:
+    groups = project()["project"]
+    needs = [*groups["dependencies"], *chain(*groups["optional-dependencies"].values())]
+    declared = {normalised(re.split(r"[^\w.-]", each)[0]) for each in needs}
+    known = packages_distributions()
+    of_a_program = {"conversion"}  # part of llama.cpp's converter, which brings it
+    undeclared = set()
+    for folder in ("llamagym_tui", "agents", "screens"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in imported(path) - sys.stdlib_module_names - {"llamagym_tui"} - of_a_program:
+                makers = {normalised(each) for each in known.get(name, [name])}
+                if not makers & declared:
+                    undeclared.add(name)
+    assert undeclared == set()
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def test_torch_is_pinned_the_same_wherever_it_is_named() -> None:

@@ -79,9 +79,9 @@ class Parts:
 
 def test_each_line_says_what_was_found(lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     there = [SimpleNamespace(name="Torch", version="2.0"), SimpleNamespace(name=None)]
+    monkeypatch.setattr("llamagym_tui.trainer.builders.Builders", Parts)  # torch looks at them, too
     monkeypatch.setattr("importlib.metadata.distributions", lambda: there)
     monkeypatch.setattr(doctor, "LIBRARIES", ("torch",))
-    monkeypatch.setattr("llamagym_tui.trainer.builders.Builders", Parts)
     room = SimpleNamespace(there=5 * 2**29, free=3 * 2**29)
     monkeypatch.setattr("llamagym_tui.trainer.preflight.preflight", lambda *parts: room)
     monkeypatch.setattr("shutil.disk_usage", lambda place: room)

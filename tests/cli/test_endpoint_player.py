@@ -112,6 +112,53 @@ def test_replies_that_were_cut_off_are_told_with_the_setting(
     assert "3 of 3 replies ended at 2 tokens" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("in_json", [False, True])
+def test_an_evaluation_that_cannot_go_on_has_the_episodes_before_and_the_words_of_the_server(
+    chat: Chat, address: str, in_json: bool
+) -> None:
+    chat.refused_from = 7
+    words = ["eval", "blackjack", "--model", address, "--episodes", "20", "--envs", "1"]
+    result = run(*words, *(["--json"] if in_json else []))
+    assert result.exit_code == 1
+    assert "refuses (400): out of credit" in result.stderr
+    if in_json:
+        figures = json.loads(result.stdout)
+        assert (figures["episodes"], "out of credit" in figures["error"]) == (7, True)
+        assert figures["mean_return"] == pytest.approx(sum(sticking(0, 7)) / 7)
+    else:
+        assert "over 7 episodes" in result.stdout
+
+
+def test_demonstrations_that_cannot_go_on_are_those_before(
+    chat: Chat, address: str, tmp_path: Path
+) -> None:
+    chat.refused_from = 20
+    path = tmp_path / "made.jsonl"
+    words = ["demos", "generate", "blackjack", "--model", address, "-o", str(path)]
+    result = run(*words, "--episodes", "40")
+    assert result.exit_code == 1
+    assert "refuses (400): out of credit" in result.stderr
+    made = files.read(path)
+    assert len(made) == 20
+    assert [each.seed for each in made] == sorted(each.seed for each in made)
+
+
+def test_a_comparison_that_cannot_go_on_has_the_pairs_before(
+    chat: Chat, address: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "prompt.txt"
+    other.write_text("Stick, too.")
+    chat.refused_from = 18
+    result = run(
+        *("compare", "blackjack", "--model", address, "--b-prompt-file", str(other)),
+        *("--episodes", "12", "--json"),
+    )
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["pairs"] == 6
+    assert "out of credit" in found["error"]
+
+
 @pytest.mark.slow
 def test_two_prompts_of_an_endpoint_are_compared_on_the_same_seeds(
     chat: Chat, address: str, tmp_path: Path

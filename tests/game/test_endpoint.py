@@ -3,6 +3,8 @@ fails."""
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 from collections.abc import Iterator
 
@@ -43,7 +45,12 @@ def asked(name: str, *words: str, waits: Waits | None = None) -> tuple[list[str]
         conversations = [[system("Play."), user(each)] for each in words]
         seeds = list(range(len(words)))
         answers = endpoint.replies(conversations, seeds, max_tokens=2, temperature=0.5)
-    return [answer.text for answer in answers], endpoint
+    texts = []
+    for answer in answers:
+        if isinstance(answer, GeneratorError):
+            raise answer
+        texts.append(answer.text)
+    return texts, endpoint
 
 
 def test_replies_come_in_the_order_of_the_conversations_with_their_tokens(
@@ -140,8 +147,59 @@ def test_where_nobody_listens_it_is_told_at_once() -> None:
     assert waits.seconds == []
 
 
-@pytest.mark.parametrize("body", ["{}", "<html>", '{"choices": []}'])
-def test_an_answer_of_another_kind_is_told(chat: Chat, address: str, body: str) -> None:
-    chat.faults = [(200, {}, body)]
-    with pytest.raises(GeneratorError, match="is no chat completion"):
+PASSING: list[tuple[int, dict[str, str], str]] = [
+    (200, {}, '{"error": {"message": "Rate limit exceeded", "code": 429}}'),
+    (200, {}, '{"error": {"message": "busy", "code": "502"}}'),
+    (200, {}, '{"error": {"message": "busy", "status": "503 Service Unavailable"}}'),
+    (200, {}, '{"error": {"message": "busy", "code": "rate_limit_exceeded"}}'),
+    (200, {}, '{"error": "busy"}'),
+    (200, {}, '{"choices": [{"error": {"code": 502}, "message": {"content": ""}}]}'),
+    (200, {}, '{"choices": null, "usage": null}'),
+    (200, {}, '{"choices": []}'),
+    (200, {}, "{}"),
+    (200, {}, '{"choices": [{"message": {"cont'),
+    (200, {}, "<html>The gateway is away.</html>"),
+    (200, {}, ""),
+    (200, {"Content-Length": "999"}, '{"choices": ['),
+    (524, {}, "<html>error code: 524</html>"),
+    (529, {}, "overloaded"),
+]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_that_passes_is_asked_again_in_whatever_envelope_it_comes(
+    chat: Chat, address: str, fault: tuple[int, dict[str, str], str]
+) -> None:
+    chat.faults = [fault, fault]
+    waits = Waits()
+    assert asked(f"{address}#small", "x", waits=waits)[0] == ["2: x"]
+    assert waits.seconds == [1, 2]
+
+
+@pytest.mark.parametrize("code", ["401", '"401"'])
+def test_an_error_in_an_answer_of_200_that_does_not_pass_is_told_in_the_words_of_the_server(
+    chat: Chat, address: str, code: str
+) -> None:
+    chat.faults = [(200, {}, f'{{"error": {{"message": "No such user", "code": {code}}}}}')]
+    with pytest.raises(GeneratorError, match=rf"refuses \(401\): .*No such user.*{KEY}"):
         asked(address, "x")
+    assert len(chat.requests) == 1
+
+
+@pytest.mark.parametrize("body", ["{}", "<html>Welcome</html>", '{"choices": []}'])
+def test_an_answer_that_stays_of_another_kind_is_told_with_its_words(
+    chat: Chat, address: str, body: str
+) -> None:
+    chat.faults = [(200, {}, body)] * TRIES
+    with pytest.raises(GeneratorError, match=rf"is no chat completion .*: {re.escape(body)}; a"):
+        asked(address, "x")
+
+
+def test_tokens_that_are_not_counted_are_none_and_what_is_thought_is_not_said(
+    chat: Chat, address: str
+) -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "stick"}]
+    body = {"choices": [{"message": {"content": parts}}], "usage": {"prompt_tokens": None}}
+    chat.faults = [(200, {}, json.dumps(body))]
+    texts, endpoint = asked(address, "x")
+    assert (texts, endpoint.tokens) == (["stick"], Tokens(0, 0))

@@ -65,6 +65,24 @@ def test_a_run_loads_trains_and_ends_at_its_limit(tmp_path: Path) -> None:
     assert stage.rollout.is_closed
 
 
+def test_a_start_that_fails_leaves_no_run_and_what_others_put_there(tmp_path: Path) -> None:
+    faults = {"model": ModelLoadError("Model 'x' is not on this machine.")}
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "notes.txt").touch()
+    for name in ("new", "kept"):
+        assert Stage(tmp_path / name, faults=faults).session.run() == "failed"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+    assert [each.name for each in (tmp_path / "kept").iterdir()] == ["notes.txt"]
+
+
+def test_a_resumed_run_that_fails_to_start_stays(tmp_path: Path) -> None:
+    Stage(tmp_path, episodes=20).session.run()
+    faults = {"model": ModelLoadError("Model 'x' is not on this machine.")}
+    stage = Stage(tmp_path, faults=faults, resume=True)
+    assert stage.session.run() == "failed"
+    assert run_store.is_run(tmp_path)
+
+
 def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=2, seed=5)
     stage.session.run()

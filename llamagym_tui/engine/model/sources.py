@@ -36,10 +36,8 @@ def model_folder(name: str, notify: Callable[[str], None] = lambda words: None) 
     if entry is not None and name == entry.name and entry.package is not None:
         return _folder_of_packaged(entry.name, entry.package, notify)
     path = Path(name).expanduser()
-    if path.suffix == ".safetensors" and path.is_file():
-        raise ModelLoadError(
-            f"{name} has only the weights of a model; name the folder that it lies in, {path.parent}."
-        )
+    if path.exists():
+        model_registry.require_model(name)
     if not (path / "config.json").is_file() and path.exists() and (file := gguf_file(path)):
         return converted(file, notify)
     return local_path(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.demos.demonstration import PlayedTurn, conversation
-from llamagym_tui.errors import RAISED
+from llamagym_tui.errors import RAISED, GeneratorError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user
 from llamagym_tui.game.environment import Env, turn_limit
@@ -25,8 +25,8 @@ from llamagym_tui.trainer.rollout.environments import (
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
 
-Replies = Callable[[Sequence[Conversation], Sequence[int]], Sequence[str]]
-"""Replies to conversations, each with a seed of its sampling."""
+Replies = Callable[[Sequence[Conversation], Sequence[int]], Sequence[str | GeneratorError]]
+"""Replies to conversations, each with a seed of its sampling; an error where one does not come."""
 LARGEST_SEED = 2**31
 """Servers take seeds of 32 bits with a sign."""
 
@@ -98,7 +98,7 @@ class EndpointRollout:
 
         Raises:
             EnvError: an environment cannot be made, or too many episodes in a row were dropped.
-            GeneratorError: replies do not come.
+            GeneratorError: a reply does not come; the episodes that end by the others have ended before.
         """
         started = ended = 0
         tables: list[_Table] = []
@@ -119,10 +119,15 @@ class EndpointRollout:
                     [self._conversation(table) for table in playing],
                     [self._sampling_seed(table) for table in playing],
                 )
+                fault: GeneratorError | None = None
                 for table, text in zip(playing, texts, strict=True):
-                    if (played := self._guarded(table, self._turn, text)) is not None:
+                    if isinstance(text, GeneratorError):
+                        fault = text
+                    elif (played := self._guarded(table, self._turn, text)) is not None:
                         ended += 1
                         yield played
+                if fault is not None:
+                    raise fault
 
     def _guarded(
         self, table: _Table, act: Callable[..., Played | None], value: Any

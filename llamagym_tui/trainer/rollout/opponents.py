@@ -16,6 +16,7 @@ from llamagym_tui.engine.policy.earlier import EarlierSelf, SavedSelf
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.errors import GeneratorError
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.observed import Observed
 
@@ -117,7 +118,12 @@ class EndpointOpponent(Fixed):
             max_tokens=self._generation.max_new_tokens,
             temperature=0.0 if greedy else self._generation.temperature,
         )
-        return [answer.text for answer in answers]
+        texts = []
+        for answer in answers:
+            if isinstance(answer, GeneratorError):
+                raise answer
+            texts.append(answer.text)
+        return texts
 
     def close(self) -> None:
         self._endpoint.close()

@@ -41,24 +41,24 @@ def difference(a: Episodes, b: Episodes) -> MeanReturn:
     return mean_return(differences) or NONE
 
 
-def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
+def played(play: Play, enough: float, most: int = MOST, pairs: Pairs | None = None) -> Pairs | None:
     """Episodes of A and B, pair by pair on the same seed: as many as half the interval needs, and `most` at most.
 
     None: `play` was not done to the end.
+
+    Args:
+        pairs: receives them, those before an error of `play`, too.
     """
-    pairs: Pairs = ([], [])
+    pairs = ([], []) if pairs is None else pairs
     wanted = min(FIRST, most)
     for seed in range(ROUNDS):
-        sides: list[dict[int, EpisodeCounts]] = []
-        for side in range(2):
-            ended: Episodes = []
-            if not play(side, wanted, seed, ended):
-                return None
-            sides.append({episode.number: episode for episode in ended})
-        # An episode that failed on one side has no pair.
-        for number in sorted(sides[0].keys() & sides[1].keys()):
-            for pair, episodes in zip(pairs, sides, strict=True):
-                pair.append(episodes[number])
+        sides: Pairs = ([], [])
+        try:
+            for side in range(2):
+                if not play(side, wanted, seed, sides[side]):
+                    return None
+        finally:
+            _add_pairs(pairs, sides)
         found = difference(*pairs)
         half = margin(found.stderr)
         needed = math.ceil(1.1 * found.episodes * (half / enough) ** 2)
@@ -66,6 +66,14 @@ def played(play: Play, enough: float, most: int = MOST) -> Pairs | None:
         if half <= enough or wanted <= 0:
             break
     return pairs
+
+
+def _add_pairs(pairs: Pairs, sides: Pairs) -> None:
+    """Add the episodes of a round; one that failed on one side has no pair."""
+    by_number = [{episode.number: episode for episode in side} for side in sides]
+    for number in sorted(by_number[0].keys() & by_number[1].keys()):
+        for pair, episodes in zip(pairs, by_number, strict=True):
+            pair.append(episodes[number])
 
 
 def compared(

@@ -235,7 +235,8 @@ async def test_the_screen_is_saved_by_key_or_from_the_palette(
         else:
             await pilot.press("Y")
         await until(pilot, lambda: notices(app), "a notice")
-    [path] = tmp_path.glob("*.svg")
+    assert not [*tmp_path.glob("*.svg")], "where one stands is not ours to write in"
+    [path] = Path(app.config.run_dir).glob("screen-*.svg")
     assert notices(app) == [f"The screen is saved: {path}"]
     picture = path.read_text(encoding="utf-8")
     assert "rolling&#160;out" in picture
@@ -254,7 +255,7 @@ async def test_a_screen_that_cannot_be_saved_is_a_sentence(
         monkeypatch.setattr("llamagym_tui.user_files.os.replace", refuse)
         await pilot.press("Y")
         await until(pilot, lambda: notices(app), "a notice")
-    assert notices(app) == ["The screen is not saved (no room); start in a folder of yours."]
+    assert notices(app) == [f"The screen is not saved in {app.config.run_dir} (no room)."]
 
 
 def refuse(*_: object) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from filelock import FileLock
 from msgspec import structs
@@ -17,19 +19,22 @@ from typer.testing import CliRunner
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.cli.main import app as cli
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, RunFinished
-from llamagym_tui.run_store import list_runs
+from llamagym_tui.returns import ReturnSeries
+from llamagym_tui.run_store import RunInfo, list_runs
 from llamagym_tui.screens.past_runs import run_list
 from llamagym_tui.screens.past_runs.compare import CompareScreen, SideList
 from llamagym_tui.screens.past_runs.curves import Curves
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.run_table import RunRow
 from llamagym_tui.screens.past_runs.runs import RunsScreen, discard_run
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.chart_cells import scale_of
 from llamagym_tui.screens.widgets.table_list import TableHeading
+from llamagym_tui.state.run_summary import RunSummary
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
@@ -137,6 +142,22 @@ async def test_a_run_gets_a_name_and_a_note_which_stay():
     assert (runs_dir() / "late" / "about.txt").read_bytes() == b""
 
 
+def test_what_a_run_has_had_at_least_is_no_luck_of_a_window(tmp_path: Path) -> None:
+    # Hands of a policy that earns −0.05, some of whose windows earn more than any policy does.
+    returns = np.random.default_rng(3).choice([-1.0, 0.0, 1.0], 20_000, p=[0.48, 0.09, 0.43])
+    series = ReturnSeries().add(map(float, returns))
+    config = RunConfig(agent="blackjack", run_dir=str(tmp_path))
+    info = RunInfo(
+        run_dir=tmp_path, config=config, started_at=datetime.now(UTC), has_checkpoint=False
+    )
+    row = RunRow(info=info, summary=RunSummary(returns=series))
+    assert max(point.mean_return for point in row.curve) > 0
+    assert row.at_least is not None
+    assert -0.1 < row.at_least < -0.04
+    few = RunSummary(returns=ReturnSeries().add([1.0, 1.0, 1.0]))
+    assert RunRow(info=info, summary=few).at_least is None
+
+
 async def test_runs_have_tags_and_the_best_of_a_game_is_marked_and_sorted_to_the_top():
     for name, peak, end, about in (("low", 0.0, 0.2, ""), ("peak", 1.0, -1.0, "a: b #long")):
         batches = [[peak] * 100] * 20 + [[end] * 100] * 20
@@ -152,7 +173,7 @@ async def test_runs_have_tags_and_the_best_of_a_game_is_marked_and_sorted_to_the
         assert "#long" in line
         runs.sort("return")
         assert names(app) == ["low", "peak"]
-        runs.sort("best")
+        runs.sort("at least")
         assert names(app) == ["peak", "low"]
         await pilot.press("slash", *"#LONG")
         await until(pilot, lambda: names(app) == ["peak"])

@@ -181,5 +181,5 @@ async def test_a_replay_steps_through_its_maps_and_saves_them(
         await pilot.press("end", "g", "left_square_bracket")
         await sees(pilot, "agrees on 110 of 280")
         await pilot.press("Y")
-        await until(pilot, lambda: [*tmp_path.glob("*.svg")] != [])
-        assert len(frames(next(tmp_path.glob("*.svg")).read_text(encoding="utf-8"))) == 2
+        await until(pilot, lambda: [*tmp_path.glob("run/*.svg")] != [])
+        assert len(frames(next(tmp_path.glob("run/*.svg")).read_text(encoding="utf-8"))) == 2
