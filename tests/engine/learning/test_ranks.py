@@ -94,9 +94,7 @@ def require_equal_figures(found: Any, expected: Any) -> None:
     for name in figures.keys() - {"update_s", "first_ratio", "clip_fraction"}:
         assert figures[name] == pytest.approx(others[name], rel=1e-3, abs=1e-4, nan_ok=True), name
     # A decision on the edge of the clip range lies on either side of it.
-    clipped, expected_clipped = (
-        decisions * each.clip_fraction for each in (found, expected)
-    )
+    clipped, expected_clipped = (decisions * each.clip_fraction for each in (found, expected))
     assert clipped == pytest.approx(expected_clipped, abs=3)
 
 
