@@ -25,10 +25,19 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false H
 # Each test process, and each program that a test starts, would compile every module anew, which takes it 15 s.
 ONE_THREAD += PYTHONDONTWRITEBYTECODE=
 
+# The kernels of a processor with AVX2 and of one without vector instructions. MKL heeds its limits on Intel's alone;
+# there, and on others, COMPATIBLE takes the kernels that every processor has.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+NO_VECTORS := ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE
+PORTABLE = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/engine tests/trainer
+# These compare computations whose rounding differs most from one kind of kernels to another.
+KERNELS := tests/engine/learning/test_ranks.py tests/engine/test_parallel.py
+KERNELS += tests/engine/model/test_loading.py::test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32
+
 # What the site shows, laid out as here.
 PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md
 
-.PHONY: help play test test-all test-gpu checks lint format types imports pytest pictures wheel docs clean
+.PHONY: help play test test-all test-gpu test-portable test-kernels checks lint format types imports pytest pictures wheel docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -49,6 +58,14 @@ test-all: lint types imports ## the same with the tests marked slow
 
 test-gpu: $(DEV_STAMP) ## the tests that need an accelerator; they are skipped where there is none
 	$(BIN)/python -m pytest -q -m gpu
+
+test-portable: $(COMPILED_STAMP) ## the engine's and trainer's tests: native, with AVX2, without vector instructions
+	$(ONE_THREAD) $(PORTABLE)
+	$(ONE_THREAD) $(AVX2) $(PORTABLE)
+	$(ONE_THREAD) $(NO_VECTORS) $(PORTABLE)
+
+test-kernels: $(COMPILED_STAMP) ## the tests that kernels change most, without vector instructions
+	$(ONE_THREAD) $(NO_VECTORS) $(BIN)/python -m pytest -q -m "not slow and not gpu" $(KERNELS)
 
 lint: $(DEV_STAMP) ## ruff: rules and layout; and no shorthand
 	$(BIN)/ruff check .

@@ -168,13 +168,13 @@ def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
             batch.append(episode.finish("terminated"))
         returns.append(learner.update(batch).mean_return)
     assert returns[0] < 0.7
-    assert returns[-1] > 0.85
+    assert sum(returns[-3:]) / 3 > 0.75
 
 
 def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
     learner = head_learner(policy)
     for _ in range(3):
-        assert learner.update(play(policy)).first_ratio < 1e-5
+        assert learner.update(play(policy)).first_ratio < 1e-4
 
 
 def test_admissible_replies_of_free_text_are_scored_as_they_were_sampled(tokenizer) -> None:
@@ -182,7 +182,7 @@ def test_admissible_replies_of_free_text_are_scored_as_they_were_sampled(tokeniz
     texts = {tuple(each.segments[0].ids[each.turns[0].start :]) for each in batch}
     assert len(texts) == len(REPLIES)
     learner = head_learner(head_policy(tokenizer, "generate"))
-    assert learner.update(batch).first_ratio < 1e-5
+    assert learner.update(batch).first_ratio < 1e-4
 
 
 def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> None:
@@ -223,7 +223,7 @@ def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, na
         monkeypatch.setattr(policy.model.v_head, "fit", None)
     returns = [learner.update(play(policy, 200)).mean_return for _ in range(25)]
     assert returns[0] < 0.65
-    assert returns[-1] > 0.85
+    assert sum(returns[-5:]) / 5 > 0.8
 
 
 def test_its_critic_foresees_returns(tokenizer) -> None:
@@ -257,7 +257,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
         one, other = learner.update(play(policy)), learner_again.update(play(again))
         assert (one.mean_return, one.lr) == (other.mean_return, other.lr)
         assert one.explained_variance == pytest.approx(other.explained_variance, abs=1e-4)
-        assert torch.allclose(policy.narrow.up, again.narrow.up, atol=1e-5)
+        assert torch.allclose(policy.narrow.up, again.narrow.up, atol=1e-4)
         assert torch.allclose(policy.narrow.down, again.narrow.down, rtol=1e-3, atol=1e-4)
 
 
@@ -340,7 +340,7 @@ def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tm
         found.append((figures, policy.narrow.up.detach().clone()))
     (undisturbed, up), (resumed, up_again) = found
     assert torch.tensor(resumed) == pytest.approx(torch.tensor(undisturbed), abs=1e-4)
-    assert torch.allclose(up, up_again, atol=1e-5)
+    assert torch.allclose(up, up_again, atol=1e-4)
     assert undisturbed[1][1] == pytest.approx(0.0, abs=1e-6)  # its reference is what it was then
 
 

@@ -92,7 +92,7 @@ def test_under_way_every_ratio_is_one_and_there_is_no_advantage_yet(course):
     assert (seen.why_not, seen.stage, seen.turns) == ("", "under_way", 1)
     assert (seen.sampled_by, seen.policy, seen.clip_range, seen.temperature) == (0, 0, 0.1, 0.7)
     for token in seen.tokens:
-        assert token.decision.ratio == pytest.approx(1.0, abs=1e-5)
+        assert token.decision.ratio == pytest.approx(1.0, abs=1e-4)
         assert token.decision.clipped is token.decision.advantage is token.decision.value is None
 
 
@@ -101,7 +101,7 @@ def test_before_its_update_a_reply_waits_and_its_ratio_is_one(course):
     seen = course.inspect(0, 1)
     assert (seen.stage, seen.turns) == ("waiting", 2)
     assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
-        [1.0] * len(seen.tokens), abs=1e-5
+        [1.0] * len(seen.tokens), abs=1e-4
     )
 
 
@@ -131,8 +131,10 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
                 )
                 assert decision.advantage == pytest.approx(advantage, abs=1e-6)
                 assert decision.value_now == pytest.approx(float(values[0]), abs=1e-5)
-                assert decision.clipped == (ratio > 1.1 if advantage > 0 else ratio < 0.9)
-                found_clipped.add(decision.clipped)
+                # On the edge of the clip range the ratios of two computations may lie on either side.
+                if min(abs(ratio - 1.1), abs(ratio - 0.9)) > 1e-3:
+                    assert decision.clipped == (ratio > 1.1 if advantage > 0 else ratio < 0.9)
+                    found_clipped.add(decision.clipped)
     assert found_clipped == {True, False}
 
 
@@ -259,7 +261,7 @@ def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_
     seen = course.inspect(0, 1)
     assert (seen.stage, seen.turns, seen.with_loss, seen.sampled) == ("inference", 2, 0, 0)
     assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
-        [1.0] * len(seen.tokens), abs=1e-5
+        [1.0] * len(seen.tokens), abs=1e-4
     )
     assert "are not kept" in course.inspect(1, 0).why_not, "it was not watched"
 

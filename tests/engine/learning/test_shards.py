@@ -21,7 +21,7 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import ModelLoadError, RankLost, RunStoreError
-from tests.engine.learning.second_rank import held_bytes, weights_of
+from tests.engine.learning.second_rank import held_bytes, steady, weights_of
 from tests.engine.learning.test_ranks import SETTINGS, Pair, collect, require_equal
 
 # Two processes are started for them, each with torch.
@@ -51,7 +51,7 @@ def in_shards(
     }
     pair.ranks.first(given | job)
     policy.model.backbone.shard(pair.ranks)
-    ppo = PPO(policy, config, seed=3, ranks=pair.ranks)
+    ppo = steady(PPO(policy, config, seed=3, ranks=pair.ranks))
     ppo.share()
     yield ppo
     pair.held = pair.ranks.gather(held_bytes(policy, ppo))
@@ -86,7 +86,7 @@ def test_shards_learn_what_whole_weights_learn(pair, make_policy, lora):
     batches = [collect(policy), collect(policy)]
     with in_shards(pair, policy, CONFIG, *batches, at=7) as ppo:
         found = learn(pair, ppo, *batches, at=7)
-    alone = PPO(make_policy(lora=lora), CONFIG, seed=3)
+    alone = steady(PPO(make_policy(lora=lora), CONFIG, seed=3))
     for batch in batches:
         stats = alone.update(batch)
     require_equal(found, weights_of(alone), stats, alone)
@@ -97,7 +97,7 @@ def test_each_rank_holds_a_half_of_weights_moments_and_reference(pair, make_poli
     batch = collect(policy)
     with in_shards(pair, policy, CONFIG, batch, at=16) as ppo:
         learn(pair, ppo, batch, at=16)
-    alone = PPO(make_policy(), CONFIG, seed=3)
+    alone = steady(PPO(make_policy(), CONFIG, seed=3))
     alone.update(batch)
     weights, moments, reference = held_bytes(alone.policy, alone)
     head = 2 * sum(
@@ -139,8 +139,8 @@ def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_pa
         assert all(map(torch.equal, whole_weights(ppo), good))
         moments = ppo.shards.gather()[1]
     loaded, alone = (
-        PPO(make_policy(lora=lora), CONFIG, seed=3),
-        PPO(make_policy(lora=lora), CONFIG, seed=3),
+        steady(PPO(make_policy(lora=lora), CONFIG, seed=3)),
+        steady(PPO(make_policy(lora=lora), CONFIG, seed=3)),
     )
     load_checkpoint(tmp_path, loaded.policy, loaded)
     alone.update(batch)
@@ -154,13 +154,12 @@ def test_a_checkpoint_is_whole_and_can_be_gone_back_to(pair, make_policy, tmp_pa
 
 
 def test_a_rank_without_a_row_goes_along_and_changes_nothing(pair, make_policy):
-    # Small steps: Adam divides, and so enlarges, the rounding of gradients that are nearly 0.
     config = replace(CONFIG, lr=2e-4, mini_batch_size=1, epochs=1)
     policy = make_policy()
     batch = collect(policy)[:8]
     with in_shards(pair, policy, config, batch, at=7) as ppo:
         found = learn(pair, ppo, batch, at=7)
-    alone = PPO(make_policy(), config, seed=3)
+    alone = steady(PPO(make_policy(), config, seed=3))
     stats = alone.update(batch)
     require_equal(found, weights_of(alone), stats, alone)
 

@@ -325,7 +325,7 @@ def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_f
             expected += (
                 values[turn.start - 1 : turn.end - 1].tolist() if turn.is_trained else [turn.value]
             )
-    assert targets.values.tolist() == pytest.approx(expected, abs=2e-5)
+    assert targets.values.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(make_policy):
@@ -355,7 +355,7 @@ def test_a_minibatch_in_many_forwards_has_the_gradient_of_one(make_policy):
         )
 
     joint = gradient(10_000)
-    assert torch.allclose(gradient(1), joint, atol=1e-6 * joint.abs().max())
+    assert torch.allclose(gradient(1), joint, atol=1e-5 * float(joint.abs().max()))
     assert not torch.allclose(gradient(10_000, mini_batch_size=2), joint, rtol=1e-2)
 
 

@@ -174,7 +174,7 @@ def test_what_is_sampled_is_what_a_plain_forward_gives_and_the_first_ratio_is_on
         assert value == pytest.approx(plain_value, abs=1e-4)
     ppo = PPO(policy, PPOConfig(epochs=1, mini_batch_size=8, critic_warmup_updates=0, kl_coef=0.1))
     stats = ppo.update(collect(policy, episodes=8))
-    assert stats.first_ratio < 1e-5
+    assert stats.first_ratio < 1e-4
     assert stats.grad_norm > 0
 
 
@@ -324,7 +324,7 @@ def test_conversations_computed_whole_are_trained_as_those_that_share(
         ppo = PPO(policy, config)
         assert ppo.reference is not None
         stats = ppo.update(batch)
-        assert stats.first_ratio < 1e-5
+        assert stats.first_ratio < 1e-4
         found.append((batch, stats, [p.grad for p in policy.model.parameters()]))
     (batch, stats, gradients), (whole_batch, whole_stats, whole_gradients) = found
     assert [t.segments[0].ids for t in batch] == [t.segments[0].ids for t in whole_batch]

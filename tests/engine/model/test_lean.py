@@ -236,7 +236,7 @@ def test_a_llama_that_is_not_quite_one_takes_the_general_path_with_a_line_in_the
     assert ppo.limits.flat == (not is_broken)
     assert ppo.reference is not None
     stats = ppo.update(collect(policy, episodes=8))
-    assert stats.first_ratio < 1e-5
+    assert stats.first_ratio < 1e-4
     assert abs(stats.kl_ref) < 1e-5
 
 

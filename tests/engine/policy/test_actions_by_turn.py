@@ -66,8 +66,8 @@ def test_rows_with_different_actions_are_those_of_plain_forwards(make, kind, sha
             if kind == "score":  # the temperature divides scores, and no tokens' logits
                 policy.generation = replace(policy.generation, temperature=1.0)
             logprobs, value = scored(policy, ids, start, end)
-            assert turn.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert turn.value == pytest.approx(value, abs=2e-5)
+            assert turn.logprobs == pytest.approx(logprobs, abs=1e-4)
+            assert turn.value == pytest.approx(value, abs=1e-4)
 
 
 def test_a_reply_is_chosen_among_the_actions_of_its_turn_by_their_scores(make):
@@ -84,7 +84,7 @@ def test_a_reply_is_chosen_among_the_actions_of_its_turn_by_their_scores(make):
     first = play(policy, turns=1)[3].finish("terminated").turns[0].choice
     prompt = policy.chat.opening("Play.", "same")
     (shares,) = probabilities_of_actions(policy, [prompt], policy.trie_of(SETS[3]))
-    assert math.exp(first.logprob) == pytest.approx(shares[first.chosen], abs=2e-5)
+    assert math.exp(first.logprob) == pytest.approx(shares[first.chosen], abs=1e-4)
     assert sum(shares) == pytest.approx(1.0)
 
 

@@ -51,16 +51,16 @@ def test_draws_values_and_log_probabilities_are_those_of_the_computation_that_sh
         replies = asked(policy, shared, texts)
         for text, reply, alike in zip(texts, replies, asked(other, unshared, texts), strict=True):
             assert reply.ids == alike.ids
-            assert reply.logprobs == pytest.approx(alike.logprobs, rel=1e-5)
-            assert reply.value == pytest.approx(alike.value, rel=1e-5, abs=1e-6)
+            assert reply.logprobs == pytest.approx(alike.logprobs, abs=1e-4)
+            assert reply.value == pytest.approx(alike.value, abs=1e-4)
             opening = policy.chat.opening("Play.", text)
             before = [*opening.prefix, *opening.rest]
             logprobs, value = scored(
                 policy, [*before, *reply.ids], len(before), len(before) + len(reply.ids)
             )
             if reply.choice is None:
-                assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
+                assert reply.logprobs == pytest.approx(logprobs, abs=1e-4)
+            assert reply.value == pytest.approx(value, abs=1e-4)
     assert shared.memory.take_share() == pytest.approx((24 - 4) / 24), (
         "four distinct prompts in three steps"
     )
@@ -86,7 +86,7 @@ def test_another_version_of_the_policy_remembers_nothing(policy):
     opening = policy.chat.opening("Play.", "a")
     row = [*opening.prefix, *opening.rest, *after.ids]
     _, value = scored(policy, row, len(opening.prefix) + len(opening.rest), len(row))
-    assert after.value == pytest.approx(value, abs=2e-5)
+    assert after.value == pytest.approx(value, abs=1e-4)
     assert after.value != pytest.approx(before.value, abs=1e-3)
 
 
@@ -121,8 +121,8 @@ def test_a_conversation_that_was_found_in_memory_goes_on_with_what_it_has_in_com
         (reply,) = sampler.reply([0], [new])
         logprobs, value = scored(policy, [*row, *reply.ids], len(row), len(row) + len(reply.ids))
         if reply.choice is None:
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-        assert reply.value == pytest.approx(value, abs=2e-5)
+            assert reply.logprobs == pytest.approx(logprobs, abs=1e-4)
+        assert reply.value == pytest.approx(value, abs=1e-4)
         assert tokens[0] <= len(new) + len(policy.trie.tree) or not found, (
             "what stood in memory was copied"
         )
@@ -147,8 +147,8 @@ def test_replies_on_their_trees_are_kept_while_others_are_computed_in_their_rows
             rows[slot] += [*news[slot], *reply.ids]
             before = len(rows[slot]) - len(reply.ids)
             logprobs, value = scored(policy, rows[slot], before, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
+            assert reply.logprobs == pytest.approx(logprobs, abs=1e-4)
+            assert reply.value == pytest.approx(value, abs=1e-4)
 
 
 def test_no_more_is_held_than_fits_and_what_was_let_go_is_computed_again(policy, monkeypatch):

@@ -30,8 +30,8 @@ def is_as_scored(policy, row: list[int], reply) -> None:
     start = len(row)
     row += reply.ids
     logprobs, value = scored(policy, row, start, len(row))
-    assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-    assert reply.value == pytest.approx(value, abs=2e-5)
+    assert reply.logprobs == pytest.approx(logprobs, abs=1e-4)
+    assert reply.value == pytest.approx(value, abs=1e-4)
 
 
 def begun(policy, slots: int, observation: str = "x"):
@@ -118,7 +118,7 @@ def test_a_prefix_is_computed_again_after_an_update(make_policy):
     reply = sampler.reply([0], [list(opening.rest)])[0]
     ids = [*opening.prefix, *opening.rest, *reply.ids]
     expected, _ = scored(policy, ids, len(ids) - len(reply.ids), len(ids))
-    assert reply.logprobs == pytest.approx(expected, abs=2e-5)
+    assert reply.logprobs == pytest.approx(expected, abs=1e-4)
 
 
 def test_greedy_takes_the_most_probable_token(make_policy):
@@ -127,7 +127,8 @@ def test_greedy_takes_the_most_probable_token(make_policy):
     reply = sampler.reply([0], [list(opening.rest)], greedy=True)[0]
     with torch.no_grad():
         logits = policy.model(torch.tensor([[*opening.prefix, *opening.rest]])).logits[0, -1]
-    assert reply.ids[0] == int(logits.argmax())
+    # Of two that are as probable up to rounding it may take either.
+    assert float(logits[reply.ids[0]]) == pytest.approx(float(logits.max()), abs=1e-4)
 
 
 def test_a_reply_ends_at_the_templates_end_or_at_the_allowed_tokens(make_policy):
@@ -223,7 +224,7 @@ def test_computing_ahead_changes_no_sample(make_policy, monkeypatch):
     plain = sampled()
     assert [ids for ids, _ in ahead] == [ids for ids, _ in plain]
     assert [p for _, ps in ahead for p in ps] == pytest.approx(
-        [p for _, ps in plain for p in ps], abs=2e-5
+        [p for _, ps in plain for p in ps], abs=1e-4
     )
 
 
@@ -274,7 +275,7 @@ def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(
         assert reply.choice is not None
         assert reply.ids == list(policy.trie.replies[reply.choice.chosen])
         assert reply.choice.logprob == pytest.approx(
-            float(shares[reply.choice.chosen].log()), abs=2e-5
+            float(shares[reply.choice.chosen].log()), abs=1e-4
         )
     share = float(shares[1])
     hits = sum(reply.choice is not None and reply.choice.chosen == 1 for reply in replies)

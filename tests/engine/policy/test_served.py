@@ -72,7 +72,7 @@ def test_learner_scores_what_the_server_sampled_as_the_server_did_after_an_updat
         trajectories = played(policy, sampler)
         assert_each_token_has_weight_one(trajectories)
         stats = ppo.update(trajectories)
-        assert stats.first_ratio < 1e-5
+        assert stats.first_ratio < 1e-4
         assert stats.importance_weight == pytest.approx(1.0, abs=1e-4)
         loaded = [
             request["lora_name"]
@@ -204,24 +204,24 @@ def test_the_learner_scores_what_continuous_batching_sampled_as_that_did_after_a
     for turns in (2, 1):
         trajectories = played(policy, sampler, turns=turns)
         assert_each_token_has_weight_one(trajectories)
-        assert ppo.update(trajectories).first_ratio < 1e-5
+        assert ppo.update(trajectories).first_ratio < 1e-4
 
 
 def test_continuous_batching_plays_the_most_probable_tokens_greedily(make_policy) -> None:
-    def greedy(**settings: str) -> list[list[int]]:
-        policy = make_policy(**settings)
-        sampler, prompts = (
-            sampler_of(policy, 2),
-            [policy.chat.opening("Play.", each) for each in ("x", "yy z")],
-        )
-        for slot, (prefix, _) in enumerate(prompts):
-            sampler.restart(slot, prefix)
-        return [
-            reply.ids
-            for reply in sampler.reply([0, 1], [list(ids) for _, ids in prompts], greedy=True)
-        ]
-
-    assert greedy(server="generate_batch") == greedy()
+    policy = make_policy(server="generate_batch")
+    sampler = sampler_of(policy, 2)
+    prompts = [policy.chat.opening("Play.", each) for each in ("x", "yy z")]
+    for slot, (prefix, _) in enumerate(prompts):
+        sampler.restart(slot, prefix)
+    replies = sampler.reply([0, 1], [list(ids) for _, ids in prompts], greedy=True)
+    for (prefix, rest), reply in zip(prompts, replies, strict=True):
+        before = [*prefix, *rest]
+        with torch.no_grad():
+            logits = policy.model(torch.tensor([[*before, *reply.ids]])).logits[0]
+        assert reply.ids
+        for at, token in enumerate(reply.ids, start=len(before) - 1):
+            # Of two that are as probable up to rounding it may take either.
+            assert float(logits[at, token]) == pytest.approx(float(logits[at].max()), abs=1e-4)
 
 
 def test_continuous_batching_that_fails_is_an_error_in_a_sentence(make_policy, monkeypatch) -> None:

@@ -107,8 +107,8 @@ def test_tokens_that_are_drawn_together_have_the_log_probabilities_of_a_plain_fo
             before = len(rows[slot])
             rows[slot] += reply.ids
             logprobs, value = scored(policy, rows[slot], before, len(rows[slot]))
-            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
-            assert reply.value == pytest.approx(value, abs=2e-5)
+            assert reply.logprobs == pytest.approx(logprobs, abs=1e-4)
+            assert reply.value == pytest.approx(value, abs=1e-4)
             assert reply.ended == (reply.ids[-1] in policy.chat.end_ids)
             assert reply.ended or len(reply.ids) == 13
             lengths.add(len(reply.ids))
@@ -158,4 +158,4 @@ def test_replies_that_follow_their_tree_or_leave_it_are_as_probable_where_they_a
     for slot, reply in enumerate(sampler.reply(range(3), [[20 + slot, 7] for slot in range(3)])):
         row = [8, 9, 20 + slot, 7, *script[slot]]
         assert reply.ids == script[slot]
-        assert reply.logprobs == pytest.approx(scored(policy, row, 4, len(row))[0], abs=2e-5)
+        assert reply.logprobs == pytest.approx(scored(policy, row, 4, len(row))[0], abs=1e-4)
