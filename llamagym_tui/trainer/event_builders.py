@@ -80,7 +80,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
 HISTORY_WARNING = (
-    "The model's chat template rewrites earlier replies, so every turn is computed again from its beginning: "
+    "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
     "long episodes take much longer than with other models."
 )
 

@@ -659,7 +659,7 @@ def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("chat", "said"),
     [
-        ({"keeps_history": False}, "rewrites earlier replies"),
+        ({"keeps_history": False}, "rewrites earlier turns"),
         ({"training_template": "qwen3_training"}, "TRL's qwen3_training is taken in its place"),
     ],
 )

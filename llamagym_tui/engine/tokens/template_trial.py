@@ -81,6 +81,7 @@ def _render(templates: list[str], special: dict[str, str]) -> int:
     turns = [{"role": role, "content": "one two"} for role in ("user", "assistant") * 4]
     chats = (
         [{"role": "system", "content": "a"}, *turns[:1]],
+        [{"role": "system", "content": "a"}, *turns[:7]],
         turns[:1],
         turns[:2],
         turns[:7],

@@ -134,9 +134,12 @@ class ChatTokenizer:
 
         If `ended`, the reply's last id was the template's end itself, which is left out then.
         """
-        text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
-        ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
+        ids = self._ids_after(_MARK, self._text_after_reply(observation))
         return tuple(ids[self._through_end(ids) :] if ended else ids)
+
+    def _text_after_reply(self, observation: str) -> str:
+        text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
+        return text.split(_MARK, 2)[2]
 
     def rendered(self, conversation: Conversation) -> str:
         """A whole conversation as the template writes it, with the generation prompt."""
@@ -162,7 +165,13 @@ class ChatTokenizer:
                 text = self._literal.hide(reply)
         ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
-        return tuple(ids[: ends[0] + 1]) if ends else (*ids, *self.end_ids[:1])
+        if ends:
+            # A template may end the last reply with another token than an earlier one, which the next prompt has.
+            return (*ids[: ends[0]], self.end_ids[0])
+        if call is None:
+            # Or it may not end the last reply at all, and write other space behind it.
+            text = text.rstrip()
+        return (*self._ids_after(prompt, text), *self.end_ids[:1])
 
     def meant(self, ids: Sequence[int]) -> str:
         """What a reply says to the agent: where it calls one tool, the plainest reply that names its action; nothing,
@@ -318,9 +327,12 @@ class ChatTokenizer:
         return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt begins with the last one and its reply; space before a reply is left to the model, and so
-        is an empty thought before one that has none."""
-        first = self._render([user("one")], prompt=True)
+        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one; space
+        before a reply is left to the model, and so is an empty thought before one that has none."""
+        return all(self._keeps_history_after(before) for before in ([], opening("sysmark")))
+
+    def _keeps_history_after(self, before: Conversation) -> bool:
+        first = self._render([*before, user("one")], prompt=True)
         replies = ("<think>\nwhy\n</think>\n\ntwo", "four")
         if self._opens:
             replies = ("why\n</think>\n\ntwo", "\n</think>\n\nfour")
@@ -329,14 +341,18 @@ class ChatTokenizer:
         ):  # the prompt has a thought that is over
             replies = ("two", "four")
         # A template may write the tag of a thought that the prompt begins before a reply, or take it as a part of that.
-        return any(self._keeps(first, replies, begun) for begun in {self._opens, ""})
+        return any(self._keeps(before, replies, begun) for begun in {self._opens, ""})
 
-    def _keeps(self, first: str, replies: tuple[str, str], begun: str) -> bool:
-        turns = [user("one"), assistant(begun + replies[0]), user("three")]
-        second = self._render(turns, prompt=True)
-        turns += [assistant(begun + replies[1]), user("five")]
-        third = self._render(turns, prompt=True)
-        return _continues(first, replies[0], second) and _continues(second, replies[1], third)
+    def _keeps(self, before: Conversation, replies: tuple[str, str], begun: str) -> bool:
+        turns = [*before, user("one")]
+        prompt = self._render(turns, prompt=True)
+        for reply, observation in zip(replies, ("three", "five"), strict=True):
+            turns += [assistant(begun + reply), user(observation)]
+            later = self._render(turns, prompt=True)
+            if not _continues(prompt, reply, self._text_after_reply(observation), later):
+                return False
+            prompt = later
+        return True
 
 
 def _unusable(fault: str) -> ModelLoadError:
@@ -345,7 +361,7 @@ def _unusable(fault: str) -> ModelLoadError:
     )
 
 
-def _continues(prompt: str, reply: str, later: str) -> bool:
-    """Whether a later prompt begins with an earlier one and its reply."""
+def _continues(prompt: str, reply: str, continuation: str, later: str) -> bool:
+    """Whether a later prompt is an earlier one, its reply and the continuation."""
     after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
-    return later.startswith(prompt) and after.lstrip().startswith(reply.lstrip())
+    return later.startswith(prompt) and after.lstrip() == reply.lstrip() + continuation

@@ -17,6 +17,17 @@ REWRITING = (
     "{% else %}{{ m['content'] }}{% endif %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 REWRITING_LATE = REWRITING.replace("not loop.last", "loop.revindex > 3")
+SYSTEM_BEFORE_LAST_USER = (
+    "{% set told = messages[0]['content'] if messages[0]['role'] == 'system' else '' %}"
+    "{% for m in messages if m['role'] != 'system' %}<|{{ m['role'] }}|>"
+    "{% if loop.last %}{{ told }}{% endif %}{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+"""As Mistral's templates have it."""
+REMINDING = SYSTEM_BEFORE_LAST_USER.replace("loop.last", "m['role'] == 'user'")
+COUNTING = SYSTEM_BEFORE_LAST_USER.replace("loop.last", "loop.first").replace(
+    "<|end|>", "<|end|>{{ loop.index if m['role'] == 'assistant' }}"
+)
 NO_SYSTEM = (
     "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -70,6 +81,28 @@ def test_a_template_that_rewrites_history_is_detected(tokenizer):
     assert ChatTokenizer(tokenizer).keeps_history
     assert not with_template(tokenizer, REWRITING).keeps_history
     assert not with_template(tokenizer, REWRITING_LATE).keeps_history
+
+
+@pytest.mark.parametrize(
+    "template",
+    [SYSTEM_BEFORE_LAST_USER, REMINDING, COUNTING],
+    ids=["system prompt moves on", "system prompt again in each turn", "turns are counted"],
+)
+def test_a_template_that_writes_later_turns_otherwise_under_a_system_prompt_is_detected(
+    tokenizer, template
+):
+    assert not with_template(tokenizer, template).keeps_history
+
+
+@pytest.mark.parametrize("last", ["", "{{ '\\n' }}", "<|pad|>"], ids=["no end", "space", "another end"])
+def test_a_canonical_reply_ends_as_in_the_middle_of_a_conversation(tokenizer, last):
+    own = CHATML.replace("<|im_start|>", "").replace(
+        "<|im_end|>", "{% if loop.last and m['role'] == 'assistant' %}END{% else %}<|end|>{% endif %}"
+    )
+    changed = copy.deepcopy(tokenizer)
+    changed.eos_token = "<|pad|>"
+    reply = with_template(changed, own.replace("END", last)).reply_ids("Action: 1")
+    assert tokenizer.decode(reply) == "Action: 1<|end|>"
 
 
 @pytest.mark.parametrize(
