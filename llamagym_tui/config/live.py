@@ -97,4 +97,4 @@ def with_measured(
 ) -> RunConfig:
     """The settings with the values that were measured, and the reasons for all that ever were."""
     known = in_sections(values, msgspec.to_builtins(config))
-    return from_dict(RunConfig, known | {"measured": config.measured | reasons})
+    return from_dict(RunConfig, known | {"measured": {**config.measured, **reasons}})

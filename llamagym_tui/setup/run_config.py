@@ -230,7 +230,9 @@ def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bo
     """Whether a run finds out how many earlier turns help: nobody has said so, nor is any form of prompts taught."""
     if agent_class.history is not None or given.get("history", "own") != "own":
         return False
-    return _samples_alone(given) and not (given.get("sft_warm_start") or given.get("form") == "learn")
+    return _samples_alone(given) and not (
+        given.get("sft_warm_start") or given.get("form") == "learn"
+    )
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:

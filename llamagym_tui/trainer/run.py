@@ -281,7 +281,9 @@ class Run:
             return False
         self._first_episodes = []
         history: Value = 0
-        reason = "prompts have no earlier turns: too few episodes have ended to tell whether they help"
+        reason = (
+            "prompts have no earlier turns: too few episodes have ended to tell whether they help"
+        )
         if found is not None:
             history = "all" if found.turns is None else found.turns
             reason = found.reason

@@ -26,7 +26,9 @@ def session(folder: Path, **given) -> tuple[Session, list[Event]]:
         agent=AGENT, run_dir=folder, resume=False, threads=1, seed=1, final_episodes=0, **given
     )
     events: list[Event] = []
-    return Session(config, RunStore.create(config), queue.SimpleQueue(), sinks=[events.append]), events
+    return Session(
+        config, RunStore.create(config), queue.SimpleQueue(), sinks=[events.append]
+    ), events
 
 
 def found_history(events: list[Event]) -> tuple[object, str]:
@@ -97,7 +99,9 @@ def random_5m(tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
 )
 def test_an_update_moves_an_adapter_on_the_head(tmp_path, model, kind, history, random_5m) -> None:
-    policy, batch, learner = played(tmp_path, random_5m if model == "random" else model, kind, history)
+    policy, batch, learner = played(
+        tmp_path, random_5m if model == "random" else model, kind, history
+    )
     before = policy.narrow.up.detach().clone()
     stats = learner.update(batch)
     assert stats.first_ratio < 1e-3

@@ -1,12 +1,12 @@
 """How many earlier turns a prompt needs: as many as foretell what comes better than the present observation alone.
 
-Two regressions are compared on a first batch, which was played by prompts without earlier turns. Both know the state of
-the model after the present observation, the action, and the number of the turn; one knows the states and actions of
-earlier turns, too. Each foretells the reward, the return and the next observation of episodes that were kept back. Where
-the second one is no better than chance would have it, an observation has all that a policy can use.
+A first batch is played by prompts without earlier turns, and two regressions are compared on it. Both know the state
+of the model after the present observation, the action, and the number of the turn. One of them knows the states and
+actions of earlier turns as well. Each foretells the reward, the return and the next observation of episodes that were
+kept back. Where the past foretells nothing better than chance does, the observation has all that a policy can use.
 
-The regressions are kernel ridges: a straight line through states would miss what several of their parts mean together,
-and the past would seem to help. Notation: N turns, D hidden size, K components, L earlier turns.
+The regressions are kernel ridges. A straight line through the states would miss what several of their parts mean
+together, and the past would seem to help. Notation: N turns, D hidden size, K components.
 """
 
 import math
@@ -20,7 +20,6 @@ from llamagym_tui.engine.learning.distinguished import Encode
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.returns import counted
 
 COMPONENTS = 32
 """Principal components of the states, K, at most."""
@@ -78,9 +77,7 @@ class Gain(NamedTuple):
 
 
 @torch.no_grad()
-def episodes_of(
-    policy: Policy, trajectories: Sequence[Trajectory], encode: Encode
-) -> list[Played]:
+def episodes_of(policy: Policy, trajectories: Sequence[Trajectory], encode: Encode) -> list[Played]:
     """Episodes that the policy played alone, with the states of its model; as many as are looked at.
 
     `encode` gives rows as forwards, each with what the policy's model says of it.
@@ -151,11 +148,14 @@ def _found(sample: Sequence[Played]) -> Found:
 
 
 def _of_turns(turns: int, longest: int, gain: Gain) -> Found:
-    explained = f"they explain {gain.share:.0%} of what the observation leaves open of the {gain.of}"
+    explained = (
+        f"they explain {gain.share:.0%} of what the observation leaves open of the {gain.of}"
+    )
     if turns == CANDIDATES[-1] and longest > turns:
         return Found(None, f"prompts have all earlier turns: {explained}")
     needed = min(turns, longest)
-    return Found(needed, f"prompts have {counted(needed, 'earlier turn')}: {explained}")
+    noun = "earlier turn" if needed == 1 else "earlier turns"
+    return Found(needed, f"prompts have {needed} {noun}: {explained}")
 
 
 def _sample(episodes: Sequence[Played]) -> list[Played]:

@@ -327,8 +327,10 @@ class ChatTokenizer:
         return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one; space
-        before a reply is left to the model, and so is an empty thought before one that has none."""
+        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one.
+
+        Space before a reply is left to the model, and so is an empty thought before one that has none.
+        """
         return all(self._keeps_history_after(before) for before in ([], opening("sysmark")))
 
     def _keeps_history_after(self, before: Conversation) -> bool:

@@ -94,10 +94,13 @@ def test_a_template_that_writes_later_turns_otherwise_under_a_system_prompt_is_d
     assert not with_template(tokenizer, template).keeps_history
 
 
-@pytest.mark.parametrize("last", ["", "{{ '\\n' }}", "<|pad|>"], ids=["no end", "space", "another end"])
+@pytest.mark.parametrize(
+    "last", ["", "{{ '\\n' }}", "<|pad|>"], ids=["no end", "space", "another end"]
+)
 def test_a_canonical_reply_ends_as_in_the_middle_of_a_conversation(tokenizer, last):
     own = CHATML.replace("<|im_start|>", "").replace(
-        "<|im_end|>", "{% if loop.last and m['role'] == 'assistant' %}END{% else %}<|end|>{% endif %}"
+        "<|im_end|>",
+        "{% if loop.last and m['role'] == 'assistant' %}END{% else %}<|end|>{% endif %}",
     )
     changed = copy.deepcopy(tokenizer)
     changed.eos_token = "<|pad|>"
