@@ -95,6 +95,10 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
 def with_measured(
     config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]
 ) -> RunConfig:
-    """The settings with the values that were measured, and the reasons for all that ever were."""
+    """The settings with the values that were measured, and the reasons for all that ever were.
+
+    No other ones are to be measured any more, but for the number of earlier turns.
+    """
     known = in_sections(values, msgspec.to_builtins(config))
-    return from_dict(RunConfig, known | {"measured": {**config.measured, **reasons}})
+    measured = {name: why for name, why in config.measured.items() if why or name == "history"}
+    return from_dict(RunConfig, known | {"measured": {**measured, **reasons}})

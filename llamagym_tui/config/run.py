@@ -178,7 +178,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Folder of the run; made if absent."""
     seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
     """Seeds environments, sampling and minibatches."""
-    seed_bits: Annotated[int, Meta(ge=SEED_BITS, le=OLD_SEED_BITS)] = SEED_BITS
+    seed_bits: Literal[31, 32] = SEED_BITS
     """Bits of the seeds of its episodes. A run that was begun when they were 32 keeps them."""
     mode: Mode = "train"
     """Mode at the start."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from llamagym_tui.config import SEED_BITS
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import RAISED, EnvError, described
@@ -57,13 +56,11 @@ class MatchAgainstModel(NamedTuple):
     """Seed of the policy's evaluation."""
     returns: list[float]
     """The person's returns so far."""
-    seed_bits: int = SEED_BITS
-    """Bits of the seeds of its episodes."""
 
     @property
     def next_seed(self) -> int:
         """To which the environment of the next episode is reset."""
-        return episode_seed(self.seed, len(self.returns), self.seed_bits)
+        return episode_seed(self.seed, len(self.returns))
 
     @property
     def is_over(self) -> bool:

@@ -168,6 +168,8 @@ def run_config(
         completed["lora"] = usual | given.get("lora", {})
         own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
         completed = in_sections(own, completed)
+        if "ppo.novelty_coef" in own:
+            completed["measured"]["ppo.novelty_coef"] = ""
     return from_dict(RunConfig, completed)
 
 

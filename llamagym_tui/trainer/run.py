@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from llamagym_tui.config import (
-    MEASURED,
     Mode,
     RunConfig,
     Value,
@@ -27,6 +26,7 @@ from llamagym_tui.engine.learning.measured_settings import (
     SMALLEST_BATCH,
     Measured,
     batch_in_time,
+    measured_novelty,
     measured_settings,
 )
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -261,14 +261,15 @@ class Run:
     def _measure(self, batch: Sequence[Trajectory], turns_per_s: float) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
         changes = changes_since(self.given, self.config)
-        wanted = [
-            name
-            for name in MEASURED
-            if self.config.measured.get(name) == "" and name not in changes
+        open_ones = [
+            name for name, why in self.config.measured.items() if not why and name != "history"
         ]
-        if not batch or not wanted:
+        if not batch or not open_ones:
             return
-        found = measured_settings(batch, turns_per_s, has_critic=self.config.ppo.has_critic)
+        wanted = [name for name in open_ones if name not in changes]
+        ppo = self.config.ppo
+        found = measured_settings(batch, turns_per_s, has_critic=ppo.has_critic)
+        found["ppo.novelty_coef"] = measured_novelty(batch, ppo.novelty_coef)
         self._take_measured({name: found[name] for name in wanted})
 
     def _finds_other_history(self, batch: Sequence[Trajectory]) -> bool:

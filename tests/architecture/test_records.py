@@ -17,7 +17,7 @@ ROOMS = tuple(
     for room in ("demos", "engine", "protocol", "returns", "state", "trainer")
 )
 GROWING = {
-    "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
+    "CollapseMonitor", "Conversation", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot", "_Table",
 }  # fmt: skip
 """Records that grow while something goes on."""
@@ -32,6 +32,7 @@ DEFAULTS = {
     "ReturnSeries": {"effect": 1.0, "group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
     "RunSummary": {"ending": "open", "version": 6},
+    "Shared": {"seed_bits": 31},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {

@@ -140,7 +140,7 @@ COMMAND_LINE = {
     "seat": "(hidden) folder! number≥1! --debug",
     "doctor": "",
     "demos": "",
-    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0 --env… --model --set…",
+    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0≤1073741824 --env… --model --set…",
     "demos check": "files…! --agent",
     "demos list": "place",
     "demos merge": "files…! --output -o!",

@@ -8,6 +8,7 @@ Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
@@ -39,6 +40,10 @@ SMALLEST_BATCH = 64
 """Turns that it has however slow the play is, and of which it is a multiple then."""
 ROUND = 256
 """Number of turns of which it is a multiple."""
+
+
+ALIKE = 0.6
+"""Share of a batch's turns with one and the same reward, from which on nothing in the rewards leads to a goal."""
 
 
 class Measured(NamedTuple):
@@ -117,6 +122,20 @@ def measured_settings(
         "ppo.whole_episodes": Measured(not is_long or not has_critic, ends),
         "n_envs": Measured(envs, stepped),
     }
+
+
+def measured_novelty(episodes: Sequence[Trajectory], coef: float) -> Measured:
+    """The weight of the bonus for what is seldom tried: `coef` where most turns are paid alike, else 0.
+
+    Where rewards differ from turn to turn they lead the way themselves, and in a world of many observations a bonus
+    would hold the policy near to random.
+    """
+    paid = Counter(turn.reward for episode in episodes for turn in episode.turns)
+    share = max(paid.values()) / paid.total()
+    alike = f"{share:.0%} of the turns have the same reward"
+    if share >= ALIKE:
+        return Measured(coef, f"a bonus of {coef:g} for what is seldom tried: {alike}")
+    return Measured(0.0, f"no bonus for what is seldom tried: only {alike}")
 
 
 def batch_in_time(turns_per_s: float) -> Measured:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.config import MEASURED, RunConfig, flat
-from llamagym_tui.engine.learning.measured_settings import measured_settings
+from llamagym_tui.engine.learning.measured_settings import measured_novelty, measured_settings
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 
@@ -108,3 +108,16 @@ def test_each_has_its_reason():
         "updates may come in the middle of episodes: they are long",
         "64 environments: each plays many turns of a batch",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "coef"),
+    [
+        ((-1.0, -1.0, -1.0, 20.0), 0.3),  # three of four turns alike
+        ((0.5, -2.0, 0.5, 3.0), 0.0),  # two of four
+    ],
+)
+def test_what_is_seldom_tried_earns_a_bonus_only_where_most_turns_are_paid_alike(rewards, coef):
+    turns = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=each) for each in rewards]
+    found = measured_novelty([Trajectory([Segment((), turns=turns)], "terminated")], 0.3)
+    assert found.value == coef
