@@ -10,12 +10,14 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
+from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.engine.tokens.template_trial import template_fault
 from llamagym_tui.engine.tokens.tool_calls import call_reader
 from llamagym_tui.engine.tokens.training_template import training_template
@@ -29,7 +31,8 @@ PLAIN_TEMPLATE = (
     "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
-"""Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
+"""Used for models without a chat template, behind what their tokenizer puts before a text; a reply begins on a line of
+its own, so no space is torn off it."""
 
 _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
@@ -77,7 +80,10 @@ class ChatTokenizer:
         }
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
-            tokenizer.chat_template = PLAIN_TEMPLATE
+            begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+            tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
+        if isinstance(tokenizer.chat_template, str):
+            tokenizer.chat_template = with_fixed_date(tokenizer.chat_template, datetime.now())
         self._tools = tools
         self._calls_in = call_reader(tokenizer) if tools else None
         self.training_template = ""

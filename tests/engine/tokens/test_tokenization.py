@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -94,10 +95,13 @@ def test_a_template_that_writes_later_turns_otherwise_under_a_system_prompt_is_d
     assert not with_template(tokenizer, template).keeps_history
 
 
-@pytest.mark.parametrize("last", ["", "{{ '\\n' }}", "<|pad|>"], ids=["no end", "space", "another end"])
+@pytest.mark.parametrize(
+    "last", ["", "{{ '\\n' }}", "<|pad|>"], ids=["no end", "space", "another end"]
+)
 def test_a_canonical_reply_ends_as_in_the_middle_of_a_conversation(tokenizer, last):
     own = CHATML.replace("<|im_start|>", "").replace(
-        "<|im_end|>", "{% if loop.last and m['role'] == 'assistant' %}END{% else %}<|end|>{% endif %}"
+        "<|im_end|>",
+        "{% if loop.last and m['role'] == 'assistant' %}END{% else %}<|end|>{% endif %}",
     )
     changed = copy.deepcopy(tokenizer)
     changed.eos_token = "<|pad|>"
@@ -118,6 +122,18 @@ def test_the_prompt_has_a_place_where_the_template_has_none(tokenizer, template,
     opening = chat.opening("Play.", "Go.")
     assert tokenizer.decode([*opening.prefix, *opening.rest]) == text
     assert chat.keeps_history
+
+
+def test_without_a_template_a_prompt_begins_as_the_tokenizer_begins_a_text():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
+    )
+    chat = with_template(tokenizer, None)
+    opening = chat.opening("Play.", "Go.")
+    ids = [*opening.prefix, *opening.rest]
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.bos_token_id not in [*ids[1:], *chat.continuation("Go.", ended=True)]
 
 
 @pytest.mark.parametrize("text", ["zqx", "<|end|>", "{{ 1 }}", "", "\u4f60\u597d"])
