@@ -41,7 +41,7 @@ def write_besides(values: Mapping[str, bool | int | float]) -> None:
                 writer.add_float32(name, value)
         as_it_is(writer, *args)
 
-    gguf.GGUFWriter.write_header_to_file = with_values  # type: ignore[method-assign]
+    gguf.GGUFWriter.write_header_to_file = with_values  # type: ignore
 
 
 def main(values: Mapping[str, bool | int | float], script: Path) -> None:

@@ -110,7 +110,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: A
 
 
 def keep_template(tokenizer: Any, run_dir: Path) -> None:
-    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and what stands in place of none."""
+    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
     for name in WORDS:
         file = run_dir / name / CHAT_TEMPLATE
         if file.is_file():

@@ -1,7 +1,7 @@
 """The date that a chat template writes: that of a run's first day, on every later day and wherever its model plays.
 
-Templates such as Llama 3.2's ask for the date whenever they render. A macro of that name, with the date as it was, is put
-before the template, and is saved with the tokenizer.
+Templates such as Llama 3.2's ask for the date whenever they render. A macro of the same name, with the
+date as it was, is put before the template, and is saved with the tokenizer.
 """
 
 import re

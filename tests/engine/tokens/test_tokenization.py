@@ -180,6 +180,17 @@ def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
     assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
 
 
+def test_space_before_a_reply_is_not_written_twice_where_a_prompt_is_rendered_anew():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.chat_template = tokenizer.chat_template.replace(".strip()", "")
+    chat = ChatTokenizer(tokenizer)
+    sampled, given = (
+        chat.prompt([user("a"), assistant(reply), user("b")])
+        for reply in (" Action: 1", "Action: 1")
+    )
+    assert sampled == given
+
+
 def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
     chat = ChatTokenizer(qwen_like())
     chat.tokenizer.chat_template = CHATML
