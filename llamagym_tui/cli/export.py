@@ -1,9 +1,11 @@
 """`export`: writes the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,9 +16,10 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.config import Dtype
+from llamagym_tui.config import Dtype, GenerationConfig
 from llamagym_tui.engine.model.modelfile import modelfile
-from llamagym_tui.engine.model.read_back import Sample, read_back, require_same_in_memory
+from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back, require_same_in_memory
+from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
 from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
@@ -28,6 +31,11 @@ BY_SCORE = (
     "in the run, replies were chosen among the admissible ones by their scores: text that this model writes freely may "
     "name no action, so begin its reply with what they have in common, token by token, and take the likelier of what "
     "may follow"
+)
+OF_BASE = (
+    "transformers takes sampling and ends of replies of an adapter from its base model: pass "
+    "`generation_config=GenerationConfig.from_pretrained(FOLDER)` of this folder to `generate`, and take the tokenizer "
+    "from here"
 )
 TEMPLATE = "chat_template.jinja"
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
@@ -93,28 +101,26 @@ def export(
         model = loaded.model.merged()
         require_same_in_memory(model, sample, "the merged model")
     sampling = last_settings(run_dir).generation
-    model.generation_config.update(
-        do_sample=True,
-        temperature=sampling.temperature,
-        top_k=0,  # the whole distribution, as in training
-        top_p=1.0,
-        max_new_tokens=sampling.max_new_tokens,
-    )
+    chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
+    generation = generation_config_of(model, sampling, chat.end_ids)
     try:
         with read_back(out, sample) as draft:
             model.save_pretrained(draft)
-            model.generation_config.save_pretrained(draft)  # an adapter alone leaves it out
+            generation.save_pretrained(draft)
             loaded.tokenizer.save_pretrained(draft)
-            text = card(story, by_score=sampling.policy == "score")
+            text = card(
+                story,
+                by_score=sampling.policy == "score",
+                is_adapter=(draft / ADAPTER).is_file(),
+            )
             (draft / "README.md").write_text(text, encoding="utf-8")
-            chat = ChatTokenizer(loaded.tokenizer)
             del model, loaded  # it is read again next
     except OSError as error:
         raise _unwritable(out, error) from error
     places = [str(out)]
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
-        _convert(str(converter), out, places[-1])
+        _convert(str(converter), out, places[-1], _defaults(chat, sampling))
         ends = [chat.tokenizer.decode([token]) for token in chat.end_ids]
         text = modelfile(f"{out.name}.gguf", prompt, sampling, chat.rendered, ends)
         (out / "Modelfile").write_text(text, encoding="utf-8")
@@ -129,8 +135,37 @@ def export(
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 
 
-def _convert(converter: str, model: Path, file: str) -> None:
-    """Write a folder's model as a GGUF file, its weights in 16 bits."""
+def _defaults(chat: ChatTokenizer, sampling: GenerationConfig) -> dict[str, bool | int | float]:
+    """What a GGUF file says of sampling, of a prompt's beginning and of the ends of replies, by its names.
+
+    It has room for three ends; the template's own, the tokenizer's and the model's come first.
+    """
+    tokenizer = chat.tokenizer
+    end = tokenizer.eos_token_id
+    if end is None:
+        end = chat.end_ids[0]
+    values: dict[str, bool | int | float] = {
+        "general.sampling.temp": sampling.temperature,
+        "general.sampling.top_k": 0,
+        "general.sampling.top_p": 1.0,
+        "general.sampling.min_p": 0.0,
+        "general.sampling.penalty_repeat": 1.0,
+        "tokenizer.ggml.eos_token_id": end,
+        "tokenizer.ggml.add_eos_token": False,
+    }
+    others = [each for each in chat.end_ids if each != end]
+    for name, other in zip(("eot", "eom"), others, strict=False):
+        values[f"tokenizer.ggml.{name}_token_id"] = other
+    opening = chat.opening("", "a")
+    if [*opening.prefix, *opening.rest][0] != tokenizer.bos_token_id:
+        values["tokenizer.ggml.add_bos_token"] = False
+    return values
+
+
+def _convert(
+    converter: str, model: Path, file: str, values: Mapping[str, bool | int | float]
+) -> None:
+    """Write a folder's model as a GGUF file, its weights in 16 bits, with some values."""
     with TemporaryDirectory(prefix="llamagym-gguf-") as beside:
         for each in model.iterdir():
             if each.name == TEMPLATE:
@@ -140,7 +175,8 @@ def _convert(converter: str, model: Path, file: str) -> None:
             else:
                 Path(beside, each.name).symlink_to(each.absolute())
         runner = str(Path(gguf_converter.__file__))
-        words = [sys.executable, runner, converter, beside, "--outfile", file, "--outtype", "f16"]
+        words = [sys.executable, runner, json.dumps(values), converter, beside]
+        words += ["--outfile", file, "--outtype", "f16"]
         ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if ended.returncode:
         why = ended.stderr.strip().rpartition("\n")[2]
@@ -153,8 +189,13 @@ def _unwritable(out: Path, error: OSError) -> RunStoreError:
     return RunStoreError(f"{out} cannot be written ({error.strerror}); name another folder.")
 
 
-def card(story: Story, *, by_score: bool = False) -> str:
-    """The model card of a run; `by_score`: its replies were chosen by their scores, and not sampled."""
+def card(story: Story, *, by_score: bool = False, is_adapter: bool = False) -> str:
+    """The model card of a run.
+
+    Args:
+        by_score: whether replies were chosen by their scores, and not sampled.
+        is_adapter: whether the base model is elsewhere.
+    """
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
     how = methods(state, story.warm_starts)
@@ -165,4 +206,6 @@ def card(story: Story, *, by_score: bool = False) -> str:
     lines = summary(story)
     if by_score:
         lines.append(BY_SCORE)
+    if is_adapter:
+        lines.append(OF_BASE)
     return "\n\n".join([head, first, "\n".join(f"- {line}" for line in lines), f"{end}\n"])

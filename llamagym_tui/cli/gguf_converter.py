@@ -1,13 +1,15 @@
-"""Runs llama.cpp's converter, and tells it how a tokenizer splits text where that is GPT-2's way and it knows no name.
+"""Runs llama.cpp's converter; writes into the file where replies end, and tells how a tokenizer splits text, where that
+is GPT-2's way and it knows no name.
 
 The converter knows tokenizers by a hash of what they make of a text, so one that was trained anew, as the bundled
-model's, is unknown to it whatever it does. It is run as a program: the path of the converter, then its arguments. It
-imports nothing of ours.
+model's, is unknown to it whatever it does. It is run as a program: what is written into the file besides, as JSON, the
+path of the converter, then its arguments. It imports nothing of ours.
 """
 
 import json
 import runpy
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,28 @@ def splits_as_gpt2(tokenizer: Any) -> bool:
     return whole["normalizer"] is None and wanted.items() <= before.items()
 
 
-def main(script: Path) -> None:
+def write_besides(values: Mapping[str, bool | int | float]) -> None:
+    """Have every GGUF file say some values, by their names in it, whatever the converter has found."""
+    import gguf
+
+    as_it_is = gguf.GGUFWriter.write_header_to_file
+
+    def with_values(writer: Any, *args: Any) -> None:
+        for name, value in values.items():
+            if isinstance(value, bool):
+                writer.add_bool(name, value)
+            elif isinstance(value, int):
+                writer.add_uint32(name, value)
+            else:
+                writer.add_float32(name, value)
+        as_it_is(writer, *args)
+
+    gguf.GGUFWriter.write_header_to_file = with_values  # type: ignore
+
+
+def main(values: Mapping[str, bool | int | float], script: Path) -> None:
     sys.path.insert(0, str(script.parent))
+    write_besides(values)
     try:
         from conversion.base import TextModel  # type: ignore[import-not-found]
     except ModuleNotFoundError as error:
@@ -49,4 +71,4 @@ def main(script: Path) -> None:
 
 if __name__ == "__main__":
     del sys.argv[0]
-    main(Path(sys.argv[0]))
+    main(json.loads(sys.argv.pop(0)), Path(sys.argv[0]))

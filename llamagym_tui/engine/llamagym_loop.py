@@ -334,8 +334,7 @@ class LlamaGymLoop:
             with read_back(
                 Path(path), Sample.of(model.pretrained_model, tokenizer, texts)
             ) as draft:
-                model.save_pretrained(draft)
-                tokenizer.save_pretrained(draft)
+                self.policy.save_pretrained(draft)
         except OSError as error:
             raise RunStoreError(
                 f"{path} cannot be written ({error.strerror or error}); name another folder."

@@ -20,6 +20,7 @@ from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
+from llamagym_tui.engine.learning.checkpoint import keep_template
 from llamagym_tui.engine.learning.depth import what_is_trained
 from llamagym_tui.engine.learning.form import (
     ADAPTER,
@@ -131,6 +132,8 @@ class Builders:
             precision=config.precision,
             base=None if own else config.base,
         )
+        if config.resume:
+            keep_template(loaded.tokenizer, Path(config.run_dir))
         return_freed_memory()  # of its trial, hundreds of MiB for a large vocabulary
         # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
         gc.freeze()

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaForCausalLM, pipeline
+from gguf import GGUFReader
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, pipeline
 from typer.testing import CliRunner
 
 from llamagym_tui.cli import export
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.run_folder import FORM_DIR, MODEL_DIR
 from tests import fakes
@@ -93,6 +95,52 @@ def test_a_merged_model_is_a_plain_folder_that_a_pipeline_answers_with(
     assert len(prompt) < len(ids) <= len(prompt) + 12
 
 
+@pytest.fixture
+def penalised(tmp_path: Path) -> Path:
+    """A run of a model whose base has sampling and an end of its own."""
+    events = [*fakes.opening_events(), *fakes.learning(2)]
+    run_dir = record(tmp_path / "one", events, generation=GenerationConfig(temperature=0.5))
+    shutil.copytree(bundled_model_path(), run_dir / MODEL_DIR)
+    file = run_dir / MODEL_DIR / "generation_config.json"
+    own = {"repetition_penalty": 1.1, "min_p": 0.1, "suppress_tokens": [7], "eos_token_id": 0}
+    file.write_text(json.dumps(own | {"min_new_tokens": 4, "no_repeat_ngram_size": 3}))
+    return run_dir
+
+
+def test_an_export_samples_and_ends_as_the_run_and_keeps_nothing_of_the_base_model(
+    penalised: Path, tmp_path: Path
+) -> None:
+    exported(penalised, tmp_path / "plain")
+    said = json.loads((tmp_path / "plain" / "generation_config.json").read_text("utf-8"))
+    names = {"repetition_penalty", "min_p", "suppress_tokens", "min_new_tokens"}
+    assert not {name for name in (*names, "no_repeat_ngram_size") if said.get(name) is not None}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "plain")
+    ends = tokenizer.convert_ids_to_tokens(said["eos_token_id"])
+    assert ends[0] == "<|end|>"
+    assert 0 in said["eos_token_id"]
+
+
+def test_a_gguf_file_says_how_the_run_samples_and_ends(
+    penalised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "convert.py"
+    script.write_text(
+        "import sys, gguf\nto = gguf.GGUFWriter(sys.argv[3], 'llama')\nto.add_add_bos_token(True)\n"
+        "to.write_header_to_file()\nto.write_kv_data_to_file()\nto.write_tensors_to_file()\nto.close()\n"
+    )
+    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
+    out = tmp_path / "a"
+    exported(penalised, out, "--merge", "--gguf")
+    fields = GGUFReader(out / "a.gguf").fields
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    end, other = (fields[f"tokenizer.ggml.{name}_token_id"].contents() for name in ("eos", "eot"))
+    assert (tokenizer.convert_ids_to_tokens(end), other) == ("<|end|>", 0)
+    names = ("temp", "top_k", "top_p", "min_p", "penalty_repeat")
+    sampling = [fields[f"general.sampling.{name}"].contents() for name in names]
+    assert sampling == [0.5, 0, 1.0, 0.0, 1.0]
+    assert fields["tokenizer.ggml.add_bos_token"].contents() is False
+
+
 def test_its_card_has_figures_prompt_and_command(
     adapted: tuple[Path, torch.Tensor], tmp_path: Path
 ) -> None:
@@ -108,6 +156,7 @@ def test_without_merge_an_adapter_stays_one(
 ) -> None:
     exported(adapted[0], tmp_path / "adapter")
     assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text("utf-8"))["r"] == 2
+    assert export.OF_BASE in (tmp_path / "adapter" / "README.md").read_text("utf-8")
     assert not list((tmp_path / "adapter").glob("value*"))
 
 

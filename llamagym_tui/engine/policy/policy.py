@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 
 from llamagym_tui.config import GenerationConfig
@@ -46,7 +48,7 @@ Replies = str | Sequence[str]
 """The canonical replies that name one action: one, or several."""
 
 
-def _generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
+def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
     """Ids that end a reply by the model's generation_config.json.
 
     Where there is no such file, it repeats the model's configuration, in which a default may stand that fits no
@@ -60,6 +62,25 @@ def _generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -
     if generation._from_model_config:
         known = tokenizer.all_special_ids
     return [end for end in ([ends] if isinstance(ends, int) else ends) if end in known]
+
+
+def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int]) -> Any:
+    """What a folder with a causal LM says of sampling: that of a run and no other, so nothing of the base model's.
+
+    Args:
+        ends: ids that end a reply.
+    """
+    own = lm.generation_config
+    return transformers.GenerationConfig(
+        do_sample=True,
+        temperature=sampling.temperature,
+        top_k=0,  # the whole distribution, as in training
+        top_p=1.0,
+        max_new_tokens=sampling.max_new_tokens,
+        eos_token_id=list(ends),
+        pad_token_id=own.pad_token_id,
+        bos_token_id=own.bos_token_id,
+    )
 
 
 class Policy:
@@ -93,7 +114,7 @@ class Policy:
         if isinstance(tokenizer, ChatTokenizer):
             self.chat = tokenizer
         else:
-            self.chat = ChatTokenizer(tokenizer, _generation_ends(model, tokenizer), tools)
+            self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer), tools)
         if not self.chat.end_ids:
             raise ModelLoadError(
                 "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
@@ -139,6 +160,16 @@ class Policy:
         """Updates made so far, and roll backs: the same version is the same weights."""
         self.has_critic = True
         """Whether the value head is used."""
+
+    def save_pretrained(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
+        """Write model, value head and tokenizer as a folder that transformers or PEFT play from as this policy plays.
+
+        Where this process has only parts of the model's `weights`, they are given.
+        """
+        self.model.save_pretrained(folder, weights)
+        lm = self.model.causal_lm
+        generation_config_of(lm, self.generation, self.chat.end_ids).save_pretrained(folder)
+        self.chat.tokenizer.save_pretrained(folder)
 
     @property
     def generation(self) -> GenerationConfig:

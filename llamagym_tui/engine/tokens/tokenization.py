@@ -10,12 +10,14 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
+from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.engine.tokens.template_trial import template_fault
 from llamagym_tui.engine.tokens.tool_calls import call_reader
 from llamagym_tui.engine.tokens.training_template import training_template
@@ -29,7 +31,8 @@ PLAIN_TEMPLATE = (
     "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
-"""Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
+"""Used for models without a chat template, behind what their tokenizer puts before a text; a reply begins on a line of
+its own, so no space is torn off it."""
 
 _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
@@ -77,7 +80,10 @@ class ChatTokenizer:
         }
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
-            tokenizer.chat_template = PLAIN_TEMPLATE
+            begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+            tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
+        if isinstance(tokenizer.chat_template, str):
+            tokenizer.chat_template = with_fixed_date(tokenizer.chat_template, datetime.now())
         self._tools = tools
         self._calls_in = call_reader(tokenizer) if tools else None
         self.training_template = ""
@@ -114,6 +120,10 @@ class ChatTokenizer:
         """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
         self._literal = LiteralText(self.tokenizer, self.end_ids)
         self._opens = self._opened_thought()
+        prompt = self._render([user(_MARK)], prompt=True)
+        whole = self._render([user(_MARK), assistant(_MARK)], prompt=False)
+        written = whole.removeprefix(prompt).partition(_MARK)[0]
+        self._space_before_reply = "" if written.strip() else written
         self.keeps_history = self._keeps_history()
         """Whether a conversation may go on behind the ids that were sampled."""
         self.thinks = self._thinks()
@@ -139,15 +149,23 @@ class ChatTokenizer:
 
     def _text_after_reply(self, observation: str) -> str:
         text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
-        return text.split(_MARK, 2)[2]
+        return text.split(_MARK, 2)[-1]  # a template may leave earlier turns out
 
     def rendered(self, conversation: Conversation) -> str:
         """A whole conversation as the template writes it, with the generation prompt."""
         return self._render(conversation, prompt=True)
 
     def prompt(self, conversation: Conversation) -> list[int]:
-        """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
-        return self._ids(self._render(conversation, prompt=True))
+        """Ids of a whole conversation with the generation prompt: for templates that rewrite history.
+
+        A sampled reply has the space before it that the template writes, which is not written twice.
+        """
+        messages: Conversation = []
+        for message in conversation:
+            if message["role"] == "assistant":
+                message = assistant(message["content"].removeprefix(self._space_before_reply))
+            messages.append(message)
+        return self._ids(self._render(messages, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
         """Ids of a reply as the model would sample it after the generation prompt, its end included."""
@@ -168,7 +186,7 @@ class ChatTokenizer:
         if ends:
             # A template may end the last reply with another token than an earlier one, which the next prompt has.
             return (*ids[: ends[0]], self.end_ids[0])
-        if call is None:
+        if call is None and self.end_ids:
             # Or it may not end the last reply at all, and write other space behind it.
             text = text.rstrip()
         return (*self._ids_after(prompt, text), *self.end_ids[:1])
@@ -327,10 +345,8 @@ class ChatTokenizer:
         return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one.
-
-        Space before a reply is left to the model, and so is an empty thought before one that has none.
-        """
+        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one;
+        space before a reply is left to the model, and so is an empty thought before one that has none."""
         return all(self._keeps_history_after(before) for before in ([], opening("sysmark")))
 
     def _keeps_history_after(self, before: Conversation) -> bool:

@@ -12,8 +12,11 @@ from typing import NamedTuple
 from llamagym_tui.user_files import file_text
 
 ENDING = "_training"
-_BOUND = re.compile(r"(?:\{%- if (\w+) is not defined %\}\{%- set \1 = .*?%\}\{%- endif %\})*")
-"""What `bind_template_arguments` has written before a template."""
+_BOUND = re.compile(
+    r"(?:\{%- if (\w+) is not defined %\}\{%- set \1 = .*?%\}\{%- endif %\})*"
+    r"(?:\{%- macro strftime_now\(format\) %\}.*?\{%- endmacro %\})?"
+)
+"""What `bind_template_arguments` and `with_fixed_date` have written before a template."""
 
 
 class TrainingTemplate(NamedTuple):
@@ -37,6 +40,6 @@ def training_template(own: str) -> TrainingTemplate | None:
 
 
 def unbound(template: str) -> str:
-    """A template without the arguments that were bound in it."""
+    """A template without the arguments and the date that were bound in it."""
     found = _BOUND.match(template)
     return template[found.end() :] if found else template

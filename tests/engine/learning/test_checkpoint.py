@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import shutil
@@ -29,6 +30,17 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
+
+
+def test_transformers_sample_and_end_replies_from_a_checkpoint_as_the_run_does(
+    make_policy, tmp_path
+):
+    policy = make_policy(temperature=0.5)
+    policy.model.causal_lm.generation_config.repetition_penalty = 1.3
+    place = save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
+    said = json.loads((place / "generation_config.json").read_text("utf-8"))
+    assert (said["temperature"], said.get("repetition_penalty")) == (0.5, None)
+    assert said["eos_token_id"] == list(policy.chat.end_ids)
 
 
 @pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])

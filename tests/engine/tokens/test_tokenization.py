@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -123,6 +124,18 @@ def test_the_prompt_has_a_place_where_the_template_has_none(tokenizer, template,
     assert chat.keeps_history
 
 
+def test_without_a_template_a_prompt_begins_as_the_tokenizer_begins_a_text():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
+    )
+    chat = with_template(tokenizer, None)
+    opening = chat.opening("Play.", "Go.")
+    ids = [*opening.prefix, *opening.rest]
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.bos_token_id not in [*ids[1:], *chat.continuation("Go.", ended=True)]
+
+
 @pytest.mark.parametrize("text", ["zqx", "<|end|>", "{{ 1 }}", "", "\u4f60\u597d"])
 def test_hostile_observations_do_not_break_the_seam(tokenizer, text):
     chat = ChatTokenizer(tokenizer)
@@ -165,6 +178,17 @@ def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
         "{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}"
     )
     assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
+
+
+def test_space_before_a_reply_is_not_written_twice_where_a_prompt_is_rendered_anew():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.chat_template = tokenizer.chat_template.replace(".strip()", "")
+    chat = ChatTokenizer(tokenizer)
+    sampled, given = (
+        chat.prompt([user("a"), assistant(reply), user("b")])
+        for reply in (" Action: 1", "Action: 1")
+    )
+    assert sampled == given
 
 
 def test_a_reply_that_begins_another_is_kept_apart_by_its_end():

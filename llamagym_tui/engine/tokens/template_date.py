@@ -1,0 +1,37 @@
+"""The date that a chat template writes: that of a run's first day, on every later day and wherever its model plays.
+
+Templates such as Llama 3.2's ask for the date whenever they render. A macro of the same name, with the
+date as it was, is put before the template, and is saved with the tokenizer.
+"""
+
+import re
+from datetime import datetime
+
+from llamagym_tui.engine.tokens.training_template import unbound
+
+CLOCK = "strftime_now"
+"""The function by which a template asks for the date; transformers and llama.cpp have it."""
+_FIXED = re.compile(rf"\{{%- macro {CLOCK}\(format\) %\}}.*?\{{%- endmacro %\}}")
+_DIRECTIVE = re.compile(r"(?<!\{)%-?[A-Za-z]")
+
+
+def with_fixed_date(template: str, now: datetime) -> str:
+    """A template that writes one date for ever; as it is, where it asks for none or has one already."""
+    if CLOCK not in template or _FIXED.search(template):
+        return template
+    parts = "".join(
+        f".replace({directive!r}, {now.strftime(directive)!r})"
+        for directive in sorted(set(_DIRECTIVE.findall(template)))
+    )
+    macro = f"{{%- macro {CLOCK}(format) %}}{{{{ format{parts} }}}}{{%- endmacro %}}"
+    own = unbound(template)
+    return template.removesuffix(own) + macro + own
+
+
+def with_date_of(template: str, saved: str) -> str:
+    """A template that writes the date of a saved one; as it is, where that has none."""
+    found = _FIXED.search(saved)
+    if found is None or CLOCK not in template or _FIXED.search(template):
+        return template
+    own = unbound(template)
+    return template.removesuffix(own) + found[0] + own
