@@ -11,7 +11,7 @@ from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.fixed_trunk import share_of_known
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.errors import RAISED
+from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
@@ -92,10 +92,9 @@ class PolicyMapper:
                     why_not="This agent names no discrete actions, so none can be mapped."
                 )
         except RAISED as error:  # a user's own code
-            why_not = (
-                f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            laid_out = PolicyMapLaidOut(
+                why_not=f"{type(self._agent).__name__}.policy_map failed: {described(error)}."
             )
-            laid_out = PolicyMapLaidOut(why_not=why_not)
         self._states = [
             cell.words
             for panel in laid_out.panels
