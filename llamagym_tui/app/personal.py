@@ -190,8 +190,9 @@ class PersonalApp(App[None]):
     def search_commands(
         self, commands: Sequence[CommandListItem], placeholder: str = "Search for commands…"
     ) -> AwaitMount:
-        listed = SimpleProvider(self.screen, commands)
-        return self.push_screen(Palette(providers=[listed], placeholder=placeholder))
+        listed = SimpleProvider(self.screen, list(commands))
+        palette = Palette(providers=[listed], placeholder=placeholder)  # type: ignore[list-item]
+        return self.push_screen(palette)
 
     def search_themes(self) -> None:
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))

@@ -247,9 +247,7 @@ class HumanGame:
             self._now = Observed("", None) if over else observed(self._agent, observation, info)
         except RAISED as error:
             self.over = True
-            raise EnvError(
-                f"{self._agent.env_id} refused the action: {located(error)}."
-            ) from error
+            raise EnvError(f"{self._agent.env_id} refused the action: {located(error)}.") from error
         self._look(observation, info)
         if not over:
             return reward, None

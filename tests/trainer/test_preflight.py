@@ -251,7 +251,9 @@ def failing(method: str) -> CountAgent:
 @pytest.mark.parametrize("method", ["format_observation", "actions", "reset"])
 def test_an_agent_that_cannot_begin_an_episode_is_refused_with_its_line(method: str, there) -> None:
     there(100.0)
-    where = rf"{__file__}, line \d+, in divide: ZeroDivisionError: integer division or modulo by zero;"
+    where = (
+        rf"{__file__}, line \d+, in divide: ZeroDivisionError: integer division or modulo by zero;"
+    )
     with pytest.raises(EnvError, match=f"^{where} LlamaCount-v0 cannot be played"):
         preflight(RunConfig(agent="count", run_dir="", device="cpu"), failing(method))
 
