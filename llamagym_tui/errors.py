@@ -5,6 +5,7 @@ Each message is one sentence, or two, with what happened, where, and what to do 
 
 import os
 from importlib.util import find_spec
+from typing import NamedTuple
 
 MOST_WORDS = 300
 """Characters of somebody else's message that are repeated."""
@@ -100,11 +101,22 @@ def require_library(module: str, extra: str) -> None:
 
 def described(error: BaseException, *, or_library: bool = False) -> str:
     """An error of other people's code in one line: its kind, its first line, and where it was raised."""
+    return f"{_kind_and_words(error)}{user_place(error, or_library=or_library)}"
+
+
+def located(error: BaseException) -> str:
+    """The same with the place first: ``file.py, line 3, in format_observation: KeyError: 'x'``."""
+    frame = _user_frame(error)
+    if frame is None:
+        return _kind_and_words(error)
+    return f"{frame.file}, line {frame.line}, in {frame.function}: {_kind_and_words(error)}"
+
+
+def _kind_and_words(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    message = ""
-    if lines:
-        message = f": {lines[0][:MOST_WORDS].rstrip('.')}"
-    return f"{type(error).__name__}{message}{user_place(error, or_library=or_library)}"
+    if not lines:
+        return type(error).__name__
+    return f"{type(error).__name__}: {lines[0][:MOST_WORDS].rstrip('.')}"
 
 
 def program_ended(error: SystemExit) -> AgentFileError:
@@ -118,23 +130,31 @@ def user_place(error: BaseException, *, or_library: bool = False) -> str:
     That is the innermost frame outside this package, Python's library and installed packages. With `or_library`, where
     there is none, it is the innermost frame outside this package. Empty if there is none of either.
     """
+    frame = _user_frame(error, or_library=or_library)
+    return "" if frame is None else f" ({frame.file}, line {frame.line})"
+
+
+class _Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+def _user_frame(error: BaseException, *, or_library: bool = False) -> _Frame | None:
     import sysconfig
     import traceback
 
-    foreign: list[tuple[str, int]] = []
+    foreign: list[_Frame] = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if not file.startswith((f"{_OURS}{os.sep}", "<")):
-            foreign.append((file, line))
+            foreign.append(_Frame(file, line, frame.f_code.co_name))
     python = f"{sysconfig.get_path('stdlib')}{os.sep}"
-    places = []
-    for file, line in foreign:
-        is_installed = not _INSTALLED.isdisjoint(file.split(os.sep))
-        if not is_installed and not file.startswith(python):
-            places.append((file, line))
-    if not places and or_library:
-        places = foreign
-    if not places:
-        return ""
-    file, line = places[-1]
-    return f" ({file}, line {line})"
+    users: list[_Frame] = []
+    for each in foreign:
+        is_installed = not _INSTALLED.isdisjoint(each.file.split(os.sep))
+        if not is_installed and not each.file.startswith(python):
+            users.append(each)
+    if not users and or_library:
+        users = foreign
+    return users[-1] if users else None

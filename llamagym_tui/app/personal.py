@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.actions import ActionParseResult
 from textual.app import App
-from textual.command import Provider
+from textual.command import CommandListItem, Provider, SimpleProvider
 from textual.dom import DOMNode
 from textual.events import Resize
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.theme import Theme
-from textual.widget import Widget
+from textual.theme import Theme, ThemeProvider
+from textual.widget import AwaitMount, Widget
 
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
@@ -33,6 +33,7 @@ from llamagym_tui.screens.widgets.kept_screen import open_kept
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
+from llamagym_tui.screens.widgets.palette import Palette
 from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.screens.widgets.sizes import is_too_small
 
@@ -181,12 +182,20 @@ class PersonalApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Open the palette; if something was opened over it, come back to it."""
-        from textual.command import CommandPalette
-
-        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
-            super().action_command_palette()
-        elif not isinstance(self.screen, CommandPalette):
+        if not any(isinstance(screen, Palette) for screen in self.screen_stack):
+            self.push_screen(Palette())
+        elif not isinstance(self.screen, Palette):
             self.screen.dismiss()
+
+    def search_commands(
+        self, commands: Sequence[CommandListItem], placeholder: str = "Search for commands…"
+    ) -> AwaitMount:
+        listed = SimpleProvider(self.screen, list(commands))
+        palette = Palette(providers=[listed], placeholder=placeholder)  # type: ignore[list-item]
+        return self.push_screen(palette)
+
+    def search_themes(self) -> None:
+        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def action_help_quit(self) -> None:
         """Answer a ctrl+c that copies nothing, in place of Textual's notice, which is markup."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.writer import DemoWriter
-from llamagym_tui.errors import RAISED, EnvError, described
+from llamagym_tui.errors import RAISED, EnvError, located
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -184,7 +184,7 @@ class HumanGame:
             raise
         except RAISED as error:
             raise EnvError(
-                f"{self._agent.env_id} refused to begin an episode: {described(error)}."
+                f"{self._agent.env_id} refused to begin an episode: {located(error)}."
             ) from error
         self._turns = []
         self._models = []
@@ -236,8 +236,8 @@ class HumanGame:
         """
         shown = self._now
         action = action_named(self._agent, name)
+        reply = worded(self._agent, action)
         reward, end = self._step(action)
-        reply = self._agent.format_action(action)
         self._models.append(PlayedTurn(shown.text, shown.actions, reply, action, 0.0))
         if self._turns:  # what it leads to belongs to the person's turn before it
             last = self._turns[-1]
@@ -256,9 +256,7 @@ class HumanGame:
             raise
         except RAISED as error:
             self.over = True
-            raise EnvError(
-                f"{self._agent.env_id} refused the action: {described(error)}."
-            ) from error
+            raise EnvError(f"{self._agent.env_id} refused the action: {located(error)}.") from error
         self._look(observation, info)
         if not over:
             return float(reward), None

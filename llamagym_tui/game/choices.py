@@ -4,7 +4,7 @@ import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.errors import RAISED, ActionParseError, EnvError, located
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import few_actions
 
@@ -64,9 +64,13 @@ def worded(agent: AgentBase, action: int | str, reasoning: str = "") -> str:
     """A person's action as the agent would reply it, after a sentence of reasoning if there is one.
 
     Raises:
-        ActionParseError: with this sentence, the agent would read another action in the reply, or none.
+        ActionParseError: with this sentence, the agent would read another action in the reply, or none; or its
+            `format_action` failed.
     """
-    plain_reply = agent.format_action(action)
+    try:
+        plain_reply = agent.format_action(action)
+    except RAISED as error:
+        raise ActionParseError(f"{located(error)}.") from error
     reasoning = reasoning.strip()
     if not reasoning:
         return plain_reply

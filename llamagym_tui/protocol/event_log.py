@@ -85,6 +85,7 @@ MOST_WAITING = 2**20
 """Bytes that wait for a disk that takes none, before conversations are lost; all else has 32 times the room."""
 MOST_RETRY_S = 30.0
 """Seconds between two attempts to write, at most; at first `FLUSH_EVERY_S`."""
+WRITTEN_AGAIN = "The event log is written again; a mark in it has what was lost, if anything was."
 
 _WHOLE = re.compile(rb"\.0(?=[,\]])")
 """What a whole number does not need."""
@@ -140,6 +141,7 @@ class EventLog:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Open the file for appending, as `growing_file`; a torn last line is cut off."""
+        self._path = path
         self._file = growing_file(path)
         self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
@@ -191,14 +193,13 @@ class EventLog:
             if failed:
                 return ""
             return (
-                f"The event log cannot be written ({error}); its events wait, and the run goes on."
+                f"The event log {self._path} cannot be written ({error.strerror or error}); its events wait, and "
+                "the run goes on."
             )
         self._retry_s = 0.0
         self._flush_at = self._clock() + FLUSH_EVERY_S
         if failed:
-            return (
-                "The event log is written again; a mark in it has what was lost, if anything was."
-            )
+            return WRITTEN_AGAIN
         return ""
 
     def close(self) -> None:

@@ -277,6 +277,8 @@ class WatchChanged(Event, frozen=True, kw_only=True):
     """Environment, index from 0; of a best or worst episode, the one that was watched before."""
     awaits_failure: bool = False
     """Whether the next reply that names no action will be streamed instead."""
+    none_in: int = 0
+    """Replies among which there was none of that kind, after which it is not waited for any longer; 0: it was not."""
 
 
 class WheelTaken(Event, frozen=True, kw_only=True):
@@ -602,6 +604,8 @@ class WarningRaised(Event, frozen=True, kw_only=True):
     """The request that is refused, so that nobody waits for it. None: none is."""
     collapsed: bool = False
     """Whether it says that the policy has collapsed."""
+    unwritten: bool = False
+    """Whether it says that something of the run cannot be written, which holds until a checkpoint is."""
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):

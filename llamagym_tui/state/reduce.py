@@ -12,6 +12,7 @@ from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
+from llamagym_tui.state.prompt_edit import PromptEdit
 from llamagym_tui.state.run import Mark, RunState, SavedHistory
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
@@ -128,7 +129,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
-            return replace(state, mapped=event, film=_with_frame(state.film, event))
+            edit = None if state.edit is None else state.edit.mapped(event)
+            film = _with_frame(state.film, event)
+            return replace(state, mapped=event, film=film, edit=edit)
         case events.PolicyMapWatched():
             return replace(state, pending=state.pending.after(event), map_watched=event.on)
         case events.EvaluationFinished():
@@ -216,6 +219,7 @@ def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunStat
         state,
         pending=state.pending.after(event),
         checkpoint=event,
+        unwritten="",
         saved=SavedHistory(state.stats, state.play, state.prompts),
     )
     if not state.pending.checkpoint:
@@ -236,6 +240,7 @@ def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
         wheel=state.wheel.after(event),
         warm_start=state.warm_start.after(event),
         collapse=collapse,
+        unwritten=message if event.unwritten else state.unwritten,
     )
     return _noted(warned, f"Warning: {message}")
 
@@ -434,6 +439,12 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
         prompt_version=event.prompt_version,
         prompt_requested=None if is_answer else state.prompt_requested,
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
+        edit=PromptEdit(
+            version=event.prompt_version,
+            version_before=state.prompt_version,
+            episode=state.episodes,
+            before=state.mapped,
+        ),
     )
     label = f"prompt {prompts.named(changed.prompts, event.prompt_version)}"
     return _marked(changed, label, "applies from the next episode on")

@@ -16,6 +16,7 @@ from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
 from llamagym_tui.state.play_counts import Manner, PlayCounts
+from llamagym_tui.state.prompt_edit import PromptEdit
 from llamagym_tui.state.prompts import Versions
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
@@ -71,6 +72,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     prompt_requested: str | None = None
     prompts: Versions = ()
     """All system prompts of the run, with what was played under each."""
+    edit: PromptEdit | None = None
+    """The last edit of the prompt. None: there was none."""
     pending: Pending = field(default_factory=Pending)
     watching: Watching = field(default_factory=Watching)
     wheel: WheelState = field(default_factory=WheelState)
@@ -130,6 +133,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Values of the settings that were changed live, by their dotted names."""
     collapse: str = ""
     """The last warning that the policy has collapsed; empty: there was none since a roll back or a changed setting."""
+    unwritten: str = ""
+    """The last warning that something of the run cannot be written; empty: there was none since a checkpoint."""
     stopping: bool = False
     """Whether the trainer was asked to write its checkpoint and end."""
     failure: str = ""
@@ -298,6 +303,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         checkpoint=other.checkpoint,
         saved=other.saved,
         film=other.film,
+        edit=other.edit,
     )
 
 
@@ -312,6 +318,7 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         settings={},
         batch_turns=0,
         collapse="",
+        unwritten="",
         watched=None,
         watching=Watching(),
         wheel=WheelState(),

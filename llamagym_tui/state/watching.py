@@ -34,6 +34,12 @@ class Watching(Struct, frozen=True, kw_only=True):
     """A requested step that has not begun."""
 
     @property
+    def is_of_play(self) -> bool:
+        """Whether an environment is watched as it is played, and nothing else is waited for."""
+        waits = self.now.awaits_failure or isinstance(self.requested, WatchNext)
+        return self.now.kind == "env" and not waits
+
+    @property
     def env_intended(self) -> int:
         """The environment that was requested last, confirmed or not."""
         return self.requested.env if isinstance(self.requested, Watch) else self.now.env
@@ -158,6 +164,8 @@ def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
         meanwhile = f"; until then {where}" if watched.kind == "env" else ""
         return f"waiting for a reply without an action{meanwhile}"
     match watched.kind:
+        case "env" if watched.none_in:
+            return f"none in the last {watched.none_in:,} replies; watching {where}"
         case "env":
             return f"watching {where}"
         case "failure":

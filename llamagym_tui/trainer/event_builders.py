@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import MOST_UNREAD, RunConfig, UpdateStats
 from llamagym_tui.engine.learning.form import FormLearnt
-from llamagym_tui.errors import LlamaGymError, described
+from llamagym_tui.errors import LlamaGymError, described, located, user_place
 from llamagym_tui.protocol.events import RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.collapse import Verdict
@@ -60,9 +60,10 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
         return SessionFailed(
             message="There is not enough memory; take a smaller --model, or fewer --envs."
         )
-    return SessionFailed(
-        message=f"The session failed by {described(error)}; {log_path} has the traceback."
-    )
+    what = located(error)
+    if not user_place(error):
+        what = f"The session failed by {described(error)}"
+    return SessionFailed(message=f"{what}; {log_path} has the traceback.")
 
 
 def lost_episodes(count: int, env_id: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from llamagym_tui.protocol.event_log import WRITTEN_AGAIN
 from llamagym_tui.protocol.events import Event, Progressed, Refused, WarningRaised
 
 PROGRESS_EVERY_S = 0.5
@@ -47,11 +48,13 @@ class EventEmitter:
                 self._sinks.remove(sink)
                 reports.append(f"Some events can no longer be written ({error}); the run goes on.")
         for report in filter(None, reports):
-            self.warn(report)
+            self.warn(report, unwritten=report != WRITTEN_AGAIN)
 
-    def warn(self, message: str, *, refused: Refused | None = None) -> None:
-        """Emit a warning; `refused`: what was requested and is not done."""
-        self.emit(WarningRaised(message=message, refused=refused))
+    def warn(
+        self, message: str, *, refused: Refused | None = None, unwritten: bool = False
+    ) -> None:
+        """Emit a warning; `refused`: what was requested and is not done; `unwritten`: as the event has it."""
+        self.emit(WarningRaised(message=message, refused=refused, unwritten=unwritten))
 
     @contextmanager
     def refusing(self, refused: Refused, *errors: type[Exception]) -> Iterator[None]:

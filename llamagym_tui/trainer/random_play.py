@@ -1,18 +1,19 @@
 """Plays a few episodes by random actions before a run: to measure its conversations, or for states to learn replies on.
 
-A fault of the environment ends the play; the rollout will meet it again, and report it.
+An episode that fails ends there; the rollout will meet the fault again, and report it.
 """
 
-import contextlib
 import random
 import time
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from llamagym_tui.config import SEED_BITS, RunConfig
-from llamagym_tui.errors import RAISED
+from llamagym_tui.errors import RAISED, EnvError, located
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, action_named, observed
+from llamagym_tui.trainer.rollout.environments import close
 
 
 class RandomTurn(NamedTuple):
@@ -27,26 +28,49 @@ def random_episodes(
     """Episodes until there are so many turns, or so many seconds are over.
 
     Raises:
-        EnvError: the environment cannot be made.
+        EnvError: the environment cannot be made, or as many episodes in a row as end a run failed in their first turn.
     """
     env = agent_env(agent)
     until = time.monotonic() + seconds
     rng = random.Random(config.seed)
     episodes: list[list[RandomTurn]] = []
-    with contextlib.suppress(*RAISED), contextlib.closing(env):
+    failed = 0
+    seed: int | None = config.seed % 2**SEED_BITS
+    most = config.max_turns or turn_limit(env)
+    try:
         env.action_space.seed(config.seed)
-        observation, info = env.reset(seed=config.seed % 2**SEED_BITS)
         while time.monotonic() < until and sum(map(len, episodes)) < turns:
-            episodes.append([])
-            for _ in range(config.max_turns or turn_limit(env)):
-                shown = observed(agent, observation, info)
-                names = shown.actions or tuple(agent.action_names)
-                name = rng.choice(names) if names else None
-                episodes[-1].append(RandomTurn(shown, name))
-                action = env.action_space.sample() if name is None else action_named(agent, name)
-                observation, _, terminated, truncated, info = env.step(action)
-                if terminated or truncated or time.monotonic() > until:
-                    break
-            if time.monotonic() < until:
-                observation, info = env.reset()
+            episode: list[RandomTurn] = []
+            try:
+                for turn in _played(agent, env, seed, rng, most):
+                    episode.append(turn)
+                    if time.monotonic() > until:
+                        break
+            except RAISED as error:
+                failed += 1
+                if failed == config.max_failures and not (episodes or episode):
+                    raise EnvError(
+                        f"{located(error)}; {agent.env_id} cannot be played until that is corrected."
+                    ) from error
+            if episode:
+                episodes.append(episode)
+            seed = None
+    finally:
+        close(env, 0)
     return episodes
+
+
+def _played(
+    agent: AgentBase, env: Any, seed: int | None, rng: random.Random, most: int
+) -> Iterator[RandomTurn]:
+    """The turns of an episode, which may raise anything."""
+    observation, info = env.reset(seed=seed)
+    for _ in range(most):
+        shown = observed(agent, observation, info)
+        names = shown.actions or tuple(agent.action_names)
+        name = rng.choice(names) if names else None
+        yield RandomTurn(shown, name)
+        action = env.action_space.sample() if name is None else action_named(agent, name)
+        observation, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            return

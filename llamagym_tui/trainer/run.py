@@ -35,7 +35,7 @@ from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
+from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
 from llamagym_tui.trainer.generators import Generators
@@ -356,11 +356,6 @@ class Run:
             self._opponent_begins_anew()
             self.rollout.restart()
             self._begin_batch()
-            self._emitter.warn(
-                "What is trained is an adapter on the LM head alone, and each prompt has one of its own. A new one "
-                "begins with what was learnt before, as far as the prompt does not ask for something else; the one "
-                "of before comes back with its prompt."
-            )
 
     def change(self, requested: Mapping[str, Value]) -> None:
         """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
@@ -509,7 +504,10 @@ class Run:
         self._emit(events.CheckpointSaved(update=self.learner.updates))
 
     def save_or_warn(
-        self, *, requested: bool = True, then: str = "The run goes on, and soon tries again."
+        self,
+        *,
+        requested: bool = True,
+        then: str = f"The run goes on, and tries again every {RETRY_S:.0f} s.",
     ) -> None:
         """Write a checkpoint; a full disk does not end a run that can go on.
 
@@ -522,7 +520,7 @@ class Run:
         except RunStoreError as error:
             log.exception("no checkpoint")
             if requested or not was_failing:
-                self._emitter.warn(f"{error} {then}", refused="checkpoint")
+                self._emitter.warn(f"{error} {then}", refused="checkpoint", unwritten=True)
         else:
             if was_failing:
                 self._emitter.warn("A checkpoint could be written again.")

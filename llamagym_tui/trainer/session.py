@@ -374,7 +374,7 @@ class Session:
                 rollout.spectator.watch(env)
                 rollout.keep_wheel_in_view()
             case commands.WatchNext(kind=kind):
-                if not rollout.spectator.watch_next(kind):
+                if not rollout.spectator.watch_next(kind, replies=rollout.batch_turns):
                     self._emitter.warn("No episode has ended yet; try again a little later.")
                 rollout.keep_wheel_in_view()
             case commands.TakeWheel():
@@ -398,7 +398,7 @@ class Session:
             case commands.SetMode(mode=mode):
                 run.set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
-                run.set_prompt(prompt)
+                self._set_prompt(prompt, run)
             case commands.ChangeSettings(changes=changes):
                 run.change(changes)
             case commands.Evaluate():
@@ -442,6 +442,13 @@ class Session:
             self._enter("rolling_out", detail)
         else:
             self._emit(events.PhaseChanged(phase="rolling_out", detail=detail))
+
+    def _set_prompt(self, prompt: str, run: Run) -> None:
+        """Use another prompt, with a map before it and one after it, both of the same weights."""
+        if run.policy_map.is_known_as_cheap:
+            self._map_policy(run, at_once=True)
+        run.set_prompt(prompt)
+        self._map_policy(run, at_once=True)
 
     def _probe_actions(self, run: Run) -> None:
         """Emit how probable each action is where the watched episode waits for a reply."""
@@ -560,7 +567,7 @@ class Session:
                 limit = f"{(ATTEMPTS - attempt) * RETRY_S:.0f} s at most"
                 waited = f"Waiting for space for the last checkpoint, {limit}; stop again to end without it"
                 if attempt == 1:
-                    self._emitter.warn(f"{error} {waited}.", refused="checkpoint")
+                    self._emitter.warn(f"{error} {waited}.", refused="checkpoint", unwritten=True)
                 is_last = attempt == ATTEMPTS
                 while (command := self.inbox.take()) is not None:
                     if isinstance(command, commands.Stop):

@@ -173,7 +173,10 @@ class PlaygroundActions(Screen[None]):
         self.query_one(ConversationView).mark_next(by)
 
     def action_unmark(self) -> None:
+        """Go back to the play as it goes: mark no reply, follow the newest line, and replay nothing."""
         self.query_one(ConversationView).action_follow()
+        if not self._state.watching.is_of_play:
+            self.post_message(CommandAsked(Watch(env=self._state.watching.now.env)))
 
     @on(ConversationView.Marked)
     def _mark_changed(self) -> None:

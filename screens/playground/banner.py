@@ -39,6 +39,8 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
         return [Sentence(text, "-error") for text in (state.failure, kept, again)]
     if state.finished is not None:
         return [Sentence(_farewell(state), "-note")]
+    if state.unwritten:
+        return [Sentence(_unwritten(state, key), "-error")]
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
         ends = "writes its checkpoint and ends" if state.is_kept else "ends"
@@ -66,6 +68,17 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
             Sentence(f"A warm start is under way{far}. {key('warm_start', 'f')} shows it.", "-note")
         )
     return found + [Sentence(text, "-note") for text in _awaited(state)]
+
+
+def _unwritten(state: RunState, key: KeyOf) -> str:
+    """What cannot be written, how long that is waited for, and the two ways out."""
+    leave = key("quit", "q")
+    if state.stopping:
+        return f"{state.unwritten} Make room there; or {leave} again leaves without it."
+    return (
+        f"{state.unwritten} Make room there; or {leave} leaves, and what was learnt since the last checkpoint is "
+        "lost."
+    )
 
 
 def _recorded(state: RunState) -> list[Sentence]:

@@ -15,6 +15,7 @@ from llamagym_tui.screens.playground.last_update import LastUpdate
 from llamagym_tui.screens.playground.map_pane import MapPane
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.progress_line import ProgressLine
+from llamagym_tui.screens.playground.prompt_line import PromptLine
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import StateDrawing
 from llamagym_tui.screens.playground.watch_line import WatchLine
@@ -39,6 +40,7 @@ class Panels:
             self.banner,
             ProgressLine(state, id="progress-line"),
             FirstSight(state, id="first-sight"),
+            PromptLine(state, id="prompt-line"),
         )
         self.chart = ReturnChart()
         self.map = MapPane(id="map-pane")

@@ -317,8 +317,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         Binding(
             "escape",
             "unmark",
-            "Unmark",
-            tooltip="Mark no reply, and follow the newest line.",
+            "To the play",
+            tooltip="Back to the play as it goes: no marked reply, no replay, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -573,6 +573,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
+            case "unmark" if state.live and not state.watching.is_of_play:
+                return True
             case "unmark" | "copy_reply":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):

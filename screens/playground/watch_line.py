@@ -52,9 +52,12 @@ class WatchLine(StateText):
         if not self.state.live:
             return parts
         if watching.now != FIRST or watching.requested is not None:
-            parts.append(watched_text(watching.now, self.state.n_envs) + _request(watching))
+            what = watched_text(watching.now, self.state.n_envs)
+            if watching.now.kind in ("best", "worst"):
+                what = f"replay of the {watching.now.kind} episode"
+            parts.append(what + _request(watching))
         if watching.now.kind != "env" and not watching.now.awaits_failure:
-            parts.append(f"{key_of(self.app, 'watch.next', ']')} goes back to the play")
+            parts.append(f"{key_of(self.app, 'turn.unmark', 'escape')} goes back to the play")
         return [*parts, *_speed(watching, f", {key_of(self.app, 'pace.faster', '+')} faster")]
 
     def content_at(self, width: int) -> Content:

@@ -286,14 +286,18 @@ class PromptEditor(ModalScreen[str | None]):
 
     def action_sentences(self) -> None:
         """Offer sentences to put at the end of the draft."""
-        draft, config = self.query_one(DraftArea), self._state.config
+        config = self._state.config
         known = followed(config.agent) if config.model == BUNDLED else []
         self._notice("" if known else "No sentences are measured for this model and this agent.")
         if known:
-            add = partial(draft.insert, location=draft.document.end)
             self.app.search_commands(
-                [(f"{kind}: {text}", partial(add, f" {text}")) for kind, text in known], FOLLOWED
+                [(f"{kind}: {text}", partial(self._add, f" {text}")) for kind, text in known],
+                FOLLOWED,
             )
+
+    def _add(self, text: str) -> None:
+        draft = self.query_one(DraftArea)
+        draft.insert(text, location=draft.document.end)
 
     # Files
 

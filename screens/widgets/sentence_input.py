@@ -7,10 +7,11 @@ from textual.events import Paste
 from textual.widgets import Input
 
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.keys_in_order import KeysInOrder
 from llamagym_tui.screens.widgets.look import own_styles
 
 
-class OneLineInput(Input):
+class OneLineInput(Input, KeysInOrder):
     def __init__(
         self, value: str = "", *, may_submit: Callable[[], bool] = lambda: True, **options: Any
     ) -> None:

@@ -3,10 +3,11 @@
 from textual.events import Paste
 from textual.widgets import TextArea
 
+from llamagym_tui.screens.widgets.keys_in_order import KeysInOrder
 from llamagym_tui.screens.widgets.literal import pasted
 
 
-class DraftArea(TextArea):
+class DraftArea(TextArea, KeysInOrder):
     """A text area into which no control characters can be pasted."""
 
     HELP = "The draft. It is saved half a second after a change, and requested from the trainer only by ctrl+s."

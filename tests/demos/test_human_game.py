@@ -236,9 +236,20 @@ def test_an_environment_that_raises_is_an_env_error(tmp_path: Path, raised: Base
             raise raised
 
     game = table(tmp_path, Broken())
-    with pytest.raises(EnvError, match=f"{raised}.*test_human_game.py, line"):
+    with pytest.raises(EnvError, match=rf"test_human_game.py, line \d+, in step: .*{raised}"):
         game.act(0)
     assert game.over
+
+
+def test_an_agent_that_cannot_word_an_action_is_refused_with_its_line(tmp_path: Path):
+    class Wordless(BlackjackAgent):
+        def format_action(self, action: Any) -> str:
+            return str(1 // 0)
+
+    game = blackjack_table(tmp_path, Wordless())
+    game.deal()
+    with pytest.raises(ActionParseError, match=rf"^{__file__}, line \d+, in format_action: Zero"):
+        game.act(1)
 
 
 def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):

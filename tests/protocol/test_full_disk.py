@@ -84,10 +84,13 @@ def test_a_person_is_warned_once_and_hears_when_it_works_again(tmp_path: Path, d
         clock.now += 1.0
         disk.room = 0 if second < 100 else 10**9
         emitter.emit(ModeChanged(mode="train"))
-    warnings = [event.message for event in seen if isinstance(event, WarningRaised)]
-    assert len(warnings) == 2
-    assert "No space left on device" in warnings[0]
-    assert "written again" in warnings[1]
+    full, again = [event for event in seen if isinstance(event, WarningRaised)]
+    assert (
+        f"{tmp_path / 'events.jsonl'} cannot be written (No space left on device)" in full.message
+    )
+    assert full.unwritten
+    assert "written again" in again.message
+    assert not again.unwritten
     log.close()
     assert len(list(event_log.read(tmp_path / "events.jsonl"))) == 202
 

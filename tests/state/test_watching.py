@@ -115,6 +115,20 @@ def test_the_next_failure_is_told_from_its_beginning_to_its_end_and_then_nothing
     assert table.spectator.env is None
 
 
+def test_a_failure_that_does_not_come_is_waited_for_during_one_batch_while_the_play_goes_on():
+    table = Table()
+    table.play(0, 1, 1.0)
+    table.spectator.next_batch()
+    assert table.spectator.watch_next("best")
+    assert table.spectator.watch_next("failure", replies=2)
+    assert table.spectator.env == 0, "the play is shown meanwhile"
+    table.play(1, 2, 1.0)
+    table.play(0, 3, 1.0)
+    assert WatchChanged(kind="env", env=0, none_in=2) in table.said
+    table.turn(1, 4, how="failed")
+    assert table.spectator.env == 0
+
+
 def test_a_failure_of_the_watched_environment_is_not_told_twice():
     table = Table()
     table.spectator.watch_next("failure")
@@ -248,6 +262,9 @@ def test_speeds_go_one_by_one_and_end_at_both_ends():
 
 
 def test_what_is_watched_is_said_in_words():
+    assert watched_text(WatchChanged(kind="env", env=3, none_in=1024), 128) == (
+        "none in the last 1,024 replies; watching environment 4 of 128"
+    )
     assert watched_text(WatchChanged(kind="env", env=3), 128) == "watching environment 4 of 128"
     assert "the worst episode of the last batch" in watched_text(
         WatchChanged(kind="worst", env=0), 8

@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import gymnasium
 import pytest
 from msgspec.structs import replace
 from transformers import AutoTokenizer, Qwen2Config
@@ -19,6 +20,7 @@ from llamagym_tui.errors import EnvError, ModelLoadError, PromptTooLongError, Us
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
+from llamagym_tui.trainer.event_builders import session_failed
 from llamagym_tui.trainer.preflight import preflight, would_fit
 from tests.fake_parts import Loaded, Stage
 from tests.text_env import ROOMS, CommandAgent
@@ -232,3 +234,48 @@ def test_sys_exit_of_an_environment_is_left_to_the_rollout_to_report(there) -> N
     there(100.0)
     agent = type("Leaving", (CountAgent,), {"wrap_env": lambda self, env: Exiting(fault)})()
     assert preflight(RunConfig(agent="count", run_dir="", device="cpu"), agent)
+
+
+def failing(method: str) -> CountAgent:
+    """An agent one of whose methods always divides by zero; `reset` and `step` are its environment's."""
+
+    def divide(*_: object) -> int:
+        return 1 // 0
+
+    if method in ("reset", "step"):
+        wrapper = type("Failing", (gymnasium.Wrapper,), {method: lambda *_, **__: divide()})
+        return type("Bad", (CountAgent,), {"wrap_env": lambda self, env: wrapper(env)})()
+    return type("Bad", (CountAgent,), {method: divide})()
+
+
+@pytest.mark.parametrize("method", ["format_observation", "actions", "reset"])
+def test_an_agent_that_cannot_begin_an_episode_is_refused_with_its_line(method: str, there) -> None:
+    there(100.0)
+    where = (
+        rf"{__file__}, line \d+, in divide: ZeroDivisionError: integer division or modulo by zero;"
+    )
+    with pytest.raises(EnvError, match=f"^{where} LlamaCount-v0 cannot be played"):
+        preflight(RunConfig(agent="count", run_dir="", device="cpu"), failing(method))
+
+
+def test_an_episode_that_fails_later_is_left_to_the_rollout_to_report(there) -> None:
+    class Later(CountAgent):
+        def format_observation(self, observation: int) -> str:
+            return f"{1 // (1 - observation)}"
+
+    there(100.0)
+    assert preflight(RunConfig(agent="count", run_dir="", device="cpu"), Later())
+    assert preflight(RunConfig(agent="count", run_dir="", device="cpu"), failing("step"))
+
+
+@pytest.mark.parametrize("method", ["get_system_prompt", "replies", "format_action"])
+def test_a_session_that_fails_by_the_users_code_says_where(method: str, there) -> None:
+    there(100.0)
+    config = RunConfig(
+        agent="count", run_dir="", device="cpu", generation=GenerationConfig(policy="score")
+    )
+    with pytest.raises(ZeroDivisionError) as caught:
+        preflight(config, failing(method))
+    said = session_failed(caught.value, Path("run.log")).message
+    assert said.startswith(f"{__file__}, line ")
+    assert ", in divide: ZeroDivisionError: integer division" in said

@@ -691,7 +691,7 @@ def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_
 
 
 @pytest.mark.parametrize("has_adapters", [True, False])
-def test_a_prompt_with_an_adapter_of_its_own_begins_a_batch_and_the_run_says_so(
+def test_a_prompt_with_an_adapter_of_its_own_begins_a_batch(
     tmp_path: Path, has_adapters: bool
 ) -> None:
     stage = Stage(tmp_path, episodes=20)
@@ -706,4 +706,4 @@ def test_a_prompt_with_an_adapter_of_its_own_begins_a_batch_and_the_run_says_so(
     stage.session.run()
     assert stage.learner.prompts[-1] == "Always stick."
     assert len(restarts) == has_adapters
-    assert sum("each prompt has one of its own" in each for each in warnings(stage)) == has_adapters
+    assert warnings(stage) == []

@@ -529,7 +529,8 @@ def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(
     )
     assert stage.session.run() == "stopped"
     full, again = [event.message for event in stage.of(WarningRaised)]
-    assert "No space left on device. The run goes on, and soon tries again." in full
+    assert "No space left on device. The run goes on, and tries again every 5 s." in full
+    assert [event.unwritten for event in stage.of(WarningRaised)] == [True, False]
     assert again == "A checkpoint could be written again."
     assert stage.of(CheckpointSaved)[0].update == 9  # after 5 s, and not after 60
     assert len(stage.of(UpdateFinished)) == 10

@@ -15,6 +15,8 @@ from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ActionsProbed, ConversationProbed
 from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
 
+LEAST_MOVE = 0.01
+"""A change of a probability that is told of: one that its percentage shows."""
 log = logging.getLogger(__name__)
 
 
@@ -26,6 +28,8 @@ class ActionProbes:
         self._agent_names = list(agent.action_names) if policy.trie else []
         self._last: tuple[PendingPrompt, int, list[float]] | None = None
         """The last prompt, the version of the policy, and the probabilities. None: there is none."""
+        self._compared: PendingPrompt | None = None
+        """The prompt of which it was told last how its probabilities have moved."""
 
     def probe(self, where: PendingPrompt) -> ActionsProbed | None:
         """None if that was done already, or there are no actions to name."""
@@ -42,12 +46,21 @@ class ActionProbes:
         return ActionsProbed(episode=where.episode, turn=where.turn, names=names, shares=shares)
 
     def probe_again(self) -> ActionsProbed | None:
-        """The last prompt again, under other weights; None if there was none, or the weights are the same."""
+        """The last prompt again, once, when other weights have moved a probability by `LEAST_MOVE`; None until then."""
         if self._last is None or self._last[1] == self._policy.version:
             return None
         where, _, before = self._last
+        if where is self._compared:
+            return None
         probed = self.probe(where)
-        return None if probed is None else replace(probed, before=before)
+        if probed is None:
+            return None
+        moves = [abs(now - was) for now, was in zip(probed.shares, before, strict=True)]
+        if max(moves) < LEAST_MOVE:
+            self._last = (where, self._policy.version, before)
+            return None
+        self._compared = where
+        return replace(probed, before=before)
 
     def probe_conversation(self, question: ProbeActions) -> ConversationProbed:
         """The actions after a conversation that a person plays, or why they are not known."""

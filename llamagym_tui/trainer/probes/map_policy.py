@@ -1,6 +1,7 @@
 """The policy map of a run: the agent's states laid out once, and the policy scored on all of them now and then.
 
-While nobody looks, maps may take `SHARES` of the time since the run began and no more.
+While nobody looks, maps may take `SHARES` of the time since the run began and no more; the first one under another
+prompt, which shows what the edit did, may take as long as it takes.
 """
 
 import logging
@@ -12,7 +13,7 @@ from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.fixed_trunk import share_of_known
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.errors import RAISED
+from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
@@ -30,7 +31,7 @@ REST_S = {True: 1.0, False: 10.0}
 SHARES = {True: 0.25, False: 0.03}
 """Share of the time that maps may take."""
 CHEAP_S = 2.0
-"""Seconds that a map may take whoever looks: the first one, and one under another prompt."""
+"""Seconds that a map may take whoever looks."""
 AT_ONCE = 64
 """States in one piece; between two of them the map can be given up."""
 MOST_OF_PLAY = 0.5
@@ -93,10 +94,9 @@ class PolicyMapper:
                     why_not="This agent names no discrete actions, so none can be mapped."
                 )
         except RAISED as error:  # a user's own code
-            why_not = (
-                f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            laid_out = PolicyMapLaidOut(
+                why_not=f"{type(self._agent).__name__}.policy_map failed: {described(error)}."
             )
-            laid_out = PolicyMapLaidOut(why_not=why_not)
         self._states = [
             cell.words
             for panel in laid_out.panels
@@ -137,7 +137,7 @@ class PolicyMapper:
         should_stop: Callable[[], bool],
         at_once: bool = False,
     ) -> None:
-        """Emit a map, if one is due and it would not be the last one again.
+        """Emit a map, if one is due and it would not be the last one again; under another prompt one is due at once.
 
         Args:
             should_stop: called before the first piece and between two; the map is given up then.
@@ -147,12 +147,16 @@ class PolicyMapper:
         are_same = conditions == self._conditions
         if not self._states or (are_same and self._policy.version == self._version):
             return
-        if at_once or (self._conditions is not None and not are_same):
+        is_of_edit = self._conditions is not None and prompt_version != self._conditions[1]
+        if is_of_edit:
+            self._ended_at = None
+        elif at_once or (self._conditions is not None and not are_same):
             self.forget()
         if not self._is_due() or should_stop():
             return
         try:
-            shares = self._shares(system_prompt, should_stop)
+            is_patient = self._watched or is_of_edit or self._is_read_at_once(system_prompt)
+            shares = self._shares(system_prompt, should_stop, is_patient=is_patient)
         except _GivenUp:
             return
         except Exception as error:
@@ -199,11 +203,12 @@ class PolicyMapper:
         for_its_share_s = self._took_s / SHARES[self._watched] - self._took_s
         return rested_s >= max(REST_S[self._watched], for_its_share_s)
 
-    def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]]:
-        """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long for now."""
+    def _shares(
+        self, system_prompt: str, should_stop: Callable[[], bool], *, is_patient: bool
+    ) -> list[list[float]]:
+        """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long."""
         began_at = self._clock()
         whole = len(self._states)
-        is_patient = self._watched or self._is_read_at_once(system_prompt)
         shares: list[list[float]] = []
         doing = "computing the policy map"
         report = self._progress(doing)

@@ -35,6 +35,10 @@ Ended = tuple[float, list[Item]]
 """Return and events of an episode."""
 
 
+REPLIES = 1024
+"""Replies during which a failure is waited for, unless a batch has another number."""
+
+
 class Spectator:
     """Observes every environment and emits what is watched."""
 
@@ -55,6 +59,10 @@ class Spectator:
         """By environment: its episode so far or, until the next one begins, to its end."""
         self._states: list[Undrawn | None] = []
         self._now = WatchChanged(kind="env", env=0)
+        self._waits_for = 0
+        """Replies after which a failure is not waited for any longer."""
+        self._waited_for = 0
+        """Replies since it is."""
         self._is_held = False
         """Whether a requested episode was emitted to its end, and nothing follows it."""
         self._last: dict[str, Ended] = {}
@@ -114,9 +122,16 @@ class Spectator:
         if isinstance(event, TurnFinished):
             if is_watched:
                 self.turns += 1
-            if event.names_none and self._now.awaits_failure:
-                # What is watched was emitted already.
-                self._begin(WatchChanged(kind="failure", env=env), [] if is_watched else items)
+            if self._now.awaits_failure:
+                self._waited_for += 1
+                if event.names_none:
+                    # What is watched was emitted already.
+                    self._begin(WatchChanged(kind="failure", env=env), [] if is_watched else items)
+                elif self._waited_for == self._waits_for:
+                    self._now = WatchChanged(
+                        kind="env", env=self._now.env, none_in=self._waited_for
+                    )
+                    self._emit(self._now)
         if isinstance(event, EpisodeFinished):
             self._present = self._extremes((event.episode_return, items))
             if env == self.env and self._now.kind == "failure":
@@ -144,11 +159,22 @@ class Spectator:
         if not any(isinstance(item, EpisodeFinished) for item in self._items[env][-1:]):
             self.emit_state()
 
-    def watch_next(self, kind: Literal["failure", "best", "worst"]) -> bool:
-        """Stream the next failure, or the best or worst episode of the last batch; False: none has ended yet."""
+    def watch_next(
+        self, kind: Literal["failure", "best", "worst"], *, replies: int = REPLIES
+    ) -> bool:
+        """Stream the next failure, or the best or worst episode of the last batch; False: none has ended yet.
+
+        A failure is waited for during so many `replies`, while the play is streamed as it goes.
+        """
         if kind == "failure":
-            self._now = WatchChanged(kind=self._now.kind, env=self._now.env, awaits_failure=True)
-            self._emit(self._now)
+            self._waits_for = replies
+            self._waited_for = 0
+            waiting = WatchChanged(kind="env", env=self._now.env, awaits_failure=True)
+            if self._is_held:
+                self._begin(waiting, self._items[waiting.env])
+            else:
+                self._now = waiting
+                self._emit(waiting)
             return True
         extremes = self._last or self._present
         if not extremes:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
 from textual.geometry import Offset
 from textual.selection import Selection
 from textual.widgets import OptionList
@@ -25,6 +24,7 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.palette import Palette
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack
@@ -164,7 +164,7 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press(key)
-        await reaches(pilot, CommandPalette)
+        await reaches(pilot, Palette)
         await sees(pilot, "Checkpoint")
         await pilot.press(*"checkp")
         await until(pilot, lambda: found(app)[:1] == ["Checkpoint"])
@@ -279,7 +279,7 @@ async def test_keys_of_the_whole_app_can_be_pressed_in_any_order_over_any_screen
         )
         kinds = [type(screen) for screen in app.screen_stack]
         assert len(kinds) == len(set(kinds)), "nothing is opened over itself"
-        assert CommandPalette in kinds
+        assert Palette in kinds
         assert QuitDialog in kinds
 
 
@@ -476,7 +476,7 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(
         assert bar.endswith("… │ ? All keys  q Quit")
         assert len(bar) <= 58
         await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
-        await reaches(pilot, CommandPalette)
+        await reaches(pilot, Palette)
         await pilot.press("escape")
         await pilot.resize_terminal(*LARGE)
         await sees(pilot, "^r Roll back")

@@ -487,6 +487,23 @@ async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
         await until(pilot, lambda: client.stopped)
 
 
+async def test_a_full_disk_stays_on_the_screen_until_a_checkpoint_is_written(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    client.stop_takes_s = 0.5
+    app = make_app(client, mode="inference")
+    full = WarningRaised(message="No space left on device.", refused="checkpoint", unwritten=True)
+    async with rolling_out(app, LARGE) as pilot:
+        client.emit(full, *fakes.hand(900, [("Your total: 12.", '{"action": 0}', "json")], 1.0))
+        await sees(pilot, "No space left on device. Make room there; or")
+        client.emit(CheckpointSaved(update=1))
+        await until(pilot, lambda: "No space" not in app.screen.query_one(Banner).visual.plain)
+        client.emit(full)
+        await sees(pilot, "No space left on device. Make room there")
+        await pilot.press("q", "y")
+        await sees(pilot, "again leaves without it.")
+        assert "writes its checkpoint and ends" not in shown(pilot)
+
+
 async def test_whoever_leaves_before_a_turn_was_played_is_promised_no_checkpoint(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     client.stop_takes_s = 0.5

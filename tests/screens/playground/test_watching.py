@@ -34,7 +34,7 @@ SIZE = (100, 30)
         (
             "b",
             WatchNext(kind="best"),
-            "the best episode of the last batch, shown again · ] goes back to the play",
+            "replay of the best episode · escape goes back to the play",
         ),
         ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
@@ -50,6 +50,18 @@ async def test_a_key_asks_and_the_trainers_word_is_shown(
         await pilot.press(key)
         await sees(pilot, words)
         assert client.sent == [command]
+
+
+@pytest.mark.parametrize("key", ["b", "x"])
+async def test_escape_goes_back_to_the_play(make_app: MakeApp, key: str):
+    client = fakes.FakeClient()
+    app = make_app(client)
+    async with rolling_out(app, SIZE) as pilot:
+        await pilot.press(key)
+        await until(pilot, lambda: app.run_state and not app.run_state.watching.is_of_play)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.run_state and app.run_state.watching.is_of_play)
+        assert client.sent[-1] == Watch(env=0)
 
 
 async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):

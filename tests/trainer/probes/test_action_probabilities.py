@@ -10,6 +10,7 @@ from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import ProbeActions
+from llamagym_tui.trainer.probes import action_probabilities
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent
@@ -87,7 +88,8 @@ def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
     assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
 
 
-def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout):
+def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout, monkeypatch):
+    monkeypatch.setattr(action_probabilities, "LEAST_MOVE", 0.0)
     probing = ActionProbes(rollout.agent, rollout.policy)
     assert probing.probe_again() is None
     rollout.step()
@@ -103,6 +105,24 @@ def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout):
     again = probing.probe_again()
     assert again.before == first.shares
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
+
+
+def test_a_move_is_told_of_once_and_only_if_a_percentage_shows_it(rollout, monkeypatch):
+    probing = ActionProbes(rollout.agent, rollout.policy)
+    shares = iter([[0.5, 0.5], [0.496, 0.504], [0.491, 0.509], [0.48, 0.52], [0.1, 0.9]])
+    monkeypatch.setattr(probing, "_shares", lambda *_: next(shares))
+    rollout.step()
+    probing.probe(rollout.pending_prompt())
+    told = []
+    for _ in range(4):
+        rollout.policy.version += 1
+        told.append(probing.probe_again())
+    assert [event and (event.before, event.shares) for event in told] == [
+        None,
+        None,
+        ([0.5, 0.5], [0.48, 0.52]),
+        None,
+    ]
 
 
 def test_probing_draws_no_random_number_and_leaves_the_episode_alone(rollout):

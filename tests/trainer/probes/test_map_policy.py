@@ -127,6 +127,18 @@ def test_another_prompt_or_distribution_is_mapped_at_once(table: Table) -> None:
     assert table.map(prompt="Tails?", version=1) == 3
 
 
+def test_the_first_map_under_another_prompt_comes_at_once_though_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
+    table.mapping.watch(on=True)
+    assert table.map() == 1
+    table.mapping.watch(on=False)
+    assert table.map(prompt="Tails?", version=1) == 2
+    table.policy.version = 1
+    assert table.map(prompt="Tails?", version=1) == 2
+
+
 def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch, takes_s=1.5)
     began = table.clock.now
@@ -259,8 +271,9 @@ def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None
     seen: list[Any] = []
     PolicyMapper(Broken(), Policy(), seen.append, Clock()).lay_out()
     PolicyMapper(MappedCoin(), Policy(trie=()), seen.append, Clock()).lay_out()
+    line = Broken.policy_map.__code__.co_firstlineno + 1
     assert [event.why_not for event in seen] == [
-        "Broken.policy_map failed: KeyError: 'coin'.",
+        f"Broken.policy_map failed: KeyError: 'coin' ({__file__}, line {line}).",
         "This agent names no discrete actions, so none can be mapped.",
     ]
 
@@ -342,6 +355,15 @@ def test_another_prompt_gets_a_map_of_its_own(stage: Stage) -> None:
     kinds = [type(event) for event in stage.events]
     assert PolicyMapped in kinds[kinds.index(PromptChanged) :]
     assert [event.prompt_version for event in stage.of(PolicyMapped)][:2] == [0, 1]
+
+
+def test_an_edit_is_mapped_right_after_it(stage: Stage) -> None:
+    stage.script = {3: [SetSystemPrompt(system_prompt="Call tails.")]}
+    stage.session.run()
+    at = [type(event) for event in stage.events].index(PromptChanged)
+    mapped = stage.events[at + 1]
+    assert isinstance(mapped, PolicyMapped)
+    assert mapped.prompt_version == 1
 
 
 @pytest.fixture

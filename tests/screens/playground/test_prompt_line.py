@@ -1,0 +1,78 @@
+"""The line that says what the last edit of the prompt did."""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llamagym_tui.config import LoraConfig
+from llamagym_tui.protocol.events import AnyEvent, PromptChanged
+from llamagym_tui.screens.playground.prompt_line import edit_text
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import RunState, initial_state
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.map_events import blackjack, hitting
+from tests.screens.steps import rolling_out, sees, shown
+
+EDIT = PromptChanged(prompt_version=2, system_prompt="Always hit.")
+
+
+def after(*events: AnyEvent, **settings: object) -> RunState:
+    """A run that hits below 14.5 after twelve updates, then these events; 70 of its 280 hands are of 14 and 15."""
+    state = initial_state(fakes.config(Path("/runs/demo"), **settings))
+    return fold(reduce, [*blackjack(14.5), *events], state)
+
+
+def test_an_edit_that_is_followed_says_in_how_many_hands_and_of_which_action_there_is_more():
+    state = after(EDIT, hitting(17.5, update=12, prompt_version=2))
+    # Hard totals 4 to 14 and soft ones 12 to 14 were hit: 14 of 28 rows; now 15 to 17 of both are, too: 20.
+    assert edit_text(state) == ("prompt v2 since 0: 60 of 280 hands play otherwise; hit 50% → 71%")
+
+
+def test_a_model_that_does_not_listen_is_told_of():
+    state = after(
+        EDIT,
+        hitting(14.5, update=12, prompt_version=2),
+        full_finetuning=False,
+        lora=LoraConfig(layers="head"),
+    )
+    assert edit_text(state) == (
+        "prompt v2 since 0: plays the same in 280 of 280 hands; if it asks for more, this model does not follow "
+        "prompts any more: its trained head decides"
+    )
+
+
+def test_only_the_first_map_after_an_edit_counts_and_the_line_stays():
+    edited = after(EDIT, hitting(17.5, update=12, prompt_version=2))
+    later = fold(reduce, [hitting(4.0, update=13, prompt_version=2)], edited)
+    assert edit_text(later) == edit_text(edited)
+
+
+def test_returns_before_and_after_are_compared_from_a_hundred_episodes_on():
+    before = fakes.counted([1.0, -1.0] * 50, 100)
+    half = fakes.counted([-1.0] * 99, 199, prompt_version=2)
+    whole = fakes.counted([-1.0], 200, prompt_version=2)
+    assert edit_text(after(before, EDIT, half)) == ""
+    # By hand: the root of 100/99 over 10, times 1.96.
+    assert edit_text(after(before, EDIT, half, whole)) == (
+        "prompt v2 since 100: return +0.00 ± 0.20 → −1 ± 0"
+    )
+
+
+def test_a_run_that_is_resumed_still_says_it():
+    edited = after(EDIT, hitting(17.5, update=12, prompt_version=2))
+    assert "60 of 280 hands" in edit_text(reduce(edited, replace(fakes.run_started(), updates=12)))
+
+
+@pytest.mark.parametrize("size", [(120, 34), (80, 24)])
+async def test_the_line_stands_in_the_playground(make_app: MakeApp, size: tuple[int, int]):
+    client = fakes.FakeClient([*blackjack(14.5)])
+    app = make_app(client)
+    async with rolling_out(app, size) as pilot:
+        client.emit(EDIT, hitting(17.5, update=12, prompt_version=2))
+        await sees(pilot, "prompt v2 since 0: 60 of 280 hands play otherwise; hit 50% → 71%")
+        assert "Warning" not in shown(pilot)
