@@ -1,6 +1,6 @@
 """What a setting's field can say beside its name and default: the range of its numbers, and that it may change live."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -8,9 +8,9 @@ LARGEST = 1e30
 """Size of a number that is taken from a person: one that is much larger could not be read back from a run's log."""
 LARGEST_SEED = 2**62
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-SEED_BITS = 31
+SEED_BITS: Literal[31] = 31
 """Bits of the seeds of episodes: many environments take no larger ones."""
-OLD_SEED_BITS = 32
+OLD_SEED_BITS: Literal[32] = 32
 """Those of runs from before that was so."""
 
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]

@@ -56,11 +56,13 @@ class MatchAgainstModel(NamedTuple):
     """Seed of the policy's evaluation."""
     returns: list[float]
     """The person's returns so far."""
+    seed_bits: int = 31
+    """Bits of the seeds of its episodes."""
 
     @property
     def next_seed(self) -> int:
         """To which the environment of the next episode is reset."""
-        return episode_seed(self.seed, len(self.returns))
+        return episode_seed(self.seed, len(self.returns), self.seed_bits)
 
     @property
     def is_over(self) -> bool:

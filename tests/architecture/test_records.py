@@ -29,6 +29,7 @@ DEFAULTS = {
     "Evaluate": {"episodes": 1000, "greedy": True},
     "ForwardLimits": {"scored": math.inf},
     "Lookahead": {"gain": 64.0},
+    "MatchAgainstModel": {"seed_bits": 31},
     "ReturnSeries": {"effect": 1.0, "group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
     "RunSummary": {"ending": "open", "version": 6},

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from llamagym_tui import model_registry
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import comparison, headless
 from llamagym_tui.cli.headless import Played
@@ -126,6 +127,7 @@ def test_the_command_gives_b_what_it_has_of_its_own(
     monkeypatch.setattr(
         comparison, "compare", lambda *parts, **given: calls.append((*parts, given)) or 4
     )
+    monkeypatch.setattr(model_registry, "require_model", lambda name: None)  # some/one is no model
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"Prompt of {name}.\n")
     shared = (
@@ -239,6 +241,7 @@ def test_two_learners_are_trained_on_equal_minutes_of_a_processor_and_their_runs
     compared: list[Any] = []
     monkeypatch.setattr(comparison, "play_session", play_session)
     monkeypatch.setattr(comparison, "compare", lambda sides, **given: compared.append(sides) or 0)
+    monkeypatch.setattr(model_registry, "require_model", lambda name: None)  # none is written
     words = ("compare", "blackjack", "--learner", "ppo", "--b-learner", "grpo")
     more = ("--minutes", "1", "--seed", "4", "--envs", "3", "--set", "ppo.batch_size=64")
     ends_early = ""

@@ -114,7 +114,7 @@ def first_ratios(seen: list[Event]) -> list[float]:
 def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(
     tmp_path: Path, model: str
 ) -> None:
-    script = {2: [SetMode(mode="inference")], 12: [SetMode(mode="train")], 22: [Stop()]}
+    script = {2: [SetMode(mode="inference")], 12: [SetMode(mode="train")], 26: [Stop()]}
     builders, seen = play(tmp_path, model, script)
     assert len(set(builders.weights[:12])) == 1
     assert len(builders.batches) > 1
