@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from llamagym_tui.config import LoraConfig, PPOConfig, RunConfig
+from llamagym_tui.config import MEASURED, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
@@ -67,7 +67,9 @@ HEAD_ALONE: dict[str, Any] = {
     "lora": LoraConfig(layers="head", r=64),
     "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.3),
 }
-"""Settings of a run of the bundled model where observations come again, if no others are given."""
+"""Settings of a run of the bundled model if no others are given."""
+MEASURED_OF_HEAD = dict.fromkeys([*MEASURED, "ppo.novelty_coef"], "")
+"""What the first batch of such a run decides."""
 PROMPT = (
     "You are playing Blackjack. Get closer to 21 than the dealer without going over. "
     'Reply with {"action": 0} to stick or {"action": 1} to hit.'

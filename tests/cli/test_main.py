@@ -21,7 +21,7 @@ from llamagym_tui.cli import main
 from llamagym_tui.cli import models as models_command
 from llamagym_tui.cli.main import app
 from llamagym_tui.cli.track import following, until_closed
-from llamagym_tui.config import MEASURED, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup import catalog, run_config
 from llamagym_tui.setup.lessons import lessons
@@ -220,7 +220,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         mode="inference",
         system_prompt="Hit below 13.",
         on_collapse="rollback",
-        measured={name: "" for name in MEASURED if name != "n_envs"},
+        measured={name: "" for name in fakes.MEASURED_OF_HEAD if name != "n_envs"},
         **fakes.HEAD_ALONE,
     )
     assert options == {"json_output": True, "debug": False, "tracker": None}
@@ -234,7 +234,7 @@ def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
     assert config == RunConfig(
         agent="blackjack",
         run_dir=config.run_dir,
-        measured=dict.fromkeys(MEASURED, ""),
+        measured=fakes.MEASURED_OF_HEAD,
         **fakes.HEAD_ALONE,
     )
     assert Path(config.run_dir).parent == data / "runs"
@@ -535,10 +535,6 @@ def test_a_prompt_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
             ModelLoadError("The hub cannot be reached."),
             "llamagym-tui: The hub cannot be reached.\n",
         ),
-        (
-            ValueError("odd\nand more"),
-            "llamagym-tui: Unexpected ValueError: odd; run it again with --debug to see where.\n",
-        ),
     ],
 )
 def test_a_failure_is_one_sentence_and_code_1(
@@ -547,6 +543,19 @@ def test_a_failure_is_one_sentence_and_code_1(
     install(monkeypatch, Headless(error=error))
     result = run("train", "blackjack")
     assert (result.exit_code, result.stderr) == (1, sentence)
+
+
+def test_a_fault_of_somebody_elses_code_is_told_with_file_and_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, Headless(error=ValueError("odd\nand more")))
+    result = run("train", "blackjack")
+    assert result.exit_code == 1
+    assert re.fullmatch(
+        r"llamagym-tui: \S+test_main\.py, line \d+, in train: ValueError: odd; "
+        r"run it again with --debug to see the traceback\.\n",
+        result.stderr,
+    )
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,13 +579,12 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(main, "_require_terminal", lambda agent: None)
     assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 1
     assert run().exit_code == 0
-    measured = dict.fromkeys(MEASURED, "")
     assert opened == [
         RunConfig(
             agent="blackjack",
             run_dir=str(tmp_path / "run"),
             seed=4,
-            measured=measured,
+            measured=fakes.MEASURED_OF_HEAD,
             **fakes.HEAD_ALONE,
         ),
         None,

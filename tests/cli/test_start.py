@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.cli import main, start
-from llamagym_tui.config import MEASURED, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
 from tests import fakes
 
@@ -60,7 +60,7 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
         == RunConfig(
             agent="blackjack",
             run_dir="",
-            measured=dict.fromkeys(MEASURED, ""),
+            measured=fakes.MEASURED_OF_HEAD,
             **fakes.HEAD_ALONE,
         )
     )

@@ -267,7 +267,7 @@ def test_the_base_of_an_adapter_is_quantized_as_it_was_in_training(
 
     def loaded(_: str, **options: Any) -> Any:
         asked.update(options)
-        return plain
+        return plain, {"mismatched_keys": [], "missing_keys": [], "unexpected_keys": []}
 
     monkeypatch.setattr(value_head.AutoModelForCausalLM, "from_pretrained", loaded)
     AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path / "out")

@@ -21,6 +21,13 @@ from tests.engine.conftest import tiny_llama
 from_pretrained = AutoModelForCausalLMWithValueHead.from_pretrained
 LORA = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
 
+NOTHING_WRONG: dict[str, list[str]] = {
+    "mismatched_keys": [],
+    "missing_keys": [],
+    "unexpected_keys": [],
+}
+"""What transformers says of a loading in which every weight was read."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -96,7 +103,7 @@ def test_bits_are_requested_of_transformers(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         value_head.AutoModelForCausalLM,
         "from_pretrained",
-        lambda name, **options: asked.update(options) or tiny_llama(64),
+        lambda name, **options: asked.update(options) or (tiny_llama(64), NOTHING_WRONG),
     )
     from_pretrained(folder, load_in_4bit=True)
     bits = asked["quantization_config"]
