@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import strangers
 from benchmarks.held_out import WANTED
 from benchmarks.held_out.abbey import AbbeyAgent
 from benchmarks.held_out.greenhouse import GreenhouseAgent
 from benchmarks.held_out.tide import TideAgent
+from benchmarks.strangers.post import PostAgent
+from benchmarks.strangers.stall import StallAgent
+from benchmarks.strangers.tank import TankAgent
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.agents.kitchen import KitchenAgent
+from llamagym_tui.game.agent_base import AgentBase
 
 HERE = Path(__file__).parent
 MOST_DEMONSTRATIONS = 50
@@ -39,10 +44,18 @@ class Row(NamedTuple):
 
 
 def held_out(agent: type[GenericAgent], name: str, episodes: int) -> Row:
+    return Row(str(HERE / "held_out" / f"{name}.py"), part_of_the_way(agent, WANTED), episodes)
+
+
+def of_stranger(agent: type[AgentBase], name: str) -> Row:
+    wanted = part_of_the_way(agent, strangers.WANTED)
+    return Row(str(HERE / "strangers" / f"{name}.py"), wanted, 300, has_mlp=False)
+
+
+def part_of_the_way(agent: type[AgentBase], share: float) -> float:
+    """The return at a share of the way from random play to optimal play."""
     random, optimal = agent.baselines["random"], agent.baselines["optimal"]
-    return Row(
-        str(HERE / "held_out" / f"{name}.py"), random + WANTED * (optimal - random), episodes
-    )
+    return random + share * (optimal - random)
 
 
 ROWS: Mapping[str, Row] = {
@@ -75,5 +88,8 @@ ROWS: Mapping[str, Row] = {
     "greenhouse": held_out(GreenhouseAgent, "greenhouse", 500),
     "abbey": held_out(AbbeyAgent, "abbey", 500),
     "tide": held_out(TideAgent, "tide", 1000),
+    "tank": of_stranger(TankAgent, "tank"),
+    "post": of_stranger(PostAgent, "post"),
+    "stall": of_stranger(StallAgent, "stall"),
 }
-"""By their names, the held-out worlds last."""
+"""By their names, the held-out worlds and those of strangers last."""
