@@ -8,7 +8,6 @@ Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
@@ -42,8 +41,8 @@ ROUND = 256
 """Number of turns of which it is a multiple."""
 
 
-ALIKE = 0.6
-"""Share of a batch's turns with one and the same reward, from which on nothing in the rewards leads to a goal."""
+OFTEN = 3.0
+"""Times that a prompt comes in a first batch, on average, from which on what is seldom tried is told apart."""
 
 
 class Measured(NamedTuple):
@@ -125,17 +124,21 @@ def measured_settings(
 
 
 def measured_novelty(episodes: Sequence[Trajectory], coef: float) -> Measured:
-    """The weight of the bonus for what is seldom tried: `coef` where most turns are paid alike, else 0.
+    """The weight of the bonus for what is seldom tried: `coef` where prompts come again and again, else 0.
 
-    Where rewards differ from turn to turn they lead the way themselves, and in a world of many observations a bonus
-    would hold the policy near to random.
+    Where hardly a prompt repeats, all that a policy does is seldom tried, and a bonus only holds it near to random.
     """
-    paid = Counter(turn.reward for episode in episodes for turn in episode.turns)
-    share = max(paid.values()) / paid.total()
-    alike = f"{share:.0%} of the turns have the same reward"
-    if share >= ALIKE:
-        return Measured(coef, f"a bonus of {coef:g} for what is seldom tried: {alike}")
-    return Measured(0.0, f"no bonus for what is seldom tried: only {alike}")
+    segments = [segment for episode in episodes for segment in episode.segments]
+    prompts = [
+        (segment.prefix, tuple(segment.ids[: turn.start]))
+        for segment in segments
+        for turn in segment.turns
+    ]
+    times = len(prompts) / max(len(set(prompts)), 1)
+    met = f"a prompt came {times:.2g} times in the first batch"
+    if times >= OFTEN:
+        return Measured(coef, f"a bonus of {coef:g} for what is seldom tried: {met}")
+    return Measured(0.0, f"no bonus for what is seldom tried: {met}")
 
 
 def batch_in_time(turns_per_s: float) -> Measured:

@@ -111,13 +111,13 @@ def test_each_has_its_reason():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "coef"),
+    ("prompts", "coef"),
     [
-        ((-1.0, -1.0, -1.0, 20.0), 0.3),  # three of four turns alike
-        ((0.5, -2.0, 0.5, 3.0), 0.0),  # two of four
+        ((7, 7, 7, 7, 7, 8), 0.3),  # six turns, two prompts
+        ((7, 7, 8, 8, 9, 9), 0.0),  # six turns, three
     ],
 )
-def test_what_is_seldom_tried_earns_a_bonus_only_where_most_turns_are_paid_alike(rewards, coef):
-    turns = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=each) for each in rewards]
-    found = measured_novelty([Trajectory([Segment((), turns=turns)], "terminated")], 0.3)
-    assert found.value == coef
+def test_what_is_seldom_tried_earns_a_bonus_only_where_prompts_come_again(prompts, coef):
+    turn = Turn(start=1, end=2, logprobs=(0.0,), value=0.0, reward=0.0)
+    segments = [Segment((), [prompt, 1], [turn]) for prompt in prompts]
+    assert measured_novelty([Trajectory(segments, "terminated")], 0.3).value == coef
