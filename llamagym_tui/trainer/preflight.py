@@ -159,7 +159,8 @@ def conversations(
     Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-    history = turns_kept(config.history, agent.history)
+    # A run that is to find how many earlier turns help begins without any.
+    history = 0 if config.finds_history else turns_kept(config.history, agent.history)
     reply = config.generation.max_new_tokens
     prefix = 0
     episodes: list[list[int]] = []

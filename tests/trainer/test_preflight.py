@@ -111,6 +111,17 @@ def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_win
     }
 
 
+def test_a_run_that_finds_how_many_earlier_turns_help_is_counted_without_any() -> None:
+    agent = catalog.find_agent("blackjack")()
+    agent.history = None
+    chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
+    given = RunConfig(agent="blackjack", run_dir="")
+    _, whole = module.conversations(agent, given, chat, [["one", "two", "three"]])
+    finding = replace(given, measured={"history": ""})
+    _, found = module.conversations(agent, finding, chat, [["one", "two", "three"]])
+    assert (len(whole), len(found)) == (1, 3)
+
+
 def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> None:
     there(24.0)
     need = checked(half_billion).estimate.total / GIB
