@@ -25,7 +25,10 @@ class PostEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         fields = self.np_random.choice(SIZE * SIZE, size=3, replace=False)
-        self.me, self.parcel, self.door = [divmod(int(field), SIZE) for field in fields]
+        me, parcel, door = [divmod(int(field), SIZE) for field in fields]
+        self.me = me
+        self.parcel = parcel
+        self.door = door
         self.carries = False
         self.turn = 0
         return self._seen(), {}
