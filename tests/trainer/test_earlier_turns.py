@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from llamagym_tui.engine.learning.earlier_turns import episodes_of
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.protocol.events import Event, SettingsMeasured, UpdateFinished
@@ -63,6 +64,16 @@ def test_a_number_of_earlier_turns_that_is_given_is_not_measured(tmp_path) -> No
     with pytest.raises(AssertionError, match="not measured"):
         found_history(events)
     assert read_config(tmp_path).history == "all"
+
+
+def test_what_is_foretold_of_a_turn_is_what_comes_from_it_on(tmp_path) -> None:
+    policy, batch, learner = played(tmp_path, "bundled", "score", 0)
+    for trajectory, found in zip(batch, episodes_of(policy, batch, learner.encoded), strict=True):
+        rewards = [turn.reward for turn in trajectory.turns]
+        assert found.rewards.tolist() == rewards
+        assert found.returns.tolist() == [sum(rewards[at:]) for at in range(len(rewards))]
+        assert found.returns[-1] == rewards[-1]
+    assert any(sum(turn.reward for turn in each.turns) for each in batch)
 
 
 @pytest.fixture(scope="module")

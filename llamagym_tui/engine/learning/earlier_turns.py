@@ -18,6 +18,7 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.distinguished import Encode
 from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.rewards import discounted_returns
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
@@ -55,6 +56,8 @@ class Played(NamedTuple):
     """(T,) a number for each action; -1: the reply named none."""
     rewards: Tensor
     """(T,)."""
+    returns: Tensor
+    """(T,) undiscounted sum of the rewards from each turn on."""
 
 
 class Found(NamedTuple):
@@ -108,9 +111,12 @@ def episodes_of(policy: Policy, trajectories: Sequence[Trajectory], encode: Enco
                 reply = tuple(segment.ids[turn.start : turn.end])
                 named = -1 if turn.parse_failed else numbers.setdefault(reply, len(numbers))
                 actions.append(named)
+        last = first + len(actions)
         rewards = torch.tensor([turn.reward for turn in trajectory.turns])
-        played.append(Played(states[first : first + len(actions)], torch.tensor(actions), rewards))
-        first += len(actions)
+        to_come = discounted_returns(trajectory, gamma=1.0)  # of the last turn first
+        returns = torch.tensor(to_come[: len(actions)]).flip(0)
+        played.append(Played(states[first:last], torch.tensor(actions), rewards, returns))
+        first = last
     return played
 
 
@@ -166,7 +172,7 @@ def _sample(episodes: Sequence[Played]) -> list[Played]:
     for each in episodes:
         if turns >= MOST_TURNS:
             break
-        short = Played(each.states[:most], each.actions[:most], each.rewards[:most])
+        short = Played(*(of_turns[:most] for of_turns in each))
         found.append(short)
         turns += len(short.rewards)
     return found
@@ -187,7 +193,7 @@ class _Problem:
         apart = (self._turn[:, None] - self._turn[None]) / max(lengths)
         self._similar_turn = (-(apart.double() ** 2) / (2 * NEAR_TURNS**2)).exp()
         rewards = torch.cat([each.rewards for each in episodes]).double()
-        returns = torch.cat([_to_come(each.rewards.double()) for each in episodes])
+        returns = torch.cat([each.returns for each in episodes]).double()
         is_last = torch.zeros(len(self._turn), dtype=torch.bool)
         is_last[torch.tensor(lengths).cumsum(0) - 1] = True
         self._goes_on = ~is_last
@@ -274,8 +280,3 @@ def _similar(points: Tensor) -> Tensor:
 def _best(errors: Sequence[Tensor]) -> Tensor:
     """The errors that are least in all."""
     return min(errors, key=lambda each: float(each.sum()))
-
-
-def _to_come(rewards: Tensor) -> Tensor:
-    """(T,) the sum of the rewards from each turn on."""
-    return rewards.flip(0).cumsum(0).flip(0)

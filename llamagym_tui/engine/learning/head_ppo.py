@@ -6,7 +6,7 @@ that they make, and the critic is fitted after the update, on the batch that it 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -56,6 +56,8 @@ LEAST_RATE = 1e-5
 MOST_RATE = 0.015
 PREFERRED = 1.0
 """Nats by which a reply is to be likelier than the one that it is preferred to."""
+Known = dict[tuple[ActionTrie, bool], dict[Opening, PackedTree]]
+"""Rows of the same replies and kind together (whether they were chosen by score); of these, rows of one prompt."""
 MOMENT = "adam."
 """Before the names of Adam's moments, in what was learnt under a prompt."""
 CRITIC = "critic."
@@ -86,8 +88,8 @@ class HeadPPO(PPO):
         self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
-        self._odd_prompts: dict[ActionTrie, list[Opening]] = {}
-        """Prompts of that batch whose replies are none of the admissible ones, by these."""
+        self._odd: list[Row] = []
+        """Rows of one turn of that batch whose replies are none of the admissible ones."""
         self._prompt: str | None = None
         """The system prompt under which the adapter is trained. None: nobody has said so yet."""
         self._learnt: dict[str, dict[str, Tensor]] = {}
@@ -414,17 +416,18 @@ class HeadPPO(PPO):
     def _take_in(self, rows: Sequence[Row]) -> None:
         turns = list(rows_of_turns(rows))
         self._seen = seen_in(turns)
-        self._odd_prompts = {}
-        for row in turns:
-            trie, prompt = self._prompt_of(row)
-            if row.segment.turns[0].is_trained and not _is_admissible(row, trie):
-                self._odd_prompts.setdefault(trie, []).append(prompt)
-        self._parts = list(self.encoded(rows))
+        known, self._odd = self._sorted(turns)
+        self._parts = list(self._computed(known, self._odd))
 
     def _measure(self) -> None:
         """Take up directions in which the batch's prompts differ, whatever was replied to them."""
         seen = [(part.trees.trees[0], encoded) for part, encoded in self._parts]
-        for trie, prompts in self._odd_prompts.items():
+        odd: dict[ActionTrie, list[Opening]] = {}
+        for row in self._odd:
+            if row.segment.turns[0].is_trained:
+                trie, prompt = self._prompt_of(row)
+                odd.setdefault(trie, []).append(prompt)
+        for trie, prompts in odd.items():
             seen.append((trie.tree, states_of(self.policy, prompts, trie)))
         measure(self.narrow.down, seen)
 
@@ -455,10 +458,13 @@ class HeadPPO(PPO):
 
     def encoded(self, rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
         """Rows with what the trunk says of them: what is remembered from the rollout, the rest by forwards."""
+        yield from self._computed(*self._sorted(rows_of_turns(rows)))
+
+    def _sorted(self, turns: Iterable[Row]) -> tuple[Known, list[Row]]:
+        """Rows of one turn: those with an admissible reply by it and their prompt, and the others."""
         others: list[Row] = []
-        # Rows of the same replies and kind together; of these, rows of the same prompt.
-        known: dict[tuple[ActionTrie, bool], dict[Opening, PackedTree]] = {}
-        for row in rows_of_turns(rows):
+        known: Known = {}
+        for row in turns:
             trie, prompt = self._prompt_of(row)
             if not _is_admissible(row, trie):
                 others.append(row)
@@ -468,6 +474,12 @@ class HeadPPO(PPO):
             packed = same_kind.setdefault(prompt, PackedTree(trie.tree))
             packed.rows.append(row)
             packed.paths.append(self._paths(row, trie))
+        return known, others
+
+    def _computed(
+        self, known: Known, others: Sequence[Row]
+    ) -> Iterator[tuple[PackedRows, Encoded]]:
+        """Rows in the parts that are computed at once, with what the trunk says of each."""
         device = self.narrow.up.device
         for (trie, is_chosen), same_kind in known.items():
             part = collate((), list(same_kind.values()), device, is_chosen=is_chosen)
