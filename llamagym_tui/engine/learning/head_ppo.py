@@ -416,8 +416,9 @@ class HeadPPO(PPO):
     def _take_in(self, rows: Sequence[Row]) -> None:
         turns = list(rows_of_turns(rows))
         self._seen = seen_in(turns)
-        known, self._odd = self._sorted(turns)
-        self._parts = list(self._computed(known, self._odd))
+        known, odd = self._sorted(turns)
+        self._odd = odd
+        self._parts = list(self._computed(known, odd))
 
     def _measure(self) -> None:
         """Take up directions in which the batch's prompts differ, whatever was replied to them."""
