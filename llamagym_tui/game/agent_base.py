@@ -69,9 +69,6 @@ class AgentBase(ABC):
     asks_reason: ClassVar[bool] = False
     """Whether the prompt asks for a reason first, so that replies are a reason and an action; `get_system_prompt` looks
     at it, and ``--prompt reason`` sets it."""
-    actions_as_tools: ClassVar[bool] = False
-    """Whether the actions are offered to the model as tools, functions without parameters that have their names, in the
-    form of its own chat template. The prompt then need not say how to reply."""
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 

@@ -86,14 +86,6 @@ HISTORY_WARNING = (
 )
 
 
-def training_template_taken(name: str) -> str:
-    """Which of TRL's templates for training a model has now."""
-    return (
-        "The model's own chat template rewrites earlier replies, as by leaving out their thoughts, so TRL's "
-        f"{name} is taken in its place, which keeps them; what is saved of this run has it, too."
-    )
-
-
 def form_warning(unread: float) -> str:
     """Why replies are chosen by score; `unread` is the share of the tried ones that name no action."""
     return (

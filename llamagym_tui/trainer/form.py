@@ -48,7 +48,6 @@ def is_to_be_tried(config: RunConfig, parts: Parts) -> bool:
         config.form == "auto"
         and not (config.resume or config.sft_warm_start)
         and config.generation.policy == "generate"
-        and config.generation.server is None
         and parts.policy.can_choose
         and parts.loaded.name != BUNDLED
     )

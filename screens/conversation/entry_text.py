@@ -81,8 +81,7 @@ def _said(reply: ReplySoFar) -> tuple[Piece, ...]:
     thought, reason, action = (literal(part) for part in parted(reply.text))
     pieces: list[Piece] = []
     if thought and reply.done:
-        n = reply.thought_tokens
-        pieces.append(Piece(f"[thought, {counted(n, 'token')}] " if n else "[thought] ", "aside"))
+        pieces.append(Piece("[thought] ", "aside"))
         reason, action = (reason.lstrip(), action) if reason.strip() else ("", action.lstrip())
     elif thought:
         pieces.append(Piece(thought, "aside"))

@@ -14,7 +14,6 @@ from llamagym_tui.config import LoraConfig, SFTSettings
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.learning.sft import train_on
-from llamagym_tui.engine.model.read_back import Sample, read_back
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
@@ -116,9 +115,8 @@ def save_form(run_dir: Path, policy: Policy, card: str) -> Path:
     tokenizer = policy.chat.tokenizer
     model = policy.model
     lm: Any = model.merged() if model.is_adapted else model.pretrained_model
-    sample = Sample.of(lm, tokenizer, ["the form of replies", card])
     try:
-        with folders.written(run_dir, FORM_DIR) as written, read_back(written, sample) as draft:
+        with folders.written(run_dir, FORM_DIR) as draft:
             lm.save_pretrained(draft)
             tokenizer.save_pretrained(draft)
             (draft / "README.md").write_text(card, encoding="utf-8")

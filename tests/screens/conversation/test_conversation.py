@@ -99,8 +99,8 @@ HIT = '{"action": 1}'
             [("It is low. ", "aside"), (HIT, "agent-action")],
         ),
         (
-            ReplySoFar(0, 0, f"<think>12?</think>\n\n{HIT}", done=True, thought_tokens=57),
-            [("[thought, 57 tokens] ", "aside"), (HIT, "agent-action")],
+            ReplySoFar(0, 0, f"<think>12?</think>\n\n{HIT}", done=True),
+            [("[thought] ", "aside"), (HIT, "agent-action")],
         ),
         (ReplySoFar(0, 0, "<think>12 and"), [("<think>12 and", "aside"), ("▌", "agent-action")]),
         (

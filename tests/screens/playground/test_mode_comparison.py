@@ -67,8 +67,6 @@ def test_refusals_are_shown_beside_parse_failures_where_there_are_any() -> None:
     at = named.index("parse fail") + 1
     assert found[at] == ("refused", "25.0%")
     assert [figure.name for figure in found] == [*named[:at], "refused", *named[at:]]
-    thinks = replace(fakes.STATS, thought_tokens=57.0, answer_tokens=7.0)
-    assert ppo_figures(thinks, few=False)[-2:] == [("thought", "57.00"), ("answer", "7.00")]
 
 
 def test_a_return_that_counts_something_names_it_across_both_modes():
