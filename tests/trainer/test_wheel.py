@@ -299,7 +299,7 @@ def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(
 
 
 def test_only_the_persons_turns_of_a_correction_are_trained_on(tmp_path, monkeypatch) -> None:
-    path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
+    _, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert [message.get("weight") for message in demo.lesson] == [None, None, 0, None, None]
     assert all("weight" not in message for message in demo.messages)
 
