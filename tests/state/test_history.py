@@ -122,7 +122,11 @@ def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_whe
     )
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert [mark.episode for mark in state.marks] == [4, 10]
-    assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 11, -5.0), (3, "Win now.", 0, 0.0)]
+    assert under(state) == [
+        (1, fakes.PROMPT, 4, 2.0),
+        (2, "Win.", 11, -5.0),
+        (3, "Win now.", 0, 0.0),
+    ]
 
 
 def test_a_resumed_run_counts_on(tmp_path: Path):
