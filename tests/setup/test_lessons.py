@@ -52,8 +52,6 @@ def updates(**figures: list[float]) -> Any:
     return [SimpleNamespace(**dict(zip(figures, row, strict=True))) for row in rows]
 
 
-
-
 def test_a_lesson_is_a_text_with_numbered_steps(tmp_path: Path) -> None:
     path = tmp_path / "01-t.toml"
     path.write_text(TOML.replace('figures."]', 'figures.", "Stop."]'))
