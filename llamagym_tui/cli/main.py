@@ -65,7 +65,6 @@ def play(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -81,7 +80,6 @@ def play(
     minutes: options.Minutes = None,
     max_failures: options.MaxFailures = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     assignments: options.Assignments = None,
     run_dir: options.RunDir = None,
     resume: options.Resume = False,
@@ -95,7 +93,6 @@ def play(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -111,7 +108,6 @@ def play(
         minutes=minutes,
         max_failures=max_failures,
         on_collapse=on_collapse,
-        form=form,
         assignments=assignments,
         run_dir=run_dir,
         resume=resume,
@@ -138,7 +134,6 @@ def train(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -155,7 +150,6 @@ def train(
     max_failures: options.MaxFailures = None,
     final_episodes: options.FinalEpisodes = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     sft_warm_start: options.SftWarmStart = False,
     sft_data: options.SftData = None,
     assignments: options.Assignments = None,
@@ -174,7 +168,6 @@ def train(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -191,7 +184,6 @@ def train(
         max_failures=max_failures,
         final_episodes=final_episodes,
         on_collapse=on_collapse,
-        form=form,
         sft_warm_start=sft_warm_start,
         sft_data=run_config.warm_start_file(
             agent, sft_data, env, wanted=sft_warm_start, resume=has_begun
@@ -218,7 +210,6 @@ def sft(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     seed: options.Seed = None,
@@ -234,7 +225,6 @@ def sft(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         seed=seed,
@@ -242,7 +232,6 @@ def sft(
         dtype=dtype,
         threads=threads,
         sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
-        form="off",  # demonstrations teach it
         assignments=assignments,
         run_dir=run_dir,
     )
@@ -319,7 +308,6 @@ def evaluate(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
@@ -332,7 +320,6 @@ def evaluate(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,
@@ -359,14 +346,13 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     text = given.read_prompt()
     history = given.read_history()
     env = run_config.env_kwargs(given.env)
-    agent_class = catalog.find_agent(agent, env, prompt=given.prompt or "own")
+    agent_class = catalog.find_agent(agent, env)
     env = run_config.with_opponent(agent_class, env)
     if given.model is not None and model_registry.is_endpoint(given.model):
         return endpoint_config(
             agent,
             given.model,
             env=env,
-            prompt=given.prompt,
             system_prompt=text,
             history=history,
             n_envs=given.envs,
@@ -385,7 +371,6 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
         base=None if given.base is None else run_config.checked_model(given.base),
-        prompt=given.prompt,
         system_prompt=text,
         history=history,
         n_envs=given.envs,
@@ -501,7 +486,6 @@ def compare(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -517,7 +501,6 @@ def compare(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,

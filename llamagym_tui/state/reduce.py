@@ -332,15 +332,10 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     play = state.play
     if event.mode == "inference":
         play = play.switched_to_inference()
-    config = state.config
-    if event.unread_share is not None:
-        chosen = replace(config.generation, policy="score")
-        config = replace(config, generation=chosen)
     if event.trained and event.mode == "train":
         state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
-        config=config,
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.
