@@ -45,6 +45,8 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+Tracker = Literal["tensorboard", "wandb"]
+"""A program that shows the figures of runs, by the name of its extra."""
 MOST_UNREAD = 0.5
 """Share of replies without an action from which a person is told of it: mostly the fallback plays then."""
 Normalization = Literal["sum", "token", "word"]
@@ -217,6 +219,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    track: Tracker | None = None
+    """Tracker that also gets the figures of the run while it goes on."""
     keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
     """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
     episodes: Count | None = None
