@@ -26,17 +26,14 @@ from llamagym_tui.config.ppo import Credit as Credit
 from llamagym_tui.config.ppo import PPOConfig as PPOConfig
 from llamagym_tui.config.run import MAX_FAILURES as MAX_FAILURES
 from llamagym_tui.config.run import MOST_UNREAD as MOST_UNREAD
-from llamagym_tui.config.run import TRIED as TRIED
 from llamagym_tui.config.run import Device as Device
 from llamagym_tui.config.run import DPOSettings as DPOSettings
 from llamagym_tui.config.run import Dtype as Dtype
-from llamagym_tui.config.run import FormChoice as FormChoice
 from llamagym_tui.config.run import GenerationConfig as GenerationConfig
 from llamagym_tui.config.run import LoraConfig as LoraConfig
 from llamagym_tui.config.run import Mode as Mode
 from llamagym_tui.config.run import OnCollapse as OnCollapse
 from llamagym_tui.config.run import ParallelEnvs as ParallelEnvs
-from llamagym_tui.config.run import Prompt as Prompt
 from llamagym_tui.config.run import RunConfig as RunConfig
 from llamagym_tui.config.run import SFTSettings as SFTSettings
 from llamagym_tui.config.run import Tracker as Tracker
