@@ -372,7 +372,6 @@ class ConversationPane(Vertical):
         keys = [
             f"{key_of(self.app, 'inspect', 'i')} inspects",
             f"{key_of(self.app, 'keep', 'K')} keeps",
-            f"{key_of(self.app, 'turn.copy', 'y')} copies",
             "end unmarks",
         ]
         self._hint.update(one_line(", ".join(keys)))
