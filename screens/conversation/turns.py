@@ -201,9 +201,9 @@ def in_full(row: Row, width: int, *, by_person: bool = False) -> Content:
 def paragraphs(fact: Fact, *, by_person: bool = False) -> list[Paragraph]:
     match fact:
         case EpisodeStarted():
-            heading = f"{fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
-            if by_person:
-                heading = f"your {fact.episode + 1:,}"
+            heading = f"{fact.episode:,}"
+            if not by_person:
+                heading += f" · {fact.mode} · prompt v{fact.prompt_version}"
             return [
                 Paragraph("episode", (Piece(heading, ASIDE),)),
                 Paragraph("system", (Piece(literal(fact.system_prompt) or "(none)", ASIDE),)),

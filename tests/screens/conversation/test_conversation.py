@@ -116,7 +116,7 @@ def test_a_turn_in_full_is_wrapped_beside_its_labels():
     assert "        14. (0)" in in_full(row, 20).plain
     assert "system  " in in_full(row, 60).plain
     assert "action  hit · read as JSON · reward +1" in in_full(row, 60).plain
-    assert "your 1" in in_full(row, 60, by_person=True).plain
+    assert "you     {" in in_full(row, 60, by_person=True).plain
 
 
 def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
