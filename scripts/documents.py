@@ -30,9 +30,7 @@ def figures() -> str:
         lines.append(f"| **{group}** | | | |")
         for name, figure in FIGURES.items():
             if figure.group == group:
-                lines.append(
-                    f"| {figure.title} | `{name}` | {figure.meaning} | {figure.healthy} |"
-                )
+                lines.append(f"| {figure.title} | `{name}` | {figure.meaning} | {figure.healthy} |")
     return "\n".join(lines)
 
 
