@@ -670,8 +670,6 @@ def test_a_template_that_rewrites_history_is_reported_at_the_start(
     assert said in warnings(stage)[0]
 
 
-
-
 @pytest.mark.parametrize("has_adapters", [True, False])
 def test_a_prompt_with_an_adapter_of_its_own_begins_a_batch(
     tmp_path: Path, has_adapters: bool
