@@ -37,7 +37,9 @@ from llamagym_tui.engine.model.shape import (
     activation_bytes,
     forward_limits,
 )
-from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
+
+TREE_COLUMNS = 128
+"""Columns of a tree of similar conversations, about."""
 
 HEAP_ADAPTER = 1.7
 """Resident over kept bytes of activations on the host, with an adapter: what is freed between them is too small for the

@@ -18,11 +18,11 @@ from functools import partial
 import torch
 
 from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.own_torch import own_torch, set_threads
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 
 SMALL_MODEL = 20_000_000
 """Weights up to which batches are divided, and not products."""

@@ -116,11 +116,9 @@ def test_a_gguf_file_learns_goes_out_and_plays_in_llama_cpp_as_it_does_here(
 
 def _chosen(policy: Policy, prompt: str, observation: str) -> tuple[int, float]:
     """The action of the greedy reply, and by how many nats it is more probable than the other one."""
-    sampler = Sampler(policy, 1)
     episode = Episode(policy, prompt)
     first = episode.observe(observation)
-    sampler.restart(0, first.restart or ())
-    (reply,) = sampler.reply([0], [first.ids], greedy=True)
+    (reply,) = Sampler(policy).reply([first], greedy=True)
     assert reply.choice is not None
     odds = reply.choice.logprob - math.log(max(-math.expm1(reply.choice.logprob), 1e-9))
     return int(episode.reply(reply).removeprefix(BEGIN)[0]), odds

@@ -32,7 +32,7 @@ from llamagym_tui.engine.learning.targets import Targets, turn_sums
 from llamagym_tui.engine.learning.update_stats import UpdateSums
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -413,7 +413,7 @@ class HeadPPO(PPO):
 
     def _measure(self) -> None:
         """Take up directions in which the batch's prompts differ, whatever was replied to them."""
-        measure(self.narrow.down, [(part.trees.trees[0], each) for part, each in self._parts])
+        measure(self.narrow.down, [(part.trees[0], each) for part, each in self._parts])
 
     def _prompt_of(self, row: Row) -> tuple[ActionTrie, Opening]:
         """The admissible replies and the prompt of a row of one turn."""
@@ -440,23 +440,12 @@ class HeadPPO(PPO):
                 packed.rows.append(row)
                 packed.paths.append(_paths(row, trie))
         for trie, by_prompt in by_trie.items():
-            part = collate((), list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
+            part = collate(list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
             yield part, states_of(self.policy, list(by_prompt), trie)
 
     def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
-        values = [0.0] * len(trajectories)
-        prompts: dict[int, Opening] = {}
-        for index, trajectory in enumerate(trajectories):
-            final = trajectory.final_prompt
-            if trajectory.end == "truncated" and final is not None:
-                prompts[index] = Opening(final.prefix, tuple(final.ids))
-        if prompts:
-            states = states_of(self.policy, list(prompts.values()), self.policy.trie)
-            found = self.policy.model.v_head(states.hidden[:, 0]).tolist()
-            for index, value in zip(prompts, found, strict=True):
-                values[index] = value
-        return values
+        return self.policy.bootstrap_values(trajectories)
 
     def _loss_of_batch(self, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() mean over the batch's turns of policy, entropy and KL loss."""

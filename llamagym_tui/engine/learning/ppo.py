@@ -54,13 +54,14 @@ from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, 
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.shape import ForwardLimits, forward_limits, shape_of
+from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 from llamagym_tui.errors import StoodStill
 
 KEPT_BATCHES = 2

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 
 
 class Reference:

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, RunConfig
 from llamagym_tui.engine.model import hub, load_faults
-from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
+from llamagym_tui.engine.model.shape import ModelShape, base_of, first_length, read_config
 from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
@@ -117,23 +117,18 @@ def load_model_and_tokenizer(
                 model.has_default_adapter = lora is None
         rows = model.causal_lm.get_input_embeddings().weight.shape[0]
         load_faults.require_rows(name, tokenizer, rows)
-        backbone = model.eval().backbone
+        _ = model.eval().backbone  # tried out now, and refused in a sentence
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(load_faults.sentence(name, path, error)) from error
-    warnings = []
-    if not backbone.shares:
-        warnings.append(
-            f"Model {name!r} computes each reply from the start of its conversation, which is right but slow: "
-            f"{model.plain_because}."
+    warning = None
+    if (longest := first_length(model.causal_lm.config)) is not None:
+        warning = (
+            f"Model {name!r} reads at most {longest:,} tokens here: a longer conversation would change how the "
+            "positions of all others are computed (longrope)."
         )
-    if backbone.first_length is not None:
-        warnings.append(
-            f"Model {name!r} reads at most {backbone.first_length:,} tokens here, as one longer conversation would "
-            "change how the positions of all others are computed (longrope)."
-        )
-    return LoadedModel(model, tokenizer, name, where, parameters, " ".join(warnings) or None)
+    return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
 def _require_meant(

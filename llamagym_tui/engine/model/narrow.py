@@ -131,3 +131,15 @@ class NarrowEncoded(Encoded):
             return logprobs[places, self.narrow.among(ids)], logprobs.new_zeros(len(logprobs))
 
         return score
+
+    def logprobs_of(
+        self, rows: Tensor, columns: Tensor, places: Tensor, ids: Tensor, temperature: float
+    ) -> Tensor:
+        """(N,) log-probability of tokens, each at one of S positions."""
+        logprobs, _ = self.scorer_at(rows, columns, temperature)(places, ids)
+        return logprobs
+
+    @property
+    def scores_per_place(self) -> int:
+        """Numbers that are computed to score one position."""
+        return self.moved.shape[-1]

@@ -5,11 +5,10 @@ counted exactly. Notation: D hidden size, Q heads times head size, F width of th
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -17,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from llamagym_tui import model_registry
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 from llamagym_tui.user_files import file_content
 
 MATRICES = ("Linear", "Conv1D")
@@ -177,17 +177,6 @@ FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
 LOGIT_COPIES = 3
 """Log-probabilities in the place of logits; where the model gives all logits, these, too, and their gradient."""
-
-
-class ForwardLimits(NamedTuple):
-    """What one forward of an update may hold at most; more is accumulated over several."""
-
-    tokens: int
-    """Columns times rows, padding included."""
-    scored: float = math.inf
-    """Tokens whose logits are needed."""
-    flat: bool = False
-    """Whether rows share one tree, as large as a forward may be."""
 
 
 def forward_limits(

@@ -24,7 +24,6 @@ from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import require_all_weights, require_whole_adapter
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
-from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.user_files import file_content
 
@@ -81,8 +80,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.has_default_adapter = False
         """Whether a fresh adapter was made without its settings being given: whoever knows more may make another."""
         self._backbone: Backbone | None = None
-        self.plain_because: str | None = None
-        """Why the backbone computes each conversation whole; None: it shares keys and values. Found out with it."""
 
     @classmethod
     def from_pretrained(
@@ -274,9 +271,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            backbone, plain_because = checked_backbone(self.causal_lm)
-            self._backbone = backbone
-            self.plain_because = plain_because
+            self._backbone = Backbone(self.causal_lm)
         return self._backbone
 
     def __getattr__(self, name: str) -> Any:

@@ -19,19 +19,12 @@ from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.known_tokens import PromptMemory
+from llamagym_tui.engine.policy.memory import PromptMemory, states_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.token_tree import (
-    ActionTrie,
-    TokenTree,
-    of_similar_size,
-    tree_rows,
-)
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 
-TOKENS_TOGETHER = 2048
-"""Tokens of one forward over final observations."""
 SETS_KEPT = 1024
 """Sets of admissible actions whose tries are kept."""
 REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
@@ -232,23 +225,16 @@ class Policy:
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
         finals = [each.final_prompt if each.end == "truncated" else None for each in trajectories]
-        # Each distinct prompt is computed once, with others that have the same prefix.
-        rows: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-        for final in filter(None, finals):
-            rows.setdefault(final.prefix, set()).add(tuple(final.ids))
-        values: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
-        for prefix, rests in rows.items():
-            for part in of_similar_size(sorted(rests), len, TOKENS_TOGETHER):
-                backbone = self.model.backbone
-                # V is read at the last token of each, before the padding.
-                at = torch.arange(len(part), device=backbone.device)
-                lasts = torch.tensor([len(rest) - 1 for rest in part], device=backbone.device)
-                trees = tree_rows([TokenTree.of(rest) for rest in part], backbone.device)
-                is_last = torch.zeros_like(trees.ids, dtype=torch.bool)
-                is_last[at, lasts] = True
-                encoded = backbone.encode_trees(prefix, trees, is_last)
-                found = self.model.v_head(encoded.hidden[at, lasts]).tolist()
-                values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
-        return [
-            0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals
-        ]
+        prompts = {
+            index: Opening(final.prefix, tuple(final.ids))
+            for index, final in enumerate(finals)
+            if final is not None
+        }
+        values = [0.0] * len(finals)
+        if prompts:
+            trie = NO_REPLIES if self.narrow is None else self.trie
+            states = states_of(self, list(prompts.values()), trie)
+            found = self.model.v_head(states.hidden[:, 0]).tolist()
+            for index, value in zip(prompts, found, strict=True):
+                values[index] = value
+        return values

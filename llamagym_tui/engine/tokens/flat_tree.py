@@ -59,7 +59,7 @@ class Queries(NamedTuple):
 
 
 class FlatTree(NamedTuple):
-    """Trees and their prefix as one row of tokens."""
+    """A tree as one row of tokens."""
 
     ids: Tensor
     """(N,) in preorder."""
@@ -71,56 +71,30 @@ class FlatTree(NamedTuple):
     """(M,) place of each token that is read, ascending."""
     last: Queries
     """The tokens that are read, by their place in `read`, as they ask in the last layer."""
-    rows: Tensor
-    """(M,) tree of each token that is read."""
     columns: Tensor
-    """(M,) its column in that tree."""
+    """(M,) its column in the tree."""
 
 
-def flat_tree(
-    prefix: Sequence[int], trees: Sequence[TokenTree], rows: np.ndarray, columns: np.ndarray
-) -> FlatTree:
-    """Trees behind a prefix that they share.
-
-    Args:
-        prefix: ids.
-        trees: with at least one token.
-        rows: (M,) tree of each token that is read.
-        columns: (M,) its column.
-    """
-    # All tokens in the order in which they are given: the prefix, then tree after tree, each in its own columns.
-    before = len(prefix)
-    starts = np.cumsum([before, *map(len, trees)])  # where each tree begins
-    ids_as_given = list(prefix)
-    positions_as_given = list(range(before))
-    parents_as_given = list(range(-1, before - 1))  # the prefix is a chain
-    for tree, start in zip(trees, starts[:-1].tolist(), strict=True):
-        ids_as_given += tree.ids
-        positions_as_given += [before + depth for depth in tree.depths]
-        # A tree's first tokens follow the last one of the prefix.
-        parents_as_given += [
-            before - 1 if parent == ROOT else start + parent for parent in tree.parents
-        ]
-
-    # The same in preorder: at[k] is the place of the k-th given token, and parents are places, too.
-    at, ends = _preorder(parents_as_given)
+def flat_tree(tree: TokenTree, read: Sequence[int], device: torch.device) -> FlatTree:
+    """A tree of at least one token, of which M columns are read."""
+    at, ends = _preorder(tree.parents)
     ids = np.empty(len(at), dtype=np.int64)
     positions = np.empty(len(at), dtype=np.int64)
     parents = np.empty(len(at), dtype=np.int64)
-    ids[at] = ids_as_given
-    positions[at] = positions_as_given
-    parents[at] = [at[parent] if parent != ROOT else ROOT for parent in parents_as_given]
-
-    read = at[starts[rows] + columns]  # (M,) place of each token that is read
-    order = np.argsort(read)  # queries must ascend, so that neighbours are in one block
+    ids[at] = tree.ids
+    positions[at] = tree.depths
+    parents[at] = [at[parent] if parent != ROOT else ROOT for parent in tree.parents]
+    columns = np.array(read)
+    places = at[columns]
+    order = np.argsort(places)  # queries must ascend, so that neighbours are in one block
+    places = places[order]
     return FlatTree(
-        ids=torch.from_numpy(ids),
-        positions=torch.from_numpy(positions),
-        every=_queries(np.arange(len(at)), ends, positions, parents),
-        read=torch.from_numpy(read[order]),
-        last=_queries(read[order], ends, positions, parents),
-        rows=torch.from_numpy(rows[order]),
-        columns=torch.from_numpy(columns[order]),
+        ids=torch.from_numpy(ids).to(device),
+        positions=torch.from_numpy(positions).to(device),
+        every=_queries(np.arange(len(at)), ends, positions, parents, device),
+        read=torch.from_numpy(places).to(device),
+        last=_queries(places, ends, positions, parents, device),
+        columns=torch.from_numpy(columns[order]).to(device),
     )
 
 
@@ -155,7 +129,11 @@ def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _queries(
-    queries: np.ndarray, ends: np.ndarray, positions: np.ndarray, parents: np.ndarray
+    queries: np.ndarray,
+    ends: np.ndarray,
+    positions: np.ndarray,
+    parents: np.ndarray,
+    device: torch.device,
 ) -> Queries:
     """Queries in blocks: their keys are the ancestors of the first, and all from it to the last.
 
@@ -220,11 +198,11 @@ def _queries(
         )  # a token that exists is gathered in the place of padding
         blocks.append(
             Blocks(
-                queries=torch.from_numpy(members[some]),
-                keys=torch.from_numpy(keys),
-                mask=torch.from_numpy(mask),
+                queries=torch.from_numpy(members[some]).to(device),
+                keys=torch.from_numpy(keys).to(device),
+                mask=torch.from_numpy(mask).to(device),
             )
         )
         order[members[some]] = done + np.arange(members[some].size).reshape(-1, size)
         done += members[some].size
-    return Queries(blocks, torch.from_numpy(order))
+    return Queries(blocks, torch.from_numpy(order).to(device))

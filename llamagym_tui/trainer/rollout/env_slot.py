@@ -9,7 +9,7 @@ import gymnasium
 
 from llamagym_tui.config import SEED_BITS, Mode
 from llamagym_tui.demos.demonstration import PlayedTurn
-from llamagym_tui.engine.policy.episode import Episode, Prompt
+from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
@@ -126,8 +126,6 @@ class EnvSlot:
     """Of the last step, with the other player's reply to it, or of the reset."""
     others: list[PlayedTurn] = field(default_factory=list)
     """The other player's turns of the episode, where that is no part of the environment."""
-    knows_last: bool = True
-    """Whether the sampler has seen the last reply."""
     is_broken: bool = False
     """Whether its environment has failed, and is made anew before the next episode."""
 
@@ -155,7 +153,6 @@ class EnvSlot:
         """Reset the environment for an episode. Raises EpisodeFault: it cannot be."""
         agent = self.shared.agent
         self.counts = EpisodeCounts(mode=mode, prompt_version=prompt_version, number=number)
-        self.knows_last = True
         self.others = []
         try:
             if self.is_broken:
@@ -237,13 +234,9 @@ class EnvSlot:
         self._show_state(observation, info)
         self._show_observation()
 
-    def prompt(self) -> Prompt:
-        """What the sampler has not seen of the conversation, the new observation last."""
-        prompt = self.under_way.observe(self.observation, self.admissible)
-        if self.knows_last:
-            return prompt
-        self.knows_last = True
-        return self.under_way.whole_prompt()
+    def prompt(self) -> Opening:
+        """All ids before the reply to the new observation."""
+        return self.under_way.observe(self.observation, self.admissible)
 
     def pending_prompt(self) -> PendingPrompt:
         prompt = self.under_way.prompt_for(self.observation, self.admissible)
@@ -280,7 +273,6 @@ class EnvSlot:
         else:
             self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
             self.counts = replace(self.counts, is_corrected=True)
-            self.knows_last = False
         outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
             self.shared.notices.of_refusal(move.reply)

@@ -16,7 +16,7 @@ import msgspec
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
@@ -299,8 +299,6 @@ class Rollout:
     def forget_caches(self) -> None:
         """Compute every conversation from its beginning when it goes on, as a resumed run does."""
         self._sampler.forget()
-        for slot in self.slots:
-            slot.knows_last = False
 
     def state(self) -> SavedRollout:
         """What a rollout needs to go on from here; of a person's turn that waits, not the agent's reply."""
@@ -310,7 +308,6 @@ class Rollout:
             mode=self._mode,
             started=self._started,
             typical_length=self._batch.typical_length,
-            lookahead=self._sampler.lookahead,
             trajectories=self._batch.trajectories,
             episodes=[saved_episode(slot) for slot in self.slots if slot.episode is not None],
         )
@@ -331,7 +328,6 @@ class Rollout:
         if (saved.n_envs, saved.group_size, saved.mode) == own:
             lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
             self._batch.typical_length = saved.typical_length
-            self._sampler.lookahead = Lookahead(*saved.lookahead)
             self._batch.add(saved.trajectories)
         self._started = saved.started
         self._emit = emit
@@ -368,7 +364,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy, n_envs)
+        self._sampler = Sampler(self.policy)
         self.restart()
 
     def close(self) -> None:
@@ -501,12 +497,8 @@ class Rollout:
         if not live:
             return None
         prompts = [self.slots[index].prompt() for index in live]
-        for index, prompt in zip(live, prompts, strict=True):
-            if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart)
         replies = self._sampler.reply(
-            live,
-            [prompt.ids for prompt in prompts],
+            prompts,
             [self.slots[index].under_way.trie for index in live],
             greedy=self.greedy,
             on_token=self._streaming(live),

@@ -58,7 +58,6 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
     started: int
     """Episodes begun since the run began."""
     typical_length: float
-    lookahead: tuple[float, int]
     trajectories: list[Trajectory]
     """Episodes of the batch that have ended."""
     episodes: list[SavedEpisode]

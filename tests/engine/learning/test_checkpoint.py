@@ -27,7 +27,7 @@ from llamagym_tui.engine.learning.checkpoint import (
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.model.shape import ForwardLimits
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 

@@ -21,11 +21,11 @@ from llamagym_tui.engine.learning.distinguished import (
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 
 LIMITS = ForwardLimits(tokens=2048, scored=512)
 WORDS = [f"At {number}." for number in range(20)]
@@ -94,13 +94,9 @@ def test_the_share_that_differs_is_that_of_the_power():
     assert differing_share(torch.tensor([[10.0, 1.0], [10.0, -1.0]])) == pytest.approx(1 / 101)
 
 
-@pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("lora", [False, True])
-def test_a_model_that_attends_distinguishes_what_one_that_does_not_cannot(
-    make_policy, lora, shares
-):
+def test_a_model_that_attends_distinguishes_what_one_that_does_not_cannot(make_policy, lora):
     policy = make_policy(lora=lora)
-    policy.model.backbone.shares = shares
     assert count(policy, *([word] for word in WORDS)) == (20, 20)
     assert count(blind(policy), *([word] for word in WORDS)) == (20, 1)
 

@@ -15,7 +15,6 @@ from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.learning.update_stats import action_information, design_effect
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Sampler
-from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.learning.test_update import STILL, outputs, played
 from tests.fake_parts import made_up_stats
 
@@ -59,16 +58,13 @@ def test_the_information_of_sampled_tokens_is_that_of_where_replies_part(make_po
 
 def test_the_information_of_choices_is_that_of_the_softmax_over_scores(make_policy) -> None:
     policy = make_policy(policy="score", temperature=0.7)
-    sampler, batch, shares = Sampler(policy, 1), [], []
+    sampler, batch, shares = Sampler(policy), [], []
     for number in range(4):
         episode = Episode(policy, "Play.")
         prompt = episode.observe(f"You see {number}.")
-        sampler.restart(0, prompt.restart)
-        opening = Opening(prompt.restart, tuple(prompt.ids))
-        replies = policy.trie.replies
-        scores = reply_logprobs(policy, [opening], replies, temperature=1.0)[0] / 0.7
+        scores = reply_logprobs(policy, [prompt], policy.trie)[0] / 0.7
         shares.append(dict(enumerate(scores.softmax(-1).tolist())))
-        episode.reply(sampler.reply([0], [prompt.ids])[0])
+        episode.reply(sampler.reply([prompt])[0])
         batch.append(episode.finish("terminated"))
     found = PPO(policy, STILL).update(batch).action_information
     assert found == pytest.approx(information(*shares), abs=1e-5)

@@ -150,10 +150,7 @@ def test_an_adapter_is_as_its_settings_say(lora, rank, scale, trained):
 
 
 def test_how_a_model_computes_is_found_out_where_it_computes(monkeypatch):
-    monkeypatch.setattr(
-        "llamagym_tui.engine.model.value_head.checked_backbone",
-        lambda lm: (lm.device.type, None),
-    )
+    monkeypatch.setattr("llamagym_tui.engine.model.value_head.Backbone", lambda lm: lm.device.type)
     model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
     assert model.backbone == "cpu"
     assert model.to("meta").backbone == "meta", "moved after it was asked"

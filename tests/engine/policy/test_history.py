@@ -24,9 +24,7 @@ def played(policy, *, final: str | None = None):
     episode, prompts = Episode(policy, "Play."), []
     for number, text in enumerate(OBSERVATIONS):
         found = episode.prompt_for(text)
-        episode.observe(text)
-        whole = episode.whole_prompt()
-        assert [*found.prefix, *found.rest] == [*(whole.restart or ()), *whole.ids]
+        assert episode.observe(text) == found
         prompts.append(policy.chat.tokenizer.decode([*found.prefix, *found.rest]))
         episode.reply(reply_of(policy, f"{number}"))
         episode.reward(float(number))
@@ -80,7 +78,7 @@ def test_earlier_replies_stand_in_the_prompt_by_the_tokens_that_were_sampled(mak
     opening = chat.opening("Play.", "b")
     expected = [*opening.rest, *spelt, chat.end_ids[0], *chat.continuation("c", ended=True)]
     prompt = episode.observe("c")
-    assert (prompt.restart, prompt.ids) == (opening.prefix, expected)
+    assert (prompt.prefix, list(prompt.rest)) == (opening.prefix, expected)
 
 
 def test_an_episode_keeps_the_history_that_it_began_with(make_policy):
@@ -156,17 +154,12 @@ def test_turns_in_rows_of_their_own_are_credited_along_their_episode(make_policy
 def test_sampled_with_a_history_each_reply_has_the_log_probability_of_its_own_prompt(make_policy):
     policy = make_policy()
     policy.history = 1
-    sampler, episodes = Sampler(policy, 3), [Episode(policy, "Play.") for _ in range(3)]
+    sampler, episodes = Sampler(policy), [Episode(policy, "Play.") for _ in range(3)]
     for text in ("a", "a longer observation: 15.", "b", "c d"):
         prompts = [episode.observe(f"{text}{slot}") for slot, episode in enumerate(episodes)]
-        for slot, prompt in enumerate(prompts):
-            if prompt.restart is not None:
-                sampler.restart(slot, prompt.restart)
-        for episode, reply in zip(
-            episodes, sampler.reply([0, 1, 2], [each.ids for each in prompts]), strict=True
-        ):
-            whole = episode.whole_prompt()
-            before = [*(whole.restart or ()), *whole.ids]
+        replies = sampler.reply(prompts)
+        for episode, prompt, reply in zip(episodes, prompts, replies, strict=True):
+            before = [*prompt.prefix, *prompt.rest]
             output = policy.model(torch.tensor([[*before, *reply.ids]]))
             logprobs = output.logits[0, len(before) - 1 : -1].log_softmax(-1)
             found = logprobs.gather(1, torch.tensor(reply.ids)[:, None])[:, 0]

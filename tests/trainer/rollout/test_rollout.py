@@ -409,9 +409,9 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
     sampled, prompts = set(), set()
 
     class Watched(Sampler):
-        def restart(self, slot, prefix, **options):
-            prompts.add(self.policy.chat.tokenizer.decode(prefix))
-            super().restart(slot, prefix, **options)
+        def reply(self, asked, *arguments, **options):
+            prompts.update(self.policy.chat.tokenizer.decode(each.prefix) for each in asked)
+            return super().reply(asked, *arguments, **options)
 
         def sample(self, logits, greedy):
             sampled.add((greedy, self.policy.generator.initial_seed()))
@@ -536,17 +536,3 @@ def test_environments_that_cannot_all_be_made_leave_those_there_are(make_rollout
     assert (len(rollout.slots), rollout.live, len(closed)) == (4, 4, 2)
     rollout.step()
     assert rollout.episodes == 4
-
-
-def test_forgotten_caches_are_computed_again_from_the_system_prompt_on(make_rollout):
-    rollout, _ = make_rollout(EndlessAgent())
-    backbone, columns = rollout.policy.model.backbone, []
-    encode = backbone.encode
-    backbone.encode = lambda ids, *rest: columns.append(ids.shape[1]) or encode(ids, *rest)
-    rollout.step()
-    prefix, opening, *_ = columns
-    rollout.forget_caches()
-    columns.clear()
-    rollout.step()
-    assert columns[0] == prefix
-    assert columns[1] > opening, "the first turn and the second at once"
