@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from llamagym_tui.config import RunConfig, UpdateStats
+from llamagym_tui.config.typed import assigned, settings
 from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.run_store import ABOUT_FILE
-from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
@@ -179,15 +179,12 @@ def begun(
     lesson = lessons()[name]
     assignments = [WHOLE_MODEL]
     assignments += lesson.control if control else lesson.settings
-    config = run_config(
-        agent=lesson.agent,
-        run_dir=None,
-        resume=False,
-        assignments=assignments,
-        episodes=episodes,
-        final_episodes=final_episodes,
-    )
-    config = with_run_dir(config)
+    given = assigned(assignments)
+    if episodes is not None:
+        given["episodes"] = episodes
+    if final_episodes is not None:
+        given["final_episodes"] = final_episodes
+    config = with_run_dir(run_config(lesson.agent, given))
     which = f"{name}, control" if control else name
     replace_file(Path(config.run_dir) / ABOUT_FILE, f"{which}: {lesson.title}".encode())
     return config

@@ -16,7 +16,7 @@ import torch
 from huggingface_hub import constants
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
+from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -54,7 +54,7 @@ from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.form_lessons import form_lessons
@@ -241,7 +241,7 @@ class Builders:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        rollout = kind(
+        return kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -257,8 +257,6 @@ class Builders:
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
-        rollout.shared.seed_bits = config.seed_bits
-        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -288,20 +286,13 @@ class Builders:
             from llamagym_tui.game.endpoint import Endpoint
 
             agent = catalog.player(agent_class)
-            own = endpoint_config(spec, name)
+            own = evaluated_config(spec, name, own=with_own_settings(agent_class, {}))
             history = turns_kept(own.history, agent.history)
             endpoint = Endpoint(name, tools_of(agent))
             return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
-        config = evaluated_config(
-            spec,
-            name,
-            env=self.config.env,
-            own=with_own_settings(agent_class, {}),
-            n_envs=self.config.n_envs,
-            seed=self.config.seed,
-            device=self.config.device,
-            threads=self.config.threads,
-        )
+        shared = ("env", "n_envs", "seed", "device", "threads")
+        given = {each: getattr(self.config, each) for each in shared}
+        config = evaluated_config(spec, name, given, own=with_own_settings(agent_class, {}))
         builders = Builders(config)
         agent = builders.agent()
         threads = torch.get_num_threads()
@@ -360,7 +351,6 @@ class Builders:
             greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
             # What is compared with others, on a seed that is given, has the same seeds as those.
-            seed_bits=self.config.seed_bits if seed is None else SEED_BITS,
             system_prompt=system_prompt,
             limit_s=limit_s,
             should_stop=should_stop,
