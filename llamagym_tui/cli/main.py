@@ -93,7 +93,6 @@ def sft(
     debug: options.Debug = False,
 ) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
-    given["form"] = "off"  # demonstrations teach it
     _imitate("sft", agent, given, episodes=episodes, json_output=json_output, debug=debug)
 
 
@@ -217,9 +216,9 @@ def match(
 def compare(
     agent: options.Agent,
     given: Given,
-    b_model: Annotated[str | None, typer.Option(help="B's model. [default: A's]")] = None,
+    b_model: Annotated[str | None, typer.Option(help="B's model. Not given: A's.")] = None,
     b_prompt_file: Annotated[
-        Path | None, typer.Option(help="B's system prompt. [default: A's]")
+        Path | None, typer.Option(help="B's system prompt. Not given: A's.")
     ] = None,
     b_temperature: Annotated[
         float | None, typer.Option(min=0.01, help="B's temperature; replies are sampled then.")
@@ -236,7 +235,7 @@ def compare(
         float | None,
         typer.Option(
             min=1e-6,
-            help="Half the interval that is enough. [default: a tenth of the distance of the baselines]",
+            help="Half the interval that is enough. Not given: a tenth of the distance of the baselines.",
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Most episodes of each.")] = 20_000,
@@ -290,7 +289,7 @@ def _trained_by(agent: str, given: Given, learner: LearnerName, minutes: float) 
 @app.command()
 def lessons(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name or number. [default: list them]")
+        str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
     ] = None,
     debug: options.Debug = False,
 ) -> None:

@@ -7,12 +7,21 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
+from msgspec.inspect import (
+    FloatType,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    Type,
+    UnionType,
+)
 
-from llamagym_tui.config import OPTIONS, RunConfig, flat, setting_types
-from llamagym_tui.config.typed import assigned, takes, typed_value
+from llamagym_tui.config import OPTIONS, RunConfig, flat
+from llamagym_tui.config.typed import assigned, setting_info, typed_value
 from llamagym_tui.errors import UsageError
 from llamagym_tui.setup.run_config import env_kwargs, read_prompt
 
@@ -31,7 +40,7 @@ AgentOrNone = Annotated[
 ]
 Run = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="Folder of a run, or its name. [default: the latest run]"),
+    typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run."),
 ]
 Greedy = Annotated[
     bool, typer.Option("--greedy/--sampled", help="Most likely replies, or replies as in training.")
@@ -42,7 +51,10 @@ BeforeAndAfter = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 TrustAgent = Annotated[
-    bool, typer.Option(help="With --resume or --from: execute the agent file that the run names.")
+    bool,
+    typer.Option(
+        "--trust-agent", help="With --resume or --from: execute the agent file that the run names."
+    ),
 ]
 
 MODEL = ("model", "env", "system_prompt", "history", "seed", "device", "dtype", "threads")
@@ -88,39 +100,43 @@ def _parameter(name: str) -> inspect.Parameter:
     """The parameter of a command for a setting; everything but a flag is read as text, as after ``--set``."""
     kind: Any = str | None
     default: Any = None
-    metavar: str | None = _metavar(name)
+    metavar: str | None = _metavar(setting_info(name))
+    usual = USUAL[name]
+    shown: bool | str = False if usual in (None, "", {}) else str(usual)
     if name == "env":
         kind = list[str] | None
-    elif isinstance(USUAL[name], bool):
+        metavar = "NAME=VALUE"
+    elif isinstance(usual, bool):
         kind = bool
         default = False
         metavar = None
-    option = OPTIONS[name]
-    words = option.help
-    usual = USUAL[name]
-    if usual not in (None, "", False) and not isinstance(usual, dict):
-        words += f" [default: {usual}]"
+        shown = False
+    option = typer.Option(
+        OPTIONS[name].flag, metavar=metavar, help=OPTIONS[name].help, show_default=shown
+    )
     return inspect.Parameter(
         _python_name(name),
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind, typer.Option(option.flag, metavar=metavar, help=words)],
+        annotation=Annotated[kind, option],
     )
 
 
-def _metavar(name: str) -> str:
+def _metavar(kind: Type) -> str:
     """The word for a setting's value in the help."""
-    if name == "env":
-        return "NAME=VALUE"
-    kind = setting_types()[name]
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) is Literal:
-        return "|".join(get_args(kind))
-    words = takes(name)
-    if "whole number" in words:
-        return "N"
-    return "NUMBER" if "number" in words else "TEXT"
+    match kind:
+        case Metadata(type=inner):
+            return _metavar(inner)
+        case LiteralType(values=values):
+            return "|".join(map(str, values))
+        case UnionType(types=types):
+            return "|".join(_metavar(each) for each in types if not isinstance(each, NoneType))
+        case IntType():
+            return "N"
+        case FloatType():
+            return "NUMBER"
+        case _:
+            return "TEXT"
 
 
 _SET = inspect.Parameter(

@@ -16,9 +16,14 @@ OWN_OPTIONS = ("agent", "env", "model", "run_dir", "resume", "parent")
 """Settings that need more than a value: `--set` refuses them."""
 
 
+def setting_info(name: str) -> inspect.Type:
+    """The type of a setting, as `msgspec.inspect` describes it."""
+    return inspect.type_info(setting_types()[name])
+
+
 def takes(name: str) -> str:
     """The values that a setting accepts, in words."""
-    return _takes(inspect.type_info(setting_types()[name]))
+    return _takes(setting_info(name))
 
 
 def typed_value(name: str, text: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import RunConfig, from_dict, in_sections
+from llamagym_tui.config import OPTIONS, RunConfig, from_dict, in_sections
 from llamagym_tui.config.typed import merged
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import opponent_of
@@ -18,6 +18,7 @@ from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import (
     checked_model,
     holds_adapter,
+    names_actions,
     with_opponent,
     with_own_settings,
 )
@@ -25,7 +26,6 @@ from llamagym_tui.setup.run_config import (
 KEPT_SETTINGS = (
     "env",
     "observation_ranges",
-    "prompt",
     "system_prompt",
     "history",
     "max_turns",
@@ -43,7 +43,7 @@ USED: tuple[str, ...] = (
     "device",
     "dtype",
 )
-USED += ("threads", "max_turns", "max_failures", "parallel_envs", "precision", "prompt")
+USED += ("threads", "max_turns", "max_failures", "parallel_envs", "precision")
 """Settings that an evaluation obeys, besides those of `generation`."""
 
 
@@ -58,10 +58,10 @@ def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
         if name not in USED and not name.startswith("generation."):
             raise UsageError(
                 f"{name} changes nothing in an evaluation, where --set takes "
-                f"{', '.join(USED[9:])} and generation.*; leave it out."
+                f"{', '.join(name for name in USED if name not in OPTIONS)} and generation.*; leave it out."
             )
     given = in_sections(given, {})
-    agent_class = catalog.find_agent(agent, given.get("env"), prompt=given.get("prompt", "own"))
+    agent_class = catalog.find_agent(agent, given.get("env"))
     given["env"] = with_opponent(agent_class, given.get("env", {}))
     model = given.pop("model", BUNDLED)
     if is_endpoint(model):
@@ -109,7 +109,14 @@ def evaluated_config(
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
     dtype = given.get("dtype") or trained.dtype or (entry.dtype if entry else "float32")
-    settings: dict[str, Any] = {"generation": msgspec.to_builtins(trained.generation)}
+    sampling = msgspec.to_builtins(trained.generation)
+    writes_actions = entry is not None and entry.full_finetuning
+    is_said = is_run or "policy" in own.get("generation", {})
+    if not (writes_actions or is_said):
+        agent_class = catalog.find_agent(agent_spec, given.get("env"))
+        if names_actions(agent_class):
+            sampling["policy"] = "score"
+    settings: dict[str, Any] = {"generation": sampling}
     if catalog.is_same_agent(trained.agent, agent_spec):
         settings |= {name: getattr(trained, name) for name in KEPT_SETTINGS}
     settings |= {

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.setup.run_config import ranks_of, run_config, sft_file
 
@@ -27,7 +28,7 @@ class Mine(Agent):
 
 
 def of(agent: str, *assignments: str) -> RunConfig:
-    return run_config(agent=agent, run_dir=None, resume=False, assignments=assignments)
+    return run_config(agent, {**assigned(assignments)})
 
 
 def an_agent(folder: Path, run_settings: str) -> str:
@@ -61,12 +62,10 @@ def test_every_argument_is_the_setting_of_its_name():
         "max_failures": 7,
         "final_episodes": 6,
         "on_collapse": "rollback",
-        "form": "off",
-        "prompt": "reason",
         "sft_warm_start": True,
         "sft_data": "mine.jsonl",
     }
-    config = run_config(agent="blackjack", run_dir=None, resume=False, learner="rebn", **given)
+    config = run_config("blackjack", {"ppo.learner": "rebn", **given})
     assert config.ppo.learner == "rebn"
     assert {name: getattr(config, name) for name in given} == given
     others = {"agent", "run_dir", "resume", "learner", "branch_of", "trust_agent", "assignments"}
@@ -101,38 +100,29 @@ def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], se
     assert str(refused.value).endswith(sentence)
 
 
-def test_a_form_is_taught_to_a_run_of_one_process_whose_agent_names_actions(tmp_path: Path):
-    agent = str(tmp_path / "mine.py")
-    (tmp_path / "mine.py").write_text(
-        OWN.replace("{run_settings}", "{}").replace("Taxi-v4", "MountainCarContinuous-v0")
+def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
+    def kind(*assignments: str, **given: Any) -> tuple[str, str, bool | None]:
+        found = run_config("blackjack", {**assigned(assignments), **given})
+        return found.generation.policy, found.lora.layers, found.full_finetuning
+
+    assert kind() == ("score", "head", False)
+    assert kind("generation.policy=generate") == ("generate", "all", None)
+    assert kind("full_finetuning=true") == ("generate", "all", True)
+    # Other models answer in prose, so they choose unless they are told to write.
+    assert kind("lora.layers=all", model="someone/tiny") == ("score", "all", None)
+    of_text = ("lora.layers=all", "generation.policy=generate")
+    assert kind(*of_text, model="someone/tiny") == ("generate", "all", None)
+    with pytest.raises(UsageError) as refused:
+        kind("full_finetuning=false", "lora.layers=head", "generation.policy=generate")
+    assert str(refused.value) == (
+        "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+        "--set lora.layers=all or --set full_finetuning=true."
     )
-    alone = (
-        "--form learn is for a run of one process that samples itself; leave out --ranks and "
-        "generation.server, or --form learn."
-    )
-    nameless = "--form learn teaches to name actions, and Mine has no named ones; leave it out."
-    for spec, given, sentence in (
-        ("blackjack", {"ranks": 2}, alone),
-        ("blackjack", {"assignments": ["generation.server=http://localhost:1/v1"]}, alone),
-        (agent, {}, nameless),
-    ):
-        with pytest.raises(UsageError) as refused:
-            run_config(agent=spec, run_dir=None, resume=False, form="learn", **given)
-        assert str(refused.value) == sentence
-    assert of("blackjack").form == "auto"
-    assert run_config(agent="blackjack", run_dir=None, resume=False, form="learn").form == "learn"
 
 
 def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
     def of_head(*assignments: str, agent: str = "blackjack", **more: Any) -> tuple[object, ...]:
-        config = run_config(
-            agent=agent,
-            run_dir=None,
-            resume=False,
-            model="smollm2",
-            assignments=assignments,
-            **more,
-        )
+        config = run_config(agent, {"model": "smollm2", **assigned(assignments), **more})
         ppo = config.ppo
         novelty = (ppo.entropy_coef, ppo.entropy_coef_final, ppo.novelty_coef)
         return config.lora.layers, config.lora.rank, novelty
@@ -156,9 +146,7 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
 
 def test_the_bundled_model_trains_its_head_alone_unless_a_setting_needs_more():
     def trained(agent: str, *assignments: str, **more: Any) -> tuple[object, ...]:
-        config = run_config(
-            agent=agent, run_dir=None, resume=False, assignments=assignments, **more
-        )
+        config = run_config(agent, {**assigned(assignments), **more})
         return config.full_finetuning, config.lora.layers, config.ppo.novelty_coef
 
     head, whole = (False, "head", 0.3), (None, "all", 0.0)
@@ -195,22 +183,16 @@ def test_an_agents_own_settings_hold_unless_others_are_given(tmp_path: Path):
     assert (config.ppo.gamma, config.ppo.lr, config.n_envs) == (0.9, 1e-3, 8)
     assert "ppo.gamma" not in config.measured
     assert "ppo.lam" in config.measured
-    assert run_config(agent=agent, run_dir=None, resume=False, n_envs=4).n_envs == 4
+    assert run_config(agent, {"n_envs": 4}).n_envs == 4
 
 
 def test_the_learner_is_the_one_of_its_option(tmp_path: Path):
     agent = an_agent(tmp_path, "{'ppo.learner': 'rloo', 'ppo.gamma': 0.9}")
     assert of(agent).ppo.learner == "rloo"
-    named = run_config(agent=agent, run_dir=None, resume=False, learner="grpo")
+    named = run_config(agent, {"ppo.learner": "grpo"})
     assert (named.ppo.learner, named.ppo.gamma) == ("grpo", 0.9)
     with pytest.raises(ConfigError, match="credit token needs a critic, which the learner grpo"):
-        run_config(
-            agent=agent,
-            run_dir=None,
-            resume=False,
-            learner="grpo",
-            assignments=["ppo.credit=token"],
-        )
+        run_config(agent, {"ppo.learner": "grpo", **assigned(["ppo.credit=token"])})
 
 
 @pytest.mark.parametrize("name", ["ppo.gama", "agent", "gamma"])
@@ -230,9 +212,11 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
         measured=measured,
     )
     a_run(tmp_path, msgspec.to_builtins(earlier))
-    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    again = run_config(None, {"run_dir": str(tmp_path), "resume": True})
     assert (again.ppo, again.measured) == (earlier.ppo, measured)
-    other = run_config(agent=None, run_dir=tmp_path, resume=True, assignments=["ppo.gamma=0.5"])
+    other = run_config(
+        None, {"run_dir": str(tmp_path), "resume": True, **assigned(["ppo.gamma=0.5"])}
+    )
     assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
 
 
@@ -242,7 +226,7 @@ def test_a_resumed_run_keeps_its_settings_where_its_agent_that_is_named_again_ha
     agent = an_agent(tmp_path, "{'ppo.gamma': 0.9, 'n_envs': 8}")
     earlier = RunConfig(agent=agent, run_dir=str(tmp_path), n_envs=4, ppo=PPOConfig(gamma=0.99))
     a_run(tmp_path, msgspec.to_builtins(earlier))
-    again = run_config(agent=agent, run_dir=tmp_path, resume=True, trust_agent=True)
+    again = run_config(agent, {"run_dir": str(tmp_path), "resume": True}, trust_agent=True)
     assert (again.n_envs, again.ppo.gamma) == (4, 0.99)
 
 
@@ -253,9 +237,11 @@ def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_pa
             RunConfig(agent="blackjack", run_dir=str(tmp_path), system_prompt="Begun.")
         ),
     )
-    assert run_config(agent=None, run_dir=tmp_path, resume=True).system_prompt is None
+    assert run_config(None, {"run_dir": str(tmp_path), "resume": True}).system_prompt is None
     assert (
-        run_config(agent=None, run_dir=tmp_path, resume=True, system_prompt="Now.").system_prompt
+        run_config(
+            None, {"run_dir": str(tmp_path), "resume": True, "system_prompt": "Now."}
+        ).system_prompt
         == "Now."
     )
 
@@ -264,7 +250,7 @@ def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):
     values = msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     del values["measured"], values["ppo"]["whole_episodes"]
     a_run(tmp_path, values)
-    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    again = run_config(None, {"run_dir": str(tmp_path), "resume": True})
     assert (again.measured, again.ppo) == ({}, PPOConfig())
 
 
@@ -272,7 +258,6 @@ def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
     """A policy that generates learns in Taxi from -10 a refused action never to pick up: -200 after five minutes."""
     assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
     assert of("taxi", "generation.policy=generate").generation.policy == "generate"
-    assert of("blackjack").generation.policy == "generate"
 
 
 def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(

@@ -77,7 +77,7 @@ def test_a_turn_of_an_older_checkpoint_took_one_step():
 
 
 def test_time_counts_in_the_discount_of_the_kitchens_runs(make_rollout, monkeypatch):
-    assert run_config(agent="kitchen", run_dir=None, resume=False).ppo.gamma == 0.99
+    assert run_config("kitchen").ppo.gamma == 0.99
     agent = KitchenAgent()
     rollout, _ = make_rollout(agent, n_envs=1, batch_turns=1)
     monkeypatch.setattr(
