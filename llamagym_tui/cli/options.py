@@ -172,7 +172,7 @@ def read_settings(typed: Mapping[str, Any]) -> Given:
         elif value is True:
             given[name] = True
         else:
-            given[name] = typed_value(name, value)
+            given[name] = typed_value(name, value, OPTIONS[name].flag)
     return given
 
 

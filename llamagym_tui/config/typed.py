@@ -26,8 +26,8 @@ def takes(name: str) -> str:
     return _takes(setting_info(name))
 
 
-def typed_value(name: str, text: str) -> Any:
-    """A text as a value of a setting; ``none`` is None, a list is JSON.
+def typed_value(name: str, text: str, called: str = "") -> Any:
+    """A text as a value of a setting; ``none`` is None, a list is JSON. An error has it `called`, or by its name.
 
     Raises:
         ConfigError: the setting does not accept it; the message names what it takes.
@@ -41,7 +41,7 @@ def typed_value(name: str, text: str) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(text)
     except ValueError as error:
-        raise ConfigError(f"{name} takes {takes(name)}, not {text!r}.") from error
+        raise ConfigError(f"{called or name} takes {takes(name)}, not {text!r}.") from error
     return value
 
 

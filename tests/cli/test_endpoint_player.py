@@ -11,7 +11,6 @@ import gymnasium
 import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.demos import files
 from llamagym_tui.game.endpoint import KEY
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.trainer.builders import EVALUATION_SEED
@@ -129,20 +128,6 @@ def test_an_evaluation_that_cannot_go_on_has_the_episodes_before_and_the_words_o
         assert "over 7 episodes" in result.stdout
 
 
-def test_demonstrations_that_cannot_go_on_are_those_before(
-    chat: Chat, address: str, tmp_path: Path
-) -> None:
-    chat.refused_from = 20
-    path = tmp_path / "made.jsonl"
-    words = ["demos", "generate", "blackjack", "--model", address, "-o", str(path)]
-    result = run(*words, "--episodes", "40")
-    assert result.exit_code == 1
-    assert "refuses (400): out of credit" in result.stderr
-    made = files.read(path)
-    assert len(made) == 20
-    assert [each.seed for each in made] == sorted(each.seed for each in made)
-
-
 def test_a_comparison_that_cannot_go_on_has_the_pairs_before(
     chat: Chat, address: str, tmp_path: Path
 ) -> None:
@@ -214,17 +199,6 @@ def test_a_model_here_is_compared_with_one_behind_an_endpoint(chat: Chat, addres
     [
         (["train", "blackjack", "--model", "URL"], "but neither learn nor be watched."),
         (["sft", "blackjack", "--model", "URL"], "but neither learn nor be watched."),
-        (["eval", "blackjack", "--base", "URL"], "but neither learn nor be watched."),
-        (
-            ["eval", "blackjack", "--model", "URL", "--dtype", "bfloat16", "--device", "cpu"],
-            "--device, --dtype is about a model that is loaded here",
-        ),
-        (
-            ["eval", "blackjack", "--model", "URL", "--set", "generation.policy=score"],
-            "generation.policy is about a model that is loaded here",
-        ),
-        (["demos", "generate", "blackjack", "--model", "smollm2"], "--model takes an endpoint's address"),
-        (["demos", "generate", "blackjack", "--set", "max_turns=3"], "--set is about play by a model"),
     ],
 )  # fmt: skip
 def test_what_needs_weights_is_refused_with_a_sentence(

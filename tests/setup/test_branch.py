@@ -134,12 +134,12 @@ def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(
     assert kept_updates(parent) == [3, 12]
 
 
-@pytest.mark.parametrize("other", [{"agent": "cart_pole"}, {"agent": None, "model": "smollm2"}])
+@pytest.mark.parametrize("other", [("cart_pole", {}), (None, {"model": "smollm2"})])
 def test_a_branch_of_another_agent_or_model_is_refused_before_a_folder_is_made(
     parent, home, other
 ) -> None:
     with pytest.raises(RunStoreError, match=r"has (agent|model) \w+, not"):
-        run_config(None, {"parent": "parent@3", **other})
+        run_config(other[0], {"parent": "parent@3", **other[1]})
     assert [path.name for path in home.iterdir()] == ["parent"]
 
 

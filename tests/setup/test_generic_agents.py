@@ -204,7 +204,6 @@ def test_arguments_are_read_as_numbers_truths_or_texts() -> None:
     assert env_kwargs(["a=8", "b=0.5", "c=True", "d=none", "e=8x8", "f="]) == {
         "a": 8, "b": 0.5, "c": True, "d": None, "e": "8x8", "f": "",
     }  # fmt: skip
-    assert env_kwargs(None) is None
     for wrong in ("size", "=8", "a b=1"):
         with pytest.raises(UsageError, match="--env takes NAME=VALUE, as in --env size=8, not"):
             env_kwargs([wrong])

@@ -46,8 +46,8 @@ def foreign(evil: Path) -> Path:
     return record(evil.parent / "run", EVENTS, checkpoint=True, agent=str(evil))
 
 
-def resumed(run_dir: Path, **more: object):
-    return run_config(None, {"run_dir": str(run_dir), "resume": True, **more})  # type: ignore[arg-type]
+def resumed(run_dir: Path, **more: bool):
+    return run_config(None, {"run_dir": str(run_dir), "resume": True}, **more)
 
 
 def was_executed(evil: Path) -> bool:

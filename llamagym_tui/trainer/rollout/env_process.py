@@ -41,7 +41,7 @@ MEMORY = 0.5
 """Share of the free memory that processes which nobody asked for may take."""
 FILES = 10_240
 """Open files that are enough: a process takes 3 (macOS allows 256 in all)."""
-OFF = "--parallel-envs off steps it in the trainer's own process"
+OFF = "--set parallel_envs=off steps it in the trainer's own process"
 
 
 def agent_env_of(

@@ -230,7 +230,7 @@ def test_what_cannot_be_sent_is_reported(make):
     rollout, emitted = make(with_kwargs(MortalAgent, shows=1), max_failures=1000)
     rollout.step()
     assert (
-        "its observation or info cannot be sent to another process (--parallel-envs off"
+        "its observation or info cannot be sent to another process (--set parallel_envs=off"
         in warnings(emitted)[0]
     )
 
@@ -241,9 +241,9 @@ def test_what_cannot_be_read_from_a_process_ends_no_run(make, when):
     rollout, emitted = make(agent, when, max_failures=1000)
     rollout.step()
     assert in_processes(rollout) == {when == "on"}
-    assert ("its observation or info cannot be read here (--parallel-envs off" in str(emitted)) == (
-        when == "on"
-    )
+    assert (
+        "its observation or info cannot be read here (--set parallel_envs=off" in str(emitted)
+    ) == (when == "on")
 
 
 def test_processes_may_be_more_than_files_can_be_open_by_default(make):
