@@ -205,7 +205,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self.config is not None:
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
-            self.begin_lesson()
+            self.action_lesson()
         if self.config is not None:
             self._greet()
 

@@ -140,11 +140,7 @@ class PersonalApp(App[None]):
                 user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning"
             )
             return True
-        self.will_run(action)
         return await super().run_action(action, default_namespace, namespaces)
-
-    def will_run(self, action: str | ActionParseResult) -> None:
-        """Called before each action that is not refused."""
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         last = [] if self._few_colours is None else [self._few_colours]

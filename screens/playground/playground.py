@@ -334,7 +334,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "L",
             "app.lesson",
             "Lesson",
-            tooltip="What to do in the lesson you play, its question, its answer.",
+            tooltip="The text of the lesson, then its answer.",
             id="lesson",
             show=False,
         ),
@@ -510,7 +510,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation.fold(not state.watching.turn_s)
         conversation.show(state.transcript.entries)
         self._go_to_shown(before)
-        panels.banner.show(state, self._demos_path, getattr(self.app, "lesson_line", ""))
+        panels.banner.show(state, self._demos_path)
         self._fit(state)
         for text in self.query(StateText):
             text.show(state)
