@@ -1,8 +1,9 @@
-"""The app's actions around past runs: list, compare, replay, resume; and the tour of a first start."""
+"""The app's actions around past runs: list, compare, replay, resume; and a greeting at the first start."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,20 @@ from llamagym_tui.errors import UntrustedAgent
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
+from llamagym_tui.user_files import data_dir, replace_file
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
     from llamagym_tui.screens.past_runs.run_list import RunList
+
+
+GREETING = (
+    "A model plays, and PPO trains it. {pace.faster} plays faster, {pause} pauses, {prompt} edits its prompt, "
+    "{policy_map} shows its policy, {table} opens a table for you, {help} lists all keys."
+)
+GREETING_S = 30.0
 
 
 class PastRunActions(PersonalApp):
@@ -201,9 +210,13 @@ class PastRunActions(PersonalApp):
             self.run_state = None
             self.pop_screen()
 
-    def show_tour(self) -> None:
-        from llamagym_tui.screens.help.tour import TourScreen, marker
-
-        if not marker().exists():
-            self.is_newcomer = True
-            self.push_screen(TourScreen())
+    def greet_newcomer(self) -> None:
+        """At the first start ever, name the keys to begin with."""
+        marker = data_dir() / "greeted"
+        if marker.exists():
+            return
+        self.is_newcomer = True
+        self.notify(self._with_keys(GREETING), timeout=GREETING_S)
+        # If nothing can be written, the greeting comes again next time.
+        with contextlib.suppress(OSError):
+            replace_file(marker, b"")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -37,13 +36,7 @@ FIGURE_ROWS = 6
 HIGH_ENOUGH_FOR_BOTH = 44
 """Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
-RUN = Binding.Group("The run")
 SPEED = Binding.Group("Speed", compact=True)
-CHANGE = Binding.Group("Change it")
-LOOK = Binding.Group("Look")
-PLAY = Binding.Group("Play")
-REST = Binding.Group("Judge and keep")
-KEYS = Binding.Group("Help and the way out")
 
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
@@ -56,7 +49,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Pause",
             tooltip="Pause after the current step.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "space",
@@ -64,7 +56,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Resume",
             tooltip="Resume playing and training.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "plus,equals_sign",
@@ -88,7 +79,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Restart",
             tooltip="Start again from the last checkpoint.",
             id="restart",
-            group=RUN,
         ),
         Binding(
             "p",
@@ -96,7 +86,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Prompt",
             tooltip="Edit the system prompt of the next episodes.",
             id="prompt",
-            group=CHANGE,
         ),
         Binding(
             "s",
@@ -104,7 +93,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Settings",
             tooltip="Change learning rate, KL and more, live.",
             id="settings",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -112,7 +100,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Inference",
             tooltip="Only play: nothing is trained.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -120,7 +107,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Train",
             tooltip="Train the model on what it plays.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "m",
@@ -128,7 +114,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Metrics",
             tooltip="Charts of every figure, and what is healthy.",
             id="metrics",
-            group=LOOK,
         ),
         Binding(
             "g",
@@ -136,7 +121,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Map",
             tooltip="What the policy does in each state, and what is best.",
             id="policy_map",
-            group=LOOK,
         ),
         Binding(
             "h",
@@ -144,7 +128,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Play",
             tooltip="Play at a table of your own.",
             id="table",
-            group=PLAY,
         ),
         Binding(
             "e",
@@ -152,7 +135,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Evaluate",
             tooltip="Measure how well it plays now; training is not affected.",
             id="evaluate",
-            group=REST,
         ),
         Binding(
             "c",
@@ -160,7 +142,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
-            group=REST,
         ),
         Binding(
             "ctrl+r",
@@ -168,7 +149,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Roll back",
             tooltip="Back to the last good checkpoint; asks first.",
             id="roll_back",
-            group=REST,
         ),
         Binding(
             "full_stop",
@@ -376,7 +356,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "All keys",
             tooltip="What the keys and figures mean.",
             id="help",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -384,7 +363,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Quit",
             tooltip="Write a checkpoint and leave.",
             id="quit",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -392,58 +370,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Back",
             tooltip="Write a checkpoint and go back to where the run was begun.",
             id="quit",
-            group=KEYS,
         ),
     ]
-    HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "The run": (
-            "pause",
-            "mode",
-            "restart",
-            "checkpoint",
-            "roll_back",
-            "advance.turn",
-            "advance.update",
-            "pace.slower",
-            "pace.faster",
-            "quit",
-        ),
-        "Change it": ("prompt", "settings", "warm_start"),
-        "Look": (
-            "metrics",
-            "figures",
-            "resources",
-            "policy_map",
-            "changes",
-            "card",
-            "history",
-            "evaluate",
-            "view",
-            "zoom",
-            "inspect",
-            "runs",
-            "lesson",
-            "help",
-        ),
-        "Watch": (
-            "watch.next",
-            "watch.previous",
-            "watch.failure",
-            "watch.best",
-            "watch.worst",
-            "turn.before",
-            "turn.after",
-            "turn.copy",
-            "turn.unmark",
-        ),
-        "Play": ("table", "wheel", "demonstrations", "keep"),
-    }
-    """The groups of help by their titles, each with the ids of its keys."""
-
-    @property
-    def moment(self) -> tuple[str, ...]:
-        """The keys that matter most now, by their ids: help begins with them."""
-        return keys_of_moment(self._state, is_marked=self.marked is not None)
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()
@@ -593,25 +521,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
     def action_mode(self, mode: str) -> None:
         self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
-
-
-def keys_of_moment(state: RunState, *, is_marked: bool) -> tuple[str, ...]:
-    """The five keys that matter most in a state of a run, by the ids of their bindings."""
-    if state.failure:
-        return ("restart", "table", "runs", "help", "quit")
-    if not state.live:
-        return ("metrics", "policy_map", "card", "runs", "quit")
-    if state.run is None:
-        return ("table", "prompt", "runs", "help", "quit")
-    if is_marked:
-        return ("inspect", "keep", "turn.before", "turn.after", "turn.unmark")
-    if state.pause_intended:
-        return ("pause", "advance.turn", "advance.update", "inspect", "prompt")
-    if state.mode == "inference":
-        return ("mode", "evaluate", "prompt", "table", "pause")
-    if not state.updates:
-        return ("pause", "pace.slower", "table", "prompt", "policy_map")
-    return ("policy_map", "changes", "evaluate", "prompt", "pause")
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:
