@@ -105,7 +105,6 @@ def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
     return events.EpisodesCounted(
         returns=[rng.choice((-1.0, 1.0)) for _ in range(128)],
         lengths=[1] * 128,
-        parse_failures=0,
         mode="train",
         prompt_version=1,
         episodes=episodes * 64,

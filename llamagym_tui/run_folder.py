@@ -12,8 +12,6 @@ LOCK_FILE = ".lock"
 """Held by the process that trains in the folder."""
 ABOUT_FILE = "about.txt"
 """What the owner says of the run: NAME, or NAME: NOTE, with tags as #TAG."""
-CARD_FILE = "card.svg"
-"""The run as one picture to send, as it was when a person asked for it."""
 SUMMARY_FILE = "summary.json"
 """How the run went, in some figures; it is made of the events, and made again where it is missing."""
 

@@ -20,7 +20,6 @@ from llamagym_tui.config import RunConfig, changed, settings_kept
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
-from llamagym_tui.run_folder import CARD_FILE as CARD_FILE
 from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
 from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
 from llamagym_tui.run_folder import FORM_DIR as FORM_DIR

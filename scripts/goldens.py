@@ -6,11 +6,19 @@ tests of screens. Runs play on one thread by one seed; what depends on the clock
 
 import hashlib
 import os
+import pkgutil
 import queue
 import sys
 import tempfile
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from textual.binding import Binding
+from textual.dom import DOMNode
+
+from llamagym_tui import screens
 
 RUNS: dict[str, dict[str, Any]] = {
     "generate-full": {"agent": "blackjack", "full_finetuning": True},
@@ -49,14 +57,25 @@ PACED = ("EpisodesCounted", "PhaseChanged")
 """Events that come by the clock."""
 
 
+def keyed_classes() -> Iterator[type[DOMNode]]:
+    """Screens and widgets with `BINDINGS` of their own. Imports every screen."""
+    for info in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
+        for kind in vars(import_module(info.name)).values():
+            if (
+                isinstance(kind, type)
+                and issubclass(kind, DOMNode)
+                and kind.__module__ == info.name
+                and "BINDINGS" in vars(kind)
+            ):
+                yield kind
+
+
 def write_bindings(folder: Path) -> None:
     """Every key, by the class that binds it."""
-    from llamagym_tui.screens.help.all_bindings import bindings_of, keyed_classes
-
     lines = sorted(
         f"{kind.__module__}.{kind.__name__} {each!r}"
         for kind in keyed_classes()
-        for each in bindings_of(kind)
+        for each in Binding.make_bindings(vars(kind)["BINDINGS"])
     )
     (folder / "bindings.txt").write_text("\n".join(lines))
 

@@ -183,7 +183,6 @@ def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesC
     return EpisodesCounted(
         returns=returns,
         lengths=[1] * len(returns),
-        parse_failures=0,
         episodes=episodes,
         env_steps=int(1.45 * episodes),
         **fields,  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
-from llamagym_tui.protocol.events import ObservationsDistinguished, RunFinished, RunStarted
+from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.look import self_contained
@@ -96,14 +96,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             show=False,
         ),
         Binding(
-            "y",
-            "share",
-            "Share",
-            tooltip="Copy the run's sentence, prompt and command, and save its card as an SVG file in its folder.",
-            id="app.share",
-            show=False,
-        ),
-        Binding(
             "Y",
             "save_screen",
             "Save the screen",
@@ -122,9 +114,9 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
     ]
     REFUSED_IN_BROWSER: ClassVar = {
-        "play": {"save_screen", "share"},
-        "seat": {"save_screen", "share"},
-        "watch": {"save_screen", "share"},
+        "play": {"save_screen"},
+        "seat": {"save_screen"},
+        "watch": {"save_screen"},
     }
     """The picture would be written where the server is."""
 
@@ -256,11 +248,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
                         if self.is_newcomer:
                             self.is_newcomer = False
                             self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
-                    at_limit = isinstance(event, RunFinished) and not self._state.stopping
                     self._take_in(reduce(self._state, event))
-                    if at_limit and isinstance(self.screen, PlaygroundScreen):
-                        self._paint()  # the card shows the run as the screen does
-                        self.screen.action_card()
                     self._collect(event)
                     if isinstance(event, ObservationsDistinguished) and event.are_few:
                         self.notify(distinguished_text(event), severity="warning", timeout=30)
@@ -383,20 +371,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
-
-    def action_share(self) -> None:
-        """Copy the run as text, and save its card beside it."""
-        from llamagym_tui.run_store import CARD_FILE
-        from llamagym_tui.screens.playground.card_picture import card_svg, card_text
-        from llamagym_tui.user_files import replace_file
-
-        self.copy_to_clipboard(card_text(self._state))
-        path = Path(self._state.run_dir).absolute() / CARD_FILE
-        try:
-            replace_file(path, card_svg(self._state).encode())
-            self.notify(f"The run is copied as text, and its card is saved: {path}")
-        except OSError as error:
-            self.notify(f"The run is copied as text; its card is not saved ({error}).")
 
     def _run_dir_shown(self) -> Path | None:
         """The folder of the run that is open; None: there is none, as at home."""

@@ -22,16 +22,14 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
-from textual.widgets import HelpPanel
 
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
-from llamagym_tui.screens.widgets.contrast import readable
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
-from llamagym_tui.screens.widgets.look import THEMES
+from llamagym_tui.screens.widgets.look import THEMES, readable
 from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.screens.widgets.sizes import is_too_small
 from llamagym_tui.user_files import file_text
@@ -107,7 +105,9 @@ class PersonalApp(App[None]):
         if not self._is_told_of_clash:
             self._is_told_of_clash = True
             names = " and ".join(sorted(str(each.id) for each in clashed_bindings))
-            self.notify(f"{KEYS_FILE}: two actions share a key: {names}.", severity="warning")
+            self.notify(
+                f"{KEYS_FILE}: {names} has a key that another action has, too.", severity="warning"
+            )
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
@@ -182,11 +182,13 @@ class PersonalApp(App[None]):
         self.notify(f"{key_of(self, 'app.quit', 'ctrl+q')} leaves; ctrl+c copies what is selected.")
 
     def action_help(self) -> None:
-        """Show or hide what the focused widget is for and what the keys do."""
-        if self.screen.query(HelpPanel):
-            self.action_hide_help_panel()
+        """Show or hide the purpose of the focused widget and the keys."""
+        from llamagym_tui.screens.widgets.help import HelpDialog
+
+        if isinstance(self.screen, HelpDialog):
+            self.screen.dismiss()
         else:
-            self.action_show_help_panel()
+            self.push_screen(HelpDialog(self.screen))
 
     def on_resize(self, event: Resize) -> None:
         """Keep the focus while the terminal is too small: Textual takes it from hidden widgets."""

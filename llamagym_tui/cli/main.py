@@ -648,7 +648,7 @@ def report(
         Path | None,
         typer.Option(
             "--film",
-            help="Also write the policy maps as one animated file, .svg or, by Pillow, .gif.",
+            help="Also write the policy maps as one animated SVG file.",
             metavar="FILE",
         ),
     ] = None,

@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from llamagym_tui import __version__
+from llamagym_tui.cli.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
@@ -23,9 +24,7 @@ from llamagym_tui.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.playground.curve_picture import chart_of
-from llamagym_tui.screens.playground.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
-from llamagym_tui.screens.policy_map.film_gif import film_gif
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
 from llamagym_tui.state.prompts import played_by
@@ -65,9 +64,7 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
     if with_csv:
         contents[output.with_suffix(".csv")] = figures(story.updates).encode()
     if film is not None:
-        picture = run_film(story.state)
-        is_gif = film.suffix.lower() == ".gif"
-        contents[film] = film_gif(picture) if is_gif else picture.encode()
+        contents[film] = run_film(story.state).encode()
     for path, content in contents.items():
         try:
             replace_file(path, content)

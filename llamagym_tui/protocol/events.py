@@ -378,12 +378,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Turns of each."""
     counts: list[int] = []
     """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
-    parse_failures: int
-    """Turns among them whose reply named no action."""
-    refusals: int = 0
-    """Turns among them whose reply named an action that the environment refused."""
-    actions: list[int] = []
-    """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
     prompt_version: int
     episodes: int

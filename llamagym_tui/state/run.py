@@ -15,7 +15,6 @@ from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
-from llamagym_tui.state.play_counts import Manner, PlayCounts
 from llamagym_tui.state.prompt_edit import PromptEdit
 from llamagym_tui.state.prompts import Versions
 from llamagym_tui.state.transcript import Transcript
@@ -38,7 +37,6 @@ class SavedHistory(NamedTuple):
     """The history at the last checkpoint, from which a resumed run goes on."""
 
     stats: events.UpdateStats | None = None
-    play: PlayCounts = PlayCounts()
     prompts: Versions = ()
 
 
@@ -95,8 +93,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The last returns in the present mode and under the present prompt, at most `RECENT`."""
     described: str = ""
     """Their mean in the agent's words; empty: not known yet."""
-    play: PlayCounts = field(default_factory=PlayCounts)
-    """How the policy plays in training and in inference."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     """The number of updates of the policy."""
@@ -192,18 +188,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         return self.run.n_envs if self.run is not None else 0
 
     @property
-    def manner(self) -> Manner:
-        """How the policy plays now: by which prompt and which settings of sampling."""
-        began = self.config.generation
-        temperature = self.settings.get("generation.temperature", began.temperature)
-        policy = self.settings.get("generation.policy", began.policy)
-        normalization = self.settings.get("generation.normalization", began.normalization)
-        max_new_tokens = self.settings.get("generation.max_new_tokens", began.max_new_tokens)
-        rule = f"score {normalization}" if policy == "score" else str(policy)
-        assert temperature is not None, "it has a value in every run"
-        return Manner(self.prompt_version, float(temperature), f"{rule}, {max_new_tokens} tokens")
-
-    @property
     def batch_progress(self) -> tuple[int, int]:
         """Turns of the next update's batch that have been played, as far as is known, and all that it is to have."""
         wanted = int(self.settings.get("ppo.batch_size") or self.config.ppo.batch_size)
@@ -292,7 +276,6 @@ def with_history(state: RunState, other: RunState) -> RunState:
         dropped=other.dropped,
         returns=other.returns,
         recent=other.recent,
-        play=other.play,
         marks=other.marks,
         updates=other.updates,
         stats=other.stats,

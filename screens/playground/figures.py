@@ -9,7 +9,7 @@ from textual.content import Content
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, signed, smoothing_window
+from llamagym_tui.returns import counted, smoothing_window
 from llamagym_tui.screens.playground.panes import ALL
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
@@ -106,7 +106,7 @@ class FirstSight(StateText):
         self.set_class(bool(state.described or form_text(state)), "-known")
         if any(
             getattr(state, name) is not getattr(before, name)
-            for name in ("described", "mapped", "film", "updates", "run", "manner")
+            for name in ("described", "mapped", "film", "updates", "run", "settings")
         ):
             width = self.content_size.width
             text = self.content_at(width)
@@ -132,7 +132,8 @@ def first_sight(state: RunState) -> str:
 def form_text(state: RunState) -> str:
     """How replies are made, where that was changed because the model's own could not be read."""
     run = state.run
-    if run is None or run.unread_share is None or state.manner.policy.startswith("generate"):
+    policy = state.settings.get("generation.policy", state.config.generation.policy)
+    if run is None or run.unread_share is None or policy == "generate":
         return ""
     return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
 
@@ -263,59 +264,3 @@ class FiguresStrip(StateText):
                 gap = ""
             rows[-1] = rows[-1] + gap + cell
         return rows
-
-
-class LargeFigures(StateText):
-    """Mean return, updates and parse failures, to be read from far away: shown with the theme for projectors."""
-
-    def content_at(self, width: int) -> Content:
-        """The mean return in solid digits, and the others in bold beside it."""
-        state = self.state
-        mean = state.recent_mean
-        beside = ["", "mean return"]
-        if state.stats is not None:
-            failing = f"{100 * state.stats.parse_failure_rate:.0f}% parse fail"
-            beside += [counted(state.updates, "update"), failing]
-        beside += [""] * (ROWS_OF_DIGIT - len(beside))
-        earned = ""
-        if mean is not None:
-            earned = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
-        digits = solid(earned, width - max(map(len, beside)) - len(BESIDE_DIGITS))
-        rows = [
-            Content.assemble((row, "$primary"), BESIDE_DIGITS, (text, VALUE))
-            for row, text in zip(digits, beside, strict=True)
-        ]
-        return Content("\n").join(rows)
-
-
-ROWS_OF_DIGIT = 5
-BESIDE_DIGITS = "   "
-"""Between the large figure and the others."""
-PIXELS = {
-    "0": ("###", "# #", "# #", "# #", "###"),
-    "1": (" # ", "## ", " # ", " # ", "###"),
-    "2": ("###", "  #", "###", "#  ", "###"),
-    "3": ("###", "  #", "###", "  #", "###"),
-    "4": ("# #", "# #", "###", "  #", "  #"),
-    "5": ("###", "#  ", "###", "  #", "###"),
-    "6": ("###", "#  ", "###", "# #", "###"),
-    "7": ("###", "  #", "  #", "  #", "  #"),
-    "8": ("###", "# #", "###", "# #", "###"),
-    "9": ("###", "# #", "###", "  #", "###"),
-    "+": ("   ", " # ", "###", " # ", "   "),
-    "\N{MINUS SIGN}": ("   ", "   ", "###", "   ", "   "),
-    ".": (" ", " ", " ", " ", "#"),
-    ",": (" ", " ", " ", "#", "#"),
-}
-"""What a figure consists of, as pixels."""
-
-
-def solid(figure: str, width: int) -> list[str]:
-    """A figure in five rows of solid blocks; a pixel is two cells across where the figure fits so, else one."""
-    glyphs = [PIXELS[each] for each in figure]
-    rows = [" ".join(parts) for parts in zip(*glyphs, strict=True)] or [""] * ROWS_OF_DIGIT
-    across = 2 if 2 * len(rows[0]) <= width else 1
-    return [
-        "".join(("\N{FULL BLOCK}" if pixel == "#" else " ") * across for pixel in row)
-        for row in rows
-    ]

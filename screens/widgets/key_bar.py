@@ -5,6 +5,7 @@ where this row takes 8 (Textual 8.2, 120x34, median of nine).
 """
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from textual.app import App
@@ -53,7 +54,7 @@ class KeyBar(Widget):
         for cell in cells[:-KEPT]:
             room -= cell.cell_length + len(GAP)
             if room < len(MORE):
-                row.append(_clickable(Content(MORE), self.app.COMMAND_PALETTE_BINDING))
+                row.append(_clickable(MORE, "$aside", self.app.COMMAND_PALETTE_BINDING))
                 break
             row.append(cell)
         return GAP.join([*row, *last])
@@ -61,21 +62,23 @@ class KeyBar(Widget):
     def _cells(self) -> list[Content]:
         """A key and its description each; the keys of a compact group stand together."""
         cells: list[Content] = []
-        before: Binding.Group | None = None
-        for _, binding, enabled, _ in self.keys:
-            key = Content.styled(
-                self.app.get_key_display(binding), "bold $primary" if enabled else "$aside"
+        for group, keys in groupby(self.keys, lambda each: each.binding.group or each):
+            together = list(keys)
+            names = [
+                _clickable(
+                    self.app.get_key_display(binding),
+                    "bold $primary" if enabled else "$aside",
+                    binding.key,
+                )
+                for _, binding, enabled, _ in together
+            ]
+            first = together[0]
+            words = group if isinstance(group, Binding.Group) else first.binding
+            style = "$foreground" if first.enabled else "$aside"
+            cells.append(
+                Content("/").join(names)
+                + _clickable(f" {words.description}", style, first.binding.key)
             )
-            key = _clickable(key, binding.key)
-            group = binding.group
-            if group is not None and group == before:
-                cells[-1] = Content("/").join([key, cells[-1]])
-                continue
-            before = group
-            words = binding.description if group is None else group.description
-            style = "$foreground" if enabled else "$aside"
-            description = _clickable(Content.styled(f" {words}", style), binding.key)
-            cells.append(key + description)
         return cells
 
     def on_mouse_up(self, event: MouseUp) -> None:
@@ -83,8 +86,8 @@ class KeyBar(Widget):
             self.app.simulate_key(key)
 
 
-def _clickable(content: Content, key: str) -> Content:
-    return content.stylize(Style.from_meta({"key": key}))
+def _clickable(text: str, style: str, key: str) -> Content:
+    return Content.styled(text, style).stylize(Style.from_meta({"key": key}))
 
 
 def key_of(app: App[Any], id: str, usual: str) -> str:

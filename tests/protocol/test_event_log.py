@@ -181,9 +181,7 @@ def test_a_number_that_json_cannot_say_is_null_on_disk_and_none_when_it_is_read(
 
 def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_path: Path) -> None:
     counts = {"mode": "train", "prompt_version": 0, "env_steps": 2, "episodes_per_s": 1.0}
-    counted = EpisodesCounted(
-        returns=[1.0, math.nan], lengths=[1, 1], parse_failures=0, episodes=2, **counts
-    )
+    counted = EpisodesCounted(returns=[1.0, math.nan], lengths=[1, 1], episodes=2, **counts)
     stats = msgspec.structs.replace(fakes.STATS, mean_return=math.nan, kl_ref=0.5)
     update = UpdateFinished(update=1, episodes=2, stats=stats)
     one, other = written(tmp_path / "events.jsonl", [counted, update])

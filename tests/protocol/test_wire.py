@@ -255,7 +255,7 @@ async def read_async(content: bytes) -> list[bytes]:
 
 def test_the_largest_event_of_a_busy_run_fits() -> None:
     counted = EpisodesCounted(
-        returns=[-1.0] * 100_000, lengths=[2] * 100_000, parse_failures=0, mode="train", prompt_version=0,
+        returns=[-1.0] * 100_000, lengths=[2] * 100_000, mode="train", prompt_version=0,
         episodes=100_000, env_steps=200_000, episodes_per_s=1.0,
     )  # fmt: skip
     assert wire.decode_event(wire.encoded(counted)) == counted

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S, LlamaGymApp
+from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S
 from llamagym_tui.app.leaving import log_path, parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
@@ -33,14 +33,12 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.banner import Banner, sentences
 from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
@@ -293,24 +291,6 @@ def contrast(*colors: Color) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SMALL) as pilot:
-        await pilot.press("question_mark")
-        await reaches(pilot, HelpDialog)
-        await sees(pilot, "Pause after the current step.")
-        await pilot.press("end")
-        await sees(pilot, "To move a key, write its name")
-        figure = "Share of turns whose reply named no action"
-        for _ in range(40):  # up to the figures, however long what is below them is
-            if figure not in shown(pilot):
-                await pilot.press("up")
-        assert figure in shown(pilot)
-        await pilot.press("escape")
-        await reaches(pilot, PlaygroundScreen)
-
-
 async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
@@ -406,22 +386,6 @@ async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
         await sees(pilot, "terminal too small: it needs 60 × 16")
         await pilot.resize_terminal(80, 24)
         await sees(pilot, "space Pause")
-
-
-async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "space Pause")
-        bar = app.screen.query_one(KeyBar)
-        keys = [key.key for key in bar.keys]
-        assert {"space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r"} < set(keys)
-        assert keys[-2:] == ["question_mark", "q"]
-        assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
-        await pilot.hover(KeyBar, offset=(3, 0))
-        assert str(bar.tooltip) == "Pause after the current step."
-        await pilot.click(KeyBar, offset=(3, 0))
-        await sees(pilot, "Paused.")
 
 
 async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):
@@ -582,7 +546,6 @@ async def test_that_replies_are_chosen_because_the_models_own_named_no_action_st
             ),
         )
         assert app.run_state is not None
-        assert app.run_state.manner.policy.startswith("score ")
         client.emit(SettingsChanged(changes={"generation.policy": "generate"}))
         await until(pilot, lambda: not app.screen.query_one("#first-sight").display)
 
@@ -660,20 +623,3 @@ async def test_a_flood_of_events_is_painted_twice_a_second_and_four_times_while_
         app._keyed_at = math.inf
         assert wait_s(FLOOD - 1) == PAINT_S
         assert wait_s(FLOOD) == PAINT_IDLE_S
-
-
-async def test_what_was_done_is_copied_as_commands(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-):
-    copied: list[str] = []
-    monkeypatch.setattr(LlamaGymApp, "copy_to_clipboard", lambda app, text: copied.append(text))
-    client = fakes.FakeClient([*fakes.opening_events(), fakes.evaluation(0.1, episodes=400)])
-    async with rolling_out(make_app(client), (80, 24)) as pilot:
-        await pilot.press("H")
-        await sees(pilot, "llamagym-tui train blackjack")
-        await pilot.press("y")
-        await until(pilot, lambda: copied)
-    begun, evaluated, report = copied[0].splitlines()
-    assert begun.startswith("llamagym-tui train blackjack")
-    assert evaluated == "llamagym-tui eval blackjack --model /runs/demo --episodes 400"
-    assert report == "llamagym-tui report /runs/demo"

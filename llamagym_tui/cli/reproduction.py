@@ -13,7 +13,6 @@ import msgspec
 from llamagym_tui.config import RunConfig, flat
 from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol.events import WarmStartFinished
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.setup.run_config import trains_an_adapter_of_its_own
 from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.run import RunState
@@ -77,46 +76,6 @@ def command(state: RunState, warm_starts: Sequence[WarmStartFinished]) -> str:
     first = shlex.join(["llamagym-tui", method, *settings, *folder])
     then = shlex.join(["llamagym-tui", "train", "--resume", *folder, *_limit(state)])
     return f"{first} && {then}"
-
-
-def known_command(state: RunState) -> str:
-    """The command of a run by its state alone, which knows the last warm start."""
-    taught = state.warm_start.result
-    return command(state, [taught] if taught is not None else [])
-
-
-def script(state: RunState) -> list[str]:
-    """What was done in a run, as lines for a shell: the run again, and what was measured in its folder; what no command
-    repeats is a comment."""
-    config, folder = state.config, state.run_dir
-    lines = []
-    if config.system_prompt is not None:
-        lines.append(_written(config.system_prompt, "prompt.txt"))
-    lines.append(known_command(state))
-    for mark in state.marks:
-        when = f"at episode {mark.episode:,}, update {mark.update:,}"
-        lines.append(f"# {when}: {one_line(mark.label)}; no command repeats it")
-    evaluate = ["llamagym-tui", "eval", config.agent, "--model", folder, "--episodes"]
-    asked = [(each.episodes, each.greedy) for each in state.evaluations]
-    for episodes, greedy in dict.fromkeys(asked):
-        lines.append(shlex.join([*evaluate, str(episodes), *_how(greedy)]))
-    if (found := state.comparison) is not None:
-        texts = {"a.txt": found.a.system_prompt, "b.txt": found.b.system_prompt}
-        lines += [_written(text, name) for name, text in texts.items()]
-        compare = ["llamagym-tui", "compare", config.agent, "--model", folder]
-        files = ["--prompt-file", "a.txt", "--b-prompt-file", "b.txt"]
-        width = ["--half-width", f"{found.enough:g}"]
-        lines.append(shlex.join([*compare, *files, *width, *_how(found.a.greedy)]))
-    return [*lines, shlex.join(["llamagym-tui", "report", folder])]
-
-
-def _written(text: str, name: str) -> str:
-    """The command that writes a text into a file."""
-    return f"printf %s {shlex.quote(text)} > {name}"
-
-
-def _how(greedy: bool) -> list[str]:
-    return [] if greedy else ["--sampled"]
 
 
 def _settings(config: RunConfig, method: str) -> list[str]:
