@@ -28,7 +28,6 @@ from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
 from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
 from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
 from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
-from llamagym_tui.run_folder import TRACKER_LOG_FILE as TRACKER_LOG_FILE
 from llamagym_tui.user_files import (
     file_content,
     growing_file,

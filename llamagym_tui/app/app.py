@@ -8,7 +8,7 @@ import gc
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -407,19 +407,11 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         return self._agent.own_prompt() if prompt is None else prompt
 
 
-def open_playground(
-    config: RunConfig,
-    lesson: str | None = None,
-    beside: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None,
-) -> int:
-    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed.
-
-    `beside` goes on meanwhile, given a function that shows a notice from any thread.
-    """
+def open_playground(config: RunConfig, lesson: str | None = None) -> int:
+    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson
-    with beside(partial(app.call_from_thread, app.notify)) if beside else nullcontext():
-        return run_app(app)
+    return run_app(app)
 
 
 def open_home() -> int:

@@ -3,10 +3,8 @@
 Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
 """
 
-import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -89,8 +87,6 @@ def play(
     track: options.Track = None,
 ) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    if track is not None:
-        require_library(track, track)
     given = RunOptions(
         model=model,
         base=base,
@@ -116,18 +112,13 @@ def play(
         run_dir=run_dir,
         resume=resume,
         branch_of=branch_of,
+        track=track,
     )
     config = given.settings_for(agent)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
-    config = run_config.with_run_dir(config)
-    if track is None:
-        raise typer.Exit(open_playground(config))
-    from llamagym_tui.cli.track import following
-
-    beside = partial(following, Path(config.run_dir), track)
-    raise typer.Exit(open_playground(config, beside=beside))
+    raise typer.Exit(open_playground(run_config.with_run_dir(config)))
 
 
 @app.command()
@@ -166,8 +157,6 @@ def train(
     trust_agent: options.TrustAgent = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    if track is not None:
-        require_library(track, track)
     has_begun = resume or bool(branch_of)
     options.require_used(assignments, ("dpo",) if sft_warm_start else ("sft", "dpo"))
     given = RunOptions(
@@ -200,13 +189,14 @@ def train(
         run_dir=run_dir,
         resume=resume,
         branch_of=branch_of,
+        track=track,
         trust_agent=trust_agent,
     )
     config = given.settings_for(agent)
     from llamagym_tui.cli import headless
 
     config = run_config.with_run_dir(config)
-    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug, tracker=track))
+    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug))
 
 
 @app.command()
@@ -666,28 +656,6 @@ def report(
 
 
 @app.command()
-def track(
-    run: options.Run = None,
-    to: Annotated[
-        options.Tracker,
-        typer.Option(help="The tracker; needs the extra of that name."),
-    ] = "tensorboard",
-    follow: Annotated[
-        bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")
-    ] = False,
-    debug: options.Debug = False,
-) -> None:
-    """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
-    from llamagym_tui.cli.track import track, until_closed
-
-    if follow and run is not None:
-        os.nice(10)
-        echo(track(Path(run), to, until_closed))
-    else:
-        echo(track(run_store.find_run(run), to))
-
-
-@app.command()
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder.")],
@@ -708,30 +676,6 @@ def export(
 
     folder = run_store.find_run(run)
     echo(export(folder, out, merge=merge, gguf=gguf, hub_name=push_to_hub, base=base))
-
-
-@app.command()
-def sweep(
-    spec: Annotated[
-        Path,
-        typer.Argument(metavar="SPEC", help="TOML file: agent, limit, seeds, settings to search."),
-    ],
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
-    ] = 1,
-    show: Annotated[
-        bool, typer.Option("--show", help="Only print the table of what there is.")
-    ] = False,
-    debug: options.Debug = False,
-) -> None:
-    """Search settings by trials of a few runs each; the same command goes on with a sweep that was interrupted."""
-    from llamagym_tui.cli.sweep import Sweep
-
-    found = Sweep(spec)
-    if not show:
-        found.run(jobs)
-    for line in found.table():
-        echo(line)
 
 
 @app.command()

@@ -5,7 +5,7 @@ A command names those that it takes in its signature, in the order of the help, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -257,13 +257,11 @@ BranchOf = Annotated[
         "a folder of its own; episodes and minutes count from that run's beginning.",
     ),
 ]
-Tracker = Literal["tensorboard", "trackio", "wandb"]
-"""A program that shows runs, by the name of its extra."""
 Track = Annotated[
-    Tracker | None,
+    config.Tracker | None,
     typer.Option(
         rich_help_panel=LIMITS_AND_PLACE,
-        help="Show the run in a tracker, too, by what it logs; needs the extra of that name.",
+        help="Send the figures to a tracker too; needs the extra of that name.",
     ),
 ]
 TrustAgent = Annotated[
@@ -321,6 +319,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     run_dir: Path | None = None
     resume: bool = False
     branch_of: str | None = None
+    track: config.Tracker | None = None
     trust_agent: bool = False
 
     def settings_for(self, agent: str | None) -> RunConfig:
@@ -355,6 +354,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             form=self.form,
             sft_warm_start=self.sft_warm_start or None,
             sft_data=self.sft_data,
+            track=self.track,
         )
 
     def read_threads(self) -> int | None:

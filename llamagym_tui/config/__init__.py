@@ -40,6 +40,7 @@ from llamagym_tui.config.run import Precision as Precision
 from llamagym_tui.config.run import Prompt as Prompt
 from llamagym_tui.config.run import RunConfig as RunConfig
 from llamagym_tui.config.run import SFTSettings as SFTSettings
+from llamagym_tui.config.run import Tracker as Tracker
 from llamagym_tui.config.run import flat as flat
 from llamagym_tui.config.run import from_dict as from_dict
 from llamagym_tui.config.run import in_sections as in_sections

@@ -49,6 +49,8 @@ Prompt = Literal["own", "reason"]
 """Which of an agent's prompts is played under: its own, or the one that asks for a short reason before the action."""
 FormChoice = Literal["auto", "score", "learn", "off"]
 """What is done where most replies of an untrained model name no action."""
+Tracker = Literal["tensorboard", "wandb"]
+"""A program that shows the figures of runs, by the name of its extra."""
 TRIED = 16
 """First replies that are tried for whether they name actions."""
 MOST_UNREAD = 0.5
@@ -225,6 +227,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    track: Tracker | None = None
+    """Tracker that also gets the figures of the run while it goes on."""
     keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
     """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
     episodes: Count | None = None

@@ -24,11 +24,12 @@ from llamagym_tui.config import (
     ParallelEnvs,
     Prompt,
     RunConfig,
+    Tracker,
     from_dict,
     in_sections,
     setting_types,
 )
-from llamagym_tui.errors import UntrustedAgent, UsageError
+from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.game.observed import names_some_by_turn
@@ -75,6 +76,7 @@ def run_config(
     form: FormChoice | None = None,
     sft_warm_start: bool | None = None,
     sft_data: str | None = None,
+    track: Tracker | None = None,
 ) -> RunConfig:
     """Settings of a run. The arguments that are not explained here are fields of `RunConfig`; None: not given.
 
@@ -109,6 +111,7 @@ def run_config(
         "form": form,
         "sft_warm_start": sft_warm_start,
         "sft_data": sft_data,
+        "track": track,
     }
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if assignments:
@@ -295,6 +298,8 @@ def with_run_dir(config: RunConfig) -> RunConfig:
             "leave out --ranks, or add --set lora.layers=all."
         )
     require_startable(config)
+    if config.track is not None:
+        require_library(config.track, config.track)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))

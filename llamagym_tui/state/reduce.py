@@ -11,8 +11,8 @@ from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, w
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.run import Mark, RunState, SavedHistory
+from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.run import Mark, RunState
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
 from llamagym_tui.state.wheel import WheelState
@@ -213,13 +213,12 @@ def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunSt
 
 
 def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunState:
-    """Keep the history as it is at a checkpoint; a checkpoint that the person asked for is noted."""
+    """Take a checkpoint; one that the person asked for is noted."""
     written = replace(
         state,
         pending=state.pending.after(event),
         checkpoint=event,
         unwritten="",
-        saved=SavedHistory(state.stats, state.prompts),
     )
     if not state.pending.checkpoint:
         return written
@@ -337,6 +336,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     return replace(
         state,
         config=config,
+        settings={},  # a resumed run tells again what it has kept
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.
@@ -376,15 +376,15 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
     if state.episodes <= event.episodes:
         return replace(state, episodes=event.episodes, updates=event.updates)
+    history = state.history.until(event.episodes)
     return replace(
         state,
         episodes=event.episodes,
         returns=state.returns.until(event.episodes),
         marks=_marks_until(state, event.episodes),
         updates=event.updates,
-        stats=state.saved.stats,
-        history=state.history.until(event.episodes),
-        prompts=prompts.taken_back(state.prompts, state.saved.prompts),
+        stats=history.samples[-1].stats if history.samples else None,
+        history=history,
     )
 
 

@@ -15,8 +15,7 @@ from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.prompts import Versions
+from llamagym_tui.state.prompts import PromptEdit, Versions
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
@@ -31,13 +30,6 @@ class Mark(NamedTuple):
     label: str
     update: int
     """The number of updates by then."""
-
-
-class SavedHistory(NamedTuple):
-    """The history at the last checkpoint, from which a resumed run goes on."""
-
-    stats: events.UpdateStats | None = None
-    prompts: Versions = ()
 
 
 class RunState(Struct, frozen=True, kw_only=True, dict=True):
@@ -123,8 +115,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
     """The last checkpoint."""
-    saved: SavedHistory = field(default_factory=SavedHistory)
-    """The history at that checkpoint."""
     settings: dict[str, Value] = field(default_factory=dict)
     """Values of the settings that were changed live, by their dotted names."""
     collapse: str = ""
@@ -284,7 +274,6 @@ def with_history(state: RunState, other: RunState) -> RunState:
         evaluations=other.evaluations,
         comparison=other.comparison,
         checkpoint=other.checkpoint,
-        saved=other.saved,
         film=other.film,
         edit=other.edit,
     )

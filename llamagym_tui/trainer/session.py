@@ -41,6 +41,7 @@ from llamagym_tui.trainer.phases import entered, is_over
 from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.run import Run
+from llamagym_tui.trainer.tracker import Tracker
 
 ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
@@ -90,7 +91,13 @@ class Session:
         self._ranks = ALONE
         self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._is_attended = is_attended
-        self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
+        taken_by = [store.append, *sinks]
+        self._exits = contextlib.ExitStack()
+        if config.track is not None:
+            tracker = Tracker(config)
+            taken_by.append(tracker.take)
+            self._exits.callback(tracker.close)
+        self._emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._turn_s = 0.0
         """Seconds between two turns of the watched environment; 0: full speed."""
@@ -107,7 +114,6 @@ class Session:
         self._reading_began_at = 0.0
         self._prompt_s = math.inf
         """Seconds that reading a prompt took last; infinite before the first one."""
-        self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
     def run(self) -> events.Phase:

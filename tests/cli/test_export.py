@@ -19,9 +19,9 @@ from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.run_folder import FORM_DIR, MODEL_DIR
 from tests import fakes
-from tests.cli.test_track import evaluated
 from tests.recorded_run import record
 
 ASKED = [
@@ -50,7 +50,18 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.Tenso
 @pytest.fixture
 def adapted(tmp_path: Path, adapter: tuple[Path, torch.Tensor]) -> tuple[Path, torch.Tensor]:
     """A run that has trained that adapter, and the logits."""
-    events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
+    events = [
+        *fakes.opening_events(),
+        *fakes.learning(2),
+        EvaluationFinished(
+            episodes=200,
+            greedy=True,
+            mean_return=-0.25,
+            return_stderr=0.07,
+            parse_failure_rate=0.0,
+            elapsed_s=1.0,
+        ),
+    ]
     run_dir = record(
         tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
     )

@@ -11,18 +11,15 @@ from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
-    ModeChanged,
-    PhaseChanged,
     PromptChanged,
     RunFinished,
     RunStarted,
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.state.past_run import READ_EVENTS, PastRun
+from llamagym_tui.state.history import History
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, restarted
-from llamagym_tui.state.update_series import MAX_SAMPLES
 from tests import fakes
 from tests.recorded_run import record
 
@@ -61,8 +58,8 @@ def opening(tmp_path: Path) -> RunState:
     return initial_state(fakes.config(tmp_path / "run", resume=True))
 
 
-def read(tmp_path: Path) -> PastRun:
-    past = PastRun(fakes.config(tmp_path / "run", resume=True))
+def read(tmp_path: Path) -> History:
+    past = History(tmp_path / "run", fakes.config(tmp_path / "run", resume=True))
     while not past.complete:
         past.read_on()
     return past
@@ -109,25 +106,6 @@ def test_a_resumed_run_is_what_the_live_one_was(tmp_path: Path):
     )
 
 
-def test_nothing_that_a_session_confirms_is_recalled(tmp_path: Path):
-    state = recalled(
-        tmp_path, *first_session(), ModeChanged(mode="inference"), PhaseChanged(phase="paused")
-    )
-    before = opening(tmp_path)
-    assert (state.settings, state.mode, state.system_prompt, state.phase) == (
-        {},
-        "train",
-        None,
-        before.phase,
-    )
-    assert (state.run, state.finished, state.live, len(state.transcript.entries)) == (
-        None,
-        None,
-        True,
-        0,
-    )
-
-
 def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_where_the_run_goes_on(
     tmp_path: Path,
 ):
@@ -144,7 +122,11 @@ def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_whe
     )
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert [mark.episode for mark in state.marks] == [4, 10]
-    assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0), (3, "Win now.", 0, 0.0)]
+    assert under(state) == [
+        (1, fakes.PROMPT, 4, 2.0),
+        (2, "Win.", 11, -5.0),
+        (3, "Win now.", 0, 0.0),
+    ]
 
 
 def test_a_resumed_run_counts_on(tmp_path: Path):
@@ -154,19 +136,6 @@ def test_a_resumed_run_counts_on(tmp_path: Path):
     assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 8, 2.0)]
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0), (12, 3.0)]
     assert (state.returns.episodes, state.updates) == (12, 3)
-
-
-def test_the_recent_mean_and_its_words_begin_again_with_a_resumed_run(tmp_path: Path):
-    state = replace(recalled(tmp_path, *first_session()[:8]), described="wins half")
-    assert state.recent == (1.0, -1.0) * 3
-    on = reduce(state, taken_up(10, 1))
-    assert (on.recent, on.described) == ((), "")
-
-
-def test_returns_of_inference_are_no_recent_ones_of_training(tmp_path: Path):
-    looked = fakes.counted([1.0] * 3, 7, mode="inference")
-    state = recalled(tmp_path, *first_session()[:5], ModeChanged(mode="inference"), looked)
-    assert reduce(state, taken_up(7, 0, prompt_version=1)).recent == ()
 
 
 def test_what_stands_before_a_line_that_is_no_event_is_known(tmp_path: Path):
@@ -180,30 +149,13 @@ def test_what_stands_before_a_line_that_is_no_event_is_known(tmp_path: Path):
 
 def test_the_events_of_the_next_session_are_not_read(tmp_path: Path):
     folder = record(tmp_path / "run", first_session()[:6])
-    past = PastRun(fakes.config(folder, resume=True))
+    past = History(folder, fakes.config(folder, resume=True))
     log = event_log.EventLog(folder / "events.jsonl")
     log.append(update(2, 10))
     log.close()
     while not past.complete:
         past.read_on()
     assert past.recalled_in(opening(tmp_path)).updates == 1
-
-
-def test_a_run_without_events_has_no_past(tmp_path: Path):
-    assert read(tmp_path).recalled_in(opening(tmp_path)) == opening(tmp_path)
-
-
-def test_a_long_past_is_read_in_pieces_and_thinned(tmp_path: Path):
-    updates = [update(number, 10 * number) for number in range(1, 3 * MAX_SAMPLES + 1)]
-    record(tmp_path / "run", updates)
-    past = PastRun(fakes.config(tmp_path / "run", resume=True))
-    past.read_on()
-    assert not past.complete
-    assert past.recalled_in(opening(tmp_path)).updates == READ_EVENTS
-    while not past.complete:
-        past.read_on()
-    state = past.recalled_in(opening(tmp_path))
-    assert (state.updates, len(state.history.samples) <= MAX_SAMPLES) == (3 * MAX_SAMPLES, True)
 
 
 def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: Path):
@@ -216,17 +168,4 @@ def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: P
     assert (again.updates, again.run) == (3, None)
     state = reduce(again, taken_up(10, 2))
     assert (state.updates, state.stats, len(state.history.samples)) == (2, update(2, 10).stats, 2)
-    assert [known.train.episodes for known in state.prompts] == [4, 6]
-
-
-def test_a_run_that_begins_anew_in_place_of_a_dead_one_has_no_history(tmp_path: Path):
-    state = trainer_lost(fold(reduce, first_session()[:6], opening(tmp_path)), "The trainer died.")
-    again = restarted(state, new_run=True)
-    assert (again.stats, again.prompts, again.history.samples, again.episodes, again.marks) == (
-        None,
-        (),
-        (),
-        0,
-        (),
-    )
-    assert len(again.transcript.entries) == len(state.transcript.entries) + 1
+    assert [known.train.episodes for known in state.prompts] == [4, 11]
