@@ -63,7 +63,6 @@ def play(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -79,7 +78,6 @@ def play(
     minutes: options.Minutes = None,
     max_failures: options.MaxFailures = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     assignments: options.Assignments = None,
     run_dir: options.RunDir = None,
     resume: options.Resume = False,
@@ -91,7 +89,6 @@ def play(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -107,7 +104,6 @@ def play(
         minutes=minutes,
         max_failures=max_failures,
         on_collapse=on_collapse,
-        form=form,
         assignments=assignments,
         run_dir=run_dir,
         resume=resume,
@@ -129,7 +125,6 @@ def train(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -146,7 +141,6 @@ def train(
     max_failures: options.MaxFailures = None,
     final_episodes: options.FinalEpisodes = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     sft_warm_start: options.SftWarmStart = False,
     sft_data: options.SftData = None,
     assignments: options.Assignments = None,
@@ -163,7 +157,6 @@ def train(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -180,7 +173,6 @@ def train(
         max_failures=max_failures,
         final_episodes=final_episodes,
         on_collapse=on_collapse,
-        form=form,
         sft_warm_start=sft_warm_start,
         sft_data=run_config.warm_start_file(
             agent, sft_data, env, wanted=sft_warm_start, resume=has_begun
@@ -208,7 +200,6 @@ def sft(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     seed: options.Seed = None,
@@ -224,7 +215,6 @@ def sft(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         seed=seed,
@@ -232,7 +222,6 @@ def sft(
         dtype=dtype,
         threads=threads,
         sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
-        form="off",  # demonstrations teach it
         assignments=assignments,
         run_dir=run_dir,
     )
@@ -309,7 +298,6 @@ def evaluate(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
@@ -322,7 +310,6 @@ def evaluate(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,
@@ -349,14 +336,13 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     text = given.read_prompt()
     history = given.read_history()
     env = run_config.env_kwargs(given.env)
-    agent_class = catalog.find_agent(agent, env, prompt=given.prompt or "own")
+    agent_class = catalog.find_agent(agent, env)
     env = run_config.with_opponent(agent_class, env)
     if given.model is not None and model_registry.is_endpoint(given.model):
         return endpoint_config(
             agent,
             given.model,
             env=env,
-            prompt=given.prompt,
             system_prompt=text,
             history=history,
             n_envs=given.envs,
@@ -375,7 +361,6 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
         base=None if given.base is None else run_config.checked_model(given.base),
-        prompt=given.prompt,
         system_prompt=text,
         history=history,
         n_envs=given.envs,
@@ -491,7 +476,6 @@ def compare(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -507,7 +491,6 @@ def compare(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,

@@ -76,14 +76,6 @@ Env = Annotated[
         help="Keyword argument of the environment, as --env size=8; may be repeated.",
     ),
 ]
-Prompt = Annotated[
-    config.Prompt | None,
-    typer.Option(
-        rich_help_panel=THE_RUN,
-        help="The agent's own prompt, or the one that asks for a short reason before the action. "
-        f"({USUAL.prompt})",
-    ),
-]
 PromptFile = Annotated[
     Path | None,
     typer.Option(
@@ -201,15 +193,6 @@ OnCollapse = Annotated[
         f"({USUAL.on_collapse})",
     ),
 ]
-Form = Annotated[
-    config.FormChoice | None,
-    typer.Option(
-        rich_help_panel=LIMITS_AND_PLACE,
-        help="If most replies of a new model name no action: auto and score choose among the "
-        "admissible ones by their scores, learn teaches their form first and no play, off does "
-        "nothing. (auto)",
-    ),
-]
 SftWarmStart = Annotated[
     bool,
     typer.Option(
@@ -292,7 +275,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     model: str | None = None
     base: str | None = None
     env: list[str] | None = None
-    prompt: config.Prompt | None = None
     prompt_file: Path | None = None
     history: str | None = None
     learner: config.LearnerName | None = None
@@ -311,7 +293,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     max_failures: int | None = None
     final_episodes: int | None = None
     on_collapse: config.OnCollapse | None = None
-    form: config.FormChoice | None = None
     sft_warm_start: bool = False
     sft_data: str | None = None
     """A file that was checked, by its absolute path."""
@@ -335,7 +316,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             model=self.model,
             base=self.base,
             threads=self.read_threads(),
-            prompt=self.prompt,
             system_prompt=self.read_prompt(),
             env=run_config.env_kwargs(self.env),
             history=self.read_history(),
@@ -351,7 +331,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             max_failures=self.max_failures,
             final_episodes=self.final_episodes,
             on_collapse=self.on_collapse,
-            form=self.form,
             sft_warm_start=self.sft_warm_start or None,
             sft_data=self.sft_data,
             track=self.track,

@@ -102,9 +102,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up."""
     updates: int
     """Updates that it had by then."""
-    unread_share: float | None = None
-    """Share of the model's own first replies that named no action, because of which replies are chosen among the
-    admissible ones from here on. None: they are made as the settings say."""
     trained: str = ""
     """How many weights of the model are trained, and where, in words; empty: not known."""
 

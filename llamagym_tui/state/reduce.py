@@ -327,15 +327,10 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    config = state.config
-    if event.unread_share is not None:
-        chosen = replace(config.generation, policy="score")
-        config = replace(config, generation=chosen)
     if event.trained and event.mode == "train":
         state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
-        config=config,
         settings={},  # a resumed run tells again what it has kept
         agent=event.agent,
         model=event.model,

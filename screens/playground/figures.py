@@ -103,7 +103,7 @@ class FirstSight(StateText):
     def show(self, state: RunState) -> None:
         before = self.state
         self.state = state
-        self.set_class(bool(state.described or form_text(state)), "-known")
+        self.set_class(bool(state.described), "-known")
         if any(
             getattr(state, name) is not getattr(before, name)
             for name in ("described", "mapped", "film", "updates", "run", "settings")
@@ -126,16 +126,7 @@ def first_sight(state: RunState) -> str:
         played += _gained(layout, state.film)
     if played and mapped is not None and not state.map_is_present:
         played += f" ({age(state.updates - mapped.update)})"
-    return "; ".join(filter(None, (one_line(state.described), played, form_text(state))))
-
-
-def form_text(state: RunState) -> str:
-    """How replies are made, where that was changed because the model's own could not be read."""
-    run = state.run
-    policy = state.settings.get("generation.policy", state.config.generation.policy)
-    if run is None or run.unread_share is None or policy == "generate":
-        return ""
-    return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
+    return "; ".join(filter(None, (one_line(state.described), played)))
 
 
 def age(updates: int) -> str:

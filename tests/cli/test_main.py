@@ -100,12 +100,12 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
     return fake
 
 
-PLAYS = "--model --base --env… --prompt=own|reason --prompt-file --history"
+PLAYS = "--model --base --env… --prompt-file --history"
 COMPUTES = "--device=auto|cpu|cuda|mps --dtype=float32|bfloat16 --threads"
 LEARNS = "--learner=ppo|reinforce|rebn|rloo|grpo|gigpo --mode=train|inference"
 BEGINS = f"{PLAYS} {LEARNS} --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
 ENDS = "--episodes≥1 --minutes≥0.001 --max-failures≥1"
-FALLS = "--on-collapse=warn|rollback --form=auto|score|learn|off"
+FALLS = "--on-collapse=warn|rollback"
 LIES = "--set… --run-dir --resume --from --track=tensorboard|wandb"
 IMITATES = f"agent! --episodes≥0 (2000) --json --debug {PLAYS} --seed≥0 {COMPUTES} --sft-data --set… --run-dir"
 MEASURES = f"--greedy --sampled (True) --envs≥1 (128) --seed≥0 (0) --json --debug {PLAYS} {COMPUTES} --set…"
@@ -115,7 +115,7 @@ COMMAND_LINE = {
     "train": f"agent --json --debug {BEGINS} {ENDS} --final-episodes≥0 {FALLS} --sft-warm-start --sft-data {LIES} "
     "--trust-agent",
     "sft": IMITATES,
-    "dpo": IMITATES.replace("--prompt=own|reason ", ""),
+    "dpo": IMITATES,
     "eval": f"agent! --episodes≥1 (1000) {MEASURES}",
     "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 "
     "--b-learner=ppo|reinforce|rebn|rloo|grpo|gigpo --minutes≥0.001 (2.0) --half-width≥1e-06 --episodes≥2 (20000) "
@@ -303,11 +303,6 @@ def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_p
     path = write_agent(tmp_path, "run_settings = {'max_turns': 5}")
     assert run("eval", str(path)).exit_code == 0
     assert headless.calls[0][0].max_turns == 5
-    # A reason has room for its words: 48 tokens, and not the 32 of an action alone.
-    for prompt, tokens in (("reason", 48), ("own", 32)):
-        assert run("eval", "blackjack", "--prompt", prompt).exit_code == 0
-        config = headless.calls[-1][0]
-        assert (config.prompt, config.generation.max_new_tokens) == (prompt, tokens)
 
 
 def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
@@ -623,7 +618,7 @@ def test_a_command_hands_on_what_it_was_given(
     assert run("doctor").exit_code == 3
     assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
     config = calls[-1][1]
-    assert (config.sft_data, config.env, config.form) == ("/mine.jsonl", {"sab": True}, "auto")
+    assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
     given = {"method": "dpo", "episodes": 2000, "json_output": False, "debug": False}
     assert calls == [
         ("replay", one, {}),

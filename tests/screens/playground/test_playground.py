@@ -35,7 +35,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.banner import Banner, sentences
-from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -528,26 +527,6 @@ async def test_while_the_model_loads_it_is_said_what_is_done(make_app: MakeApp):
     async with app.run_test(size=SMALL) as pilot:
         client.emit(PhaseChanged(phase="loading", detail="downloading it, 34 of 93 MB, 8 s left"))
         await sees(pilot, "\n downloading it, 34 of 93 MB, 8 s left")
-
-
-async def test_that_replies_are_chosen_because_the_models_own_named_no_action_stands_there_in_words(
-    make_app: MakeApp,
-):
-    hello, loading, started, *rest = fakes.opening_events()
-    started = replace(started, unread_share=0.94)
-    client = fakes.FakeClient([hello, loading, started, *rest])
-    app = make_app(client)
-    words = "picks among replies with an action: 94% of its own had none"
-    async with app.run_test(size=(120, 34)) as pilot:
-        await until(
-            pilot,
-            lambda: any(
-                words in str(each.content_at(200)) for each in app.screen.query(FirstSight)
-            ),
-        )
-        assert app.run_state is not None
-        client.emit(SettingsChanged(changes={"generation.policy": "generate"}))
-        await until(pilot, lambda: not app.screen.query_one("#first-sight").display)
 
 
 def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
