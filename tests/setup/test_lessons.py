@@ -33,11 +33,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
 
 
-def test_there_are_fourteen_in_the_order_of_their_files() -> None:
-    assert len(NAMES) == 14
-    assert NAMES[0] == "learning-rate"
-
-
 def test_a_lesson_is_a_text_with_numbered_steps(tmp_path: Path) -> None:
     path = tmp_path / "01-t.toml"
     path.write_text(TOML)
