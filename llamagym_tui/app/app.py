@@ -105,18 +105,18 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
         Binding(
             "f1",
-            "focus_help",
-            "Help on this",
-            tooltip="What has the focus, and keys.",
-            id="focus_help",
+            "help",
+            "Help",
+            tooltip="What the focused part is for, and all keys.",
+            id="app.help",
             show=False,
             priority=True,
         ),
     ]
     REFUSED_IN_BROWSER: ClassVar = {
         "play": {"save_screen"},
-        "seat": {"save_screen", "share"},
-        "watch": {"save_screen", "share"},
+        "seat": {"save_screen"},
+        "watch": {"save_screen"},
     }
     """The picture would be written where the server is."""
 
@@ -138,7 +138,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: whether to show the hints of a first run, unless they were seen.
+            tour: greet a newcomer.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -197,7 +197,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self.config is not None:
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
-            self.begin_lesson()
+            self.action_lesson()
         if self.config is not None:
             self._greet()
 
@@ -213,9 +213,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.call_after_refresh(self._begin, config)
 
     def _greet(self) -> None:
-        """Show the hints of a first run, if they are wanted; a lesson has its own."""
         if self._tour and self.lesson is None:
-            self.show_tour()
+            self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
