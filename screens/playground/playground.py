@@ -210,35 +210,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "x",
-            "watch_next('failure')",
-            "Next failure",
-            tooltip="Watch the next reply that names no action.",
-            id="watch.failure",
-            show=False,
-        ),
-        Binding(
             "i",
             "inspect",
             "Inspect tokens",
             tooltip="The reply you look at, token by token: ratio, clip, alternatives.",
             id="inspect",
-            show=False,
-        ),
-        Binding(
-            "b",
-            "watch_next('best')",
-            "Best episode",
-            tooltip="Watch the best episode of the last batch.",
-            id="watch.best",
-            show=False,
-        ),
-        Binding(
-            "B",
-            "watch_next('worst')",
-            "Worst episode",
-            tooltip="Watch the worst episode of the last batch.",
-            id="watch.worst",
             show=False,
         ),
         Binding(
@@ -285,7 +261,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "escape",
             "unmark",
             "To the play",
-            tooltip="Back to the play as it goes: no marked reply, no replay, the newest line.",
+            tooltip="Back to the play as it goes: no marked reply, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -453,8 +429,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "unmark" if state.live and not state.watching.is_of_play:
-                return True
             case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
