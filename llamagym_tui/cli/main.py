@@ -308,7 +308,7 @@ def lessons(
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
     from llamagym_tui.screens.playground.named_keys import with_keys
 
-    echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
+    echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from llamagym_tui.app.app import open_playground
 

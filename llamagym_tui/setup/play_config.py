@@ -43,7 +43,7 @@ USED: tuple[str, ...] = (
     "device",
     "dtype",
 )
-USED += ("threads", "max_turns", "max_failures", "parallel_envs", "precision")
+USED += ("threads", "max_turns", "max_failures", "parallel_envs")
 """Settings that an evaluation obeys, besides those of `generation`."""
 
 

@@ -165,8 +165,8 @@ def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bo
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:
-    """Whether a run is one process, which samples its replies itself."""
-    return not (has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched())
+    """True for a run of one process."""
+    return given.get("ranks", 1) == 1 and not is_launched()
 
 
 def names_actions(agent_class: type[AgentBase]) -> bool:
@@ -260,24 +260,7 @@ def ranks_of(config: RunConfig) -> int:
     size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
     if config.n_envs < size:
         raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
-    if config.shard:
-        need = _missing_for_shards(config, size)
-        if need:
-            raise UsageError(f"Weights in shards (shard=true) need {need}.")
     return size
-
-
-def _missing_for_shards(config: RunConfig, size: int) -> str:
-    """What a run needs and does not have to keep its weights in shards; empty: nothing."""
-    if size == 1:
-        return "more than one rank; give --ranks"
-    if config.precision != "fp32":
-        return "fp32 products; give --set precision=fp32"
-    if config.generation.server is not None:
-        return "a policy that samples itself; leave out generation.server"
-    if config.sft_warm_start:
-        return "a start without a warm start; make it first, with `llamagym-tui sft`"
-    return ""
 
 
 def with_demonstrations(agent: str | None, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -316,7 +316,8 @@ def evaluated(agent: str, model: str, **settings: Any) -> None:
         "json_output": settings.pop("json_output", False),
         "greedy": settings.pop("greedy", True),
     }
-    config = evaluated_config(agent, model, {"seed": 7, "n_envs": 4, **settings}, own=SAMPLES)
+    own = settings.pop("own", SAMPLES)
+    config = evaluated_config(agent, model, {"seed": 7, "n_envs": 4, **settings}, own=own)
     headless.evaluate(config, episodes=10, **printed)
 
 

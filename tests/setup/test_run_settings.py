@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.setup.run_config import ranks_of, run_config, sft_file
+from llamagym_tui.setup.run_config import run_config, sft_file
 
 OWN = """
 from llamagym_tui import Agent
@@ -39,34 +39,6 @@ def a_run(folder: Path, config: dict[str, Any]) -> None:
     (folder / "model").mkdir()
     (folder / "events.jsonl").write_bytes(b"")
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({}, "Weights in shards (shard=true) need more than one rank; give --ranks."),
-        ({"ranks": 2, "n_envs": 1}, "2 ranks need an environment each; set --envs to 2 or more."),
-        ({"ranks": 2, "precision": "bf16"}, "need fp32 products; give --set precision=fp32."),
-        (
-            {"ranks": 2, "generation": {"server": "http://localhost:1/v1"}},
-            "need a policy that samples itself; leave out generation.server.",
-        ),
-        (
-            {"ranks": 2, "sft_warm_start": True},
-            "need a start without a warm start; make it first, with `llamagym-tui sft`.",
-        ),
-        ({"ranks": 2, "n_envs": 2}, None),
-    ],
-)
-def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], sentence: str | None):
-    known = {"agent": "blackjack", "run_dir": "", "shard": True}
-    config = msgspec.convert(known | settings, RunConfig)
-    if sentence is None:
-        assert ranks_of(config) == 2
-        return
-    with pytest.raises(UsageError) as refused:
-        ranks_of(config)
-    assert str(refused.value).endswith(sentence)
 
 
 def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
@@ -108,7 +80,6 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
         {"ranks": 2},
         {"assignments": ["lora.layers=all"]},
         {"assignments": ["lora.target_modules=q_proj"]},
-        {"assignments": ["generation.server=http://localhost:1/v1"]},
     ):
         assert of_head(*given.pop("assignments", ()), **given) == ("all", 16, others), given
 
@@ -126,7 +97,6 @@ def test_the_bundled_model_trains_its_head_alone_unless_a_setting_needs_more():
         "ppo.lr=1e-4",
         "ppo.epochs=2",
         "ppo.target_kl=0.01",
-        "generation.server=http://localhost:1/v1",
     ):
         assert trained("blackjack", given) == whole, given
     assert trained("blackjack", sft_data="mine.jsonl") == whole
