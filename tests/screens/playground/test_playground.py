@@ -497,7 +497,7 @@ async def test_a_trainer_that_has_nothing_to_keep_only_ends(make_app: MakeApp):
         await until(pilot, lambda: client.stopped)
     assert app.run_state is not None
     assert app.config is not None
-    lost = "The run was left before it had a checkpoint, so there is none to resume."
+    lost = "The run has no checkpoint to resume."
     assert parting_text(app.config, app.run_state) == lost
 
 
