@@ -124,7 +124,7 @@ class ComparePrompts(Command, frozen=True, kw_only=True):
     system_prompts: tuple[str, str]
     versions: tuple[int, int]
     half_width: float | None = None
-    """Half the 95 % interval of the difference that is enough; None for a tenth of the way from baseline to baseline."""
+    """Half the 95 % interval of the difference that is enough; by default a tenth of the way between baselines."""
 
 
 class CancelEvaluation(Command, frozen=True, kw_only=True):

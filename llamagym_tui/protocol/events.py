@@ -192,7 +192,7 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     words: str = ""
     """The turn in the agent's words; empty: it has none."""
     probability: float | None = None
-    """Probability of the action when it was sampled; None if a person acted or the reply is not the action's plainest."""
+    """Of the action when it was sampled; None if a person acted or the reply is not the action's plainest."""
 
     @property
     def names_none(self) -> bool:
@@ -306,7 +306,7 @@ class EpisodeCorrected(Event, frozen=True, kw_only=True):
     observations: list[str]
     """The agent's observations, turn by turn."""
     admissible: list[list[str] | None] = []
-    """Names of the actions that were admissible, turn by turn; None for those of every turn. Empty if that holds throughout."""
+    """Admissible actions by name, turn by turn; None for those of every turn. Empty if that holds throughout."""
     turns: list[TurnFinished]
     finished: EpisodeFinished
 
