@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,9 @@ import pytest
 from llamagym_tui import run_store
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
-    RunStarted,
-    SessionFailed,
-    UpdateFinished,
-    WarningRaised,
 )
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-KILLS = int(os.environ.get("LLAMAGYM_TUI_KILLS", "100"))
 QUICK = [
     *("--envs", "16", "--threads", "1", "--seed", "3"),
     *(
@@ -86,55 +79,3 @@ def test_a_trainer_killed_after_a_checkpoint_ends_with_the_same_files_as_one_lef
         path.name: path.read_bytes() for path in (killed / "model").glob("*.safetensors")
     } == files
     assert run_store.read_config(killed).threads == 1
-
-
-@pytest.mark.timeout(7200)
-def test_a_run_killed_at_random_moments_always_goes_on_whole(tmp_path: Path) -> None:
-    """`LLAMAGYM_TUI_KILLS` kills of one run (default: 100), most of them while it plays, trains and saves."""
-    run_dir, draw = tmp_path / "run", random.Random(0)
-    process = trained(run_dir)
-    while not checkpoints(run_dir):
-        time.sleep(0.1)
-        assert process.poll() is None, process.communicate()
-    for _ in range(KILLS):
-        known = len(checkpoints(run_dir))
-        # Half of the kills come at any moment, loading included; half within a second after a checkpoint.
-        if draw.random() < 0.5:
-            time.sleep(draw.uniform(0, 8))
-        else:
-            while len(checkpoints(run_dir)) == known and process.poll() is None:
-                time.sleep(0.05)
-            time.sleep(draw.uniform(0, 1))
-        assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process = trained(run_dir)
-    known = len(checkpoints(run_dir))
-    while len(checkpoints(run_dir)) == known:
-        time.sleep(0.1)
-        assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, (out, err)
-
-    events = list(run_store.read_events(run_dir))
-    assert not [event for event in events if isinstance(event, SessionFailed | WarningRaised)]
-    saved = 0
-    for event in events:
-        if isinstance(event, CheckpointSaved):
-            assert event.update >= saved
-            saved = event.update
-        if isinstance(event, RunStarted):
-            # A checkpoint may be in place before its event stands in the file; none is older than that.
-            assert event.updates >= saved
-    assert all(before.at_s <= after.at_s for before, after in pairwise(events))
-    updates = [event.update for event in events if isinstance(event, UpdateFinished)]
-    print(
-        f"{KILLS} kills, {sum(isinstance(event, RunStarted) for event in events)} sessions that began to play, "
-        f"{saved} updates kept, {len(updates)} made, {len(events)} events read"
-    )
-    assert {path.name for path in run_dir.iterdir() if "model" in path.name} == {
-        "model",
-        "model.old",
-    }
-    assert not list(run_dir.glob(".llamagym-*"))
