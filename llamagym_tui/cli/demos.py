@@ -1,21 +1,17 @@
 """``llamagym-tui demos``: generates, checks, lists, merges and exports files of demonstrations."""
 
 import sys
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from llamagym_tui.errors import GeneratorError, UsageError
+from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import opponent_of
-from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import counted
 from llamagym_tui.run_store import utc_now
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.assignments import evaluation_settings
-from llamagym_tui.setup.play_config import endpoint_config
 from llamagym_tui.setup.run_config import env_kwargs
 
 demos_app = typer.Typer(
@@ -52,61 +48,24 @@ def generate(
             help="Keyword argument of the environment; may be repeated.",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Address of an endpoint that plays in the expert's place, greedily."),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="With --model: generation.max_new_tokens, max_turns or max_failures.",
-        ),
-    ] = None,
 ) -> None:
-    """Let an agent's scripted expert play, or a model behind an endpoint, and write its episodes."""
+    """Let an agent's scripted expert play, and write its episodes."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
 
     name = catalog.agent_name(agent)
-    path = out or demo_files.demos_dir() / f"{name}-{'model' if model else 'expert'}.jsonl"
+    path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
-    fault: GeneratorError | None = None
-    if model is None:
-        if assignments:
-            raise UsageError("--set is about play by a model; give --model URL, or leave it out.")
-        player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
-        if opponent_of(player):
-            raise UsageError(
-                "Demonstrations are of games that an environment plays by itself: let the expert play against one of "
-                f"{', '.join(player.opponents)}."
-            )
-        found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
-    else:
-        if not is_endpoint(model):
-            raise UsageError(
-                f"--model takes an endpoint's address, as http://localhost:11434/v1, not {model!r}; episodes of a "
-                "model that is loaded here are kept in the playground (K)."
-            )
-        from llamagym_tui.cli.headless import demonstrations
-
-        config = endpoint_config(
-            agent, model, env=env_kwargs(env), assigned=evaluation_settings(assignments or ())
+    player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
+    if opponent_of(player):
+        raise UsageError(
+            "Demonstrations are of games that an environment plays by itself: let the expert play against one of "
+            f"{', '.join(player.opponents)}."
         )
-        found = []
-        try:
-            demonstrations(config, episodes, first, found)
-        except GeneratorError as error:
-            if not found:
-                raise
-            fault = error
-        found.sort(key=attrgetter("seed"))
+    found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
     echo(f"{path}: {counted(len(found), 'episode')}, mean return {mean:.3f}")
-    if fault is not None:
-        raise fault
 
 
 @demos_app.command("check")

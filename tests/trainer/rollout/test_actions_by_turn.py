@@ -21,7 +21,6 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 from tests.text_env import ROOMS, CommandAgent
 
 
@@ -115,27 +114,6 @@ def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
     assert corrected.admissible == [
         ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")
     ]
-
-
-def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make):
-    rollout, _ = make()
-    for _ in range(4):
-        rollout.step()
-    rollout.forget_caches()
-    state = msgspec.to_builtins(rollout.state())
-    again, _ = make()
-    again.policy.generator.set_state(rollout.policy.generator.get_state())
-    assert again.restore(state) == 0
-    assert msgspec.to_builtins(again.state()) == state
-    sets = {
-        turn.actions
-        for episode in msgspec.convert(state, SavedRollout).episodes
-        for turn in episode.segments[0].turns
-    }
-    assert len(sets) > 1
-    for each in (rollout, again):
-        each.step()
-    assert msgspec.to_builtins(again.state()) == msgspec.to_builtins(rollout.state())
 
 
 @pytest.mark.parametrize("kind", ["score", "generate"])

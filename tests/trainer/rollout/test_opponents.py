@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.setup import catalog
@@ -31,7 +30,6 @@ from llamagym_tui.trainer.rollout.opponents import (
     Seat,
 )
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 from llamagym_tui.trainer.run import Run
 from tests.tug_env import TugAgent
 
@@ -110,21 +108,6 @@ def test_an_opponent_that_cannot_be_worded_drops_its_episode_alone(play, monkeyp
     while not rollout.episodes:
         rollout.step()
     assert rollout.failures.dropped > 0
-
-
-def test_a_rollout_goes_on_by_what_the_other_has_replied_without_asking_it_again(play, make_policy):
-    rollout, _ = play()
-    rollout.step()
-    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(rollout.state()), type=SavedRollout)
-    assert any(episode.others for episode in saved.episodes)
-    again, _ = play()
-    assert again.restore(msgspec.to_builtins(saved)) == 0
-    assert isinstance(again.opponent, PullsHard)
-    assert again.opponent.shown == []
-    assert [slot.observation for slot in again.slots] == [
-        slot.observation for slot in rollout.slots
-    ]
-    assert msgspec.to_builtins(again.state().episodes) == msgspec.to_builtins(saved.episodes)
 
 
 def changed(policy: Any) -> None:
@@ -221,10 +204,10 @@ class FakeEndpoint:
 
     def replies(
         self, conversations: Any, seeds: Any, *, max_tokens: int, temperature: float
-    ) -> list[Answer]:
+    ) -> list[str]:
         self.asked += conversations
         self.temperatures.add(temperature)
-        return [Answer(HARD, Tokens(), False)] * len(conversations)
+        return [HARD] * len(conversations)
 
 
 @pytest.mark.parametrize("kind", ["a model", "earlier selves"])
@@ -269,7 +252,7 @@ def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_o
     closed: list[str] = []
 
     class Connected(FakeEndpoint):
-        def __init__(self, name: str, tools: Any) -> None:
+        def __init__(self, name: str) -> None:
             self.name = name
 
         def close(self) -> None:

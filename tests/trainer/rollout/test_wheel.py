@@ -364,18 +364,3 @@ def test_supervised_training_on_a_correction_has_loss_on_the_persons_turns_alone
     assert examples(policy, conversation[:3]) == []
 
 
-def test_a_turn_in_which_a_person_acted_stays_one_in_a_run_that_goes_on(make_driven):
-    rollout, emitted = make_driven()
-    act(rollout, emitted)
-    rollout.step()
-    other, reported = make_driven()
-    other.restart()
-    assert other.restore(msgspec.to_builtins(rollout.state())) == 0
-    assert other.slots[0].counts.is_corrected
-    fill(other)
-    (corrected,) = of(reported, events.EpisodeCorrected)
-    assert [turn.replaced is not None for turn in corrected.turns] == [True, False, False]
-    trajectory = next(
-        each for each in other.take_batch() if each.episode == corrected.finished.episode
-    )
-    assert [turn.is_trained for turn in trajectory.turns] == [False, True, True]
