@@ -67,10 +67,9 @@ test-portable: $(COMPILED_STAMP) ## the engine's and trainer's tests: native, wi
 test-kernels: $(COMPILED_STAMP) ## the tests that kernels change most, without vector instructions
 	$(ONE_THREAD) $(NO_VECTORS) $(BIN)/python -m pytest -q -m "not slow and not gpu" $(KERNELS)
 
-lint: $(DEV_STAMP) ## ruff: rules and layout; and no shorthand
+lint: $(DEV_STAMP) ## ruff: rules and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m scripts.shorthand
 
 format: $(DEV_STAMP) ## ruff: repair what it can
 	$(BIN)/ruff check --fix .

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from llamagym_tui.config import MEASURED, LoraConfig, PPOConfig, RunConfig
+from llamagym_tui.config import MEASURED, GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
@@ -65,6 +65,7 @@ from llamagym_tui.protocol.events import (
 HEAD_ALONE: dict[str, Any] = {
     "full_finetuning": False,
     "lora": LoraConfig(layers="head", r=64),
+    "generation": GenerationConfig(policy="score"),
     "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.3),
 }
 """Settings of a run of the bundled model if no others are given."""
@@ -183,7 +184,6 @@ def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesC
     return EpisodesCounted(
         returns=returns,
         lengths=[1] * len(returns),
-        parse_failures=0,
         episodes=episodes,
         env_steps=int(1.45 * episodes),
         **fields,  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import gc
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
-from llamagym_tui.protocol.events import ObservationsDistinguished, RunFinished, RunStarted
+from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.look import self_contained
@@ -96,14 +96,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             show=False,
         ),
         Binding(
-            "y",
-            "share",
-            "Share",
-            tooltip="Copy the run's sentence, prompt and command, and save its card as an SVG file in its folder.",
-            id="app.share",
-            show=False,
-        ),
-        Binding(
             "Y",
             "save_screen",
             "Save the screen",
@@ -122,7 +114,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
     ]
     REFUSED_IN_BROWSER: ClassVar = {
-        "play": {"save_screen", "share"},
+        "play": {"save_screen"},
         "seat": {"save_screen", "share"},
         "watch": {"save_screen", "share"},
     }
@@ -257,11 +249,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
                         if self.is_newcomer:
                             self.is_newcomer = False
                             self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
-                    at_limit = isinstance(event, RunFinished) and not self._state.stopping
                     self._take_in(reduce(self._state, event))
-                    if at_limit and isinstance(self.screen, PlaygroundScreen):
-                        self._paint()  # the card shows the run as the screen does
-                        self.screen.action_card()
                     self._collect(event)
                     if isinstance(event, ObservationsDistinguished) and event.are_few:
                         self.notify(distinguished_text(event), severity="warning", timeout=30)
@@ -385,20 +373,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
-    def action_share(self) -> None:
-        """Copy the run as text, and save its card beside it."""
-        from llamagym_tui.run_store import CARD_FILE
-        from llamagym_tui.screens.playground.card_picture import card_svg, card_text
-        from llamagym_tui.user_files import replace_file
-
-        self.copy_to_clipboard(card_text(self._state))
-        path = Path(self._state.run_dir).absolute() / CARD_FILE
-        try:
-            replace_file(path, card_svg(self._state).encode())
-            self.notify(f"The run is copied as text, and its card is saved: {path}")
-        except OSError as error:
-            self.notify(f"The run is copied as text; its card is not saved ({error}).")
-
     def _run_dir_shown(self) -> Path | None:
         """The folder of the run that is open; None: there is none, as at home."""
         if self.run_state is None:
@@ -434,19 +408,11 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         return self._agent.own_prompt() if prompt is None else prompt
 
 
-def open_playground(
-    config: RunConfig,
-    lesson: str | None = None,
-    beside: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None,
-) -> int:
-    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed.
-
-    `beside` goes on meanwhile, given a function that shows a notice from any thread.
-    """
+def open_playground(config: RunConfig, lesson: str | None = None) -> int:
+    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson
-    with beside(partial(app.call_from_thread, app.notify)) if beside else nullcontext():
-        return run_app(app)
+    return run_app(app)
 
 
 def open_home() -> int:

@@ -213,9 +213,9 @@ class PastRunActions(PersonalApp):
     @work(exclusive=True, group="past")
     async def recall(self, config: RunConfig) -> None:
         """Read what a run was before it is resumed; begun before its trainer is started."""
-        from llamagym_tui.state.past_run import PastRun
+        from llamagym_tui.state.history import History
 
-        past = PastRun(config)
+        past = History(Path(config.run_dir), config)
         while not past.complete:
             past.read_on()
             await asyncio.sleep(0)

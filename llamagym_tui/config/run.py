@@ -45,14 +45,10 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
-Prompt = Literal["own", "reason"]
-"""Which of an agent's prompts is played under: its own, or the one that asks for a short reason before the action."""
-FormChoice = Literal["auto", "score", "learn", "off"]
-"""What is done where most replies of an untrained model name no action."""
-TRIED = 16
-"""First replies that are tried for whether they name actions."""
+Tracker = Literal["tensorboard", "wandb"]
+"""A program that shows the figures of runs, by the name of its extra."""
 MOST_UNREAD = 0.5
-"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
+"""Share of replies without an action from which a person is told of it: mostly the fallback plays then."""
 Normalization = Literal["sum", "token", "word"]
 """What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
 
@@ -182,10 +178,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bits of the seeds of its episodes. A run that was begun when they were 32 keeps them."""
     mode: Mode = "train"
     """Mode at the start."""
-    prompt: Prompt = "own"
-    """The agent's prompt: its ``own`` or, where it knows reasons for its actions, one that asks for a ``reason``."""
     system_prompt: str | None = None
-    """Replaces the text of that prompt. None: the agent's."""
+    """Replaces the agent's system prompt. None: the agent's."""
     history: Annotated[
         History,
         Live(
@@ -225,6 +219,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    track: Tracker | None = None
+    """Tracker that also gets the figures of the run while it goes on."""
     keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
     """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
     episodes: Count | None = None
@@ -242,11 +238,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
     precision: Precision = "fp32"
     """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
-    form: FormChoice = "auto"
-    """What is done where most replies of an untrained model name no action. ``auto``: it is tried before the first
-    episode, and if so, replies are chosen among the admissible ones by their scores; ``score``: they are in any case;
-    ``learn``: replies that name actions drawn at random are imitated first, so that the form is learnt and no play is;
-    ``off``: nothing. Where the command line names `generation.policy`, it is off."""
     on_collapse: Annotated[
         OnCollapse,
         Live(

@@ -19,9 +19,7 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
-    MOST_UNREAD,
     SCHEDULED,
-    TRIED,
     GenerationConfig,
     LoraConfig,
     PPOConfig,
@@ -206,13 +204,16 @@ class LlamaGymLoop:
         unused = [name for name in ppo.unused_by_head() if name in _named_ppo(ppo_config or {})]
         if use_target_kl:
             unused.append("target_kl")
-        is_learnt_sooner = (replies or by_turn) and not (demonstrations or unused)
-        if model.has_default_adapter and is_learnt_sooner:
-            # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
-            # It cannot imitate, and has no use for some settings.
+        writes_text = generation.policy == "generate" and _names_policy(generate_config or {})
+        chooses = (replies or by_turn) and not (demonstrations or unused or writes_text)
+        if model.has_default_adapter and chooses:
+            # The loader did not know the agent. Where it lists its actions, an adapter on the head alone learns sooner.
+            # It writes no text, imitates nothing, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 model.adapt(LoraConfig(layers="head", r=agent.directions))
+        if model.has_narrow_head and not writes_text:
+            generation = msgspec.structs.replace(generation, policy="score")
         self.policy = Policy(
             model,
             tokenizer,
@@ -241,10 +242,6 @@ class LlamaGymLoop:
         self.slots = [_EnvSlot()]
         self._sampler = sampler_of(self.policy, 1)
         self.batch: list[Trajectory] = []
-        self._tried: list[bool] | None = None
-        """Whether each of the first replies named an action. None: it is not looked at any more."""
-        if generation.policy == "generate" and not _names_policy(generate_config or {}):
-            self._tried = []
 
     @property
     def messages(self) -> Conversation:
@@ -404,33 +401,10 @@ class LlamaGymLoop:
         known = self.agent.reading_fault
         slot.episode.reply(reply)
         reading = self.agent.read(self.policy.chat.meant(reply.ids))
-        self._look_at_form(not reading.failed)
         if self.agent.reading_fault and not known:
             warnings.warn(self.agent.reading_fault, stacklevel=4)
         slot.episode.reward(0.0, parse_failed=reading.failed)
         return self.agent.fallback_action if reading.failed else reading.action
-
-    def _look_at_form(self, names_action: bool) -> None:
-        """Choose replies by score from now on as soon as half of the first `TRIED` are known to name no action."""
-        if self._tried is None or not self.policy.can_choose:
-            return
-        self._tried.append(names_action)
-        tried = len(self._tried)
-        unread = tried - sum(self._tried)
-        is_to_choose = unread >= MOST_UNREAD * TRIED
-        if is_to_choose or tried == TRIED:
-            self._tried = None
-        if not is_to_choose:
-            return
-        self.policy.generation = msgspec.structs.replace(self.policy.generation, policy="score")
-        self.batch = []  # all turns of a batch are sampled in one way
-        for slot in self.slots:
-            slot.is_trained = False
-        warnings.warn(
-            f"{unread} of the first {tried} replies name no action, so they are chosen among the admissible ones "
-            'by their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
-            stacklevel=5,
-        )
 
     def _index(self, env: int | None) -> int:
         if env is None and len(self.slots) > 1:

@@ -102,9 +102,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up."""
     updates: int
     """Updates that it had by then."""
-    unread_share: float | None = None
-    """Share of the model's own first replies that named no action, because of which replies are chosen among the
-    admissible ones from here on. None: they are made as the settings say."""
     trained: str = ""
     """How many weights of the model are trained, and where, in words; empty: not known."""
 
@@ -378,12 +375,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Turns of each."""
     counts: list[int] = []
     """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
-    parse_failures: int
-    """Turns among them whose reply named no action."""
-    refusals: int = 0
-    """Turns among them whose reply named an action that the environment refused."""
-    actions: list[int] = []
-    """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
     prompt_version: int
     episodes: int

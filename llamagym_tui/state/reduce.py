@@ -11,9 +11,8 @@ from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, w
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
-from llamagym_tui.state.play_counts import PlayCounts
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.run import Mark, RunState, SavedHistory
+from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.run import Mark, RunState
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
 from llamagym_tui.state.wheel import WheelState
@@ -160,7 +159,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}{left}"
             return replace(state, warm_start=state.warm_start.after(event), detail=detail)
         case events.WarmStartFinished():
-            trained = replace(state, warm_start=state.warm_start.after(event), play=PlayCounts())
+            trained = replace(state, warm_start=state.warm_start.after(event))
             outdated = _outdated(trained, "before the warm start")
             return _marked(outdated, "warm start", warm_start_text(event))
         case events.WarmStartEvaluated():
@@ -214,13 +213,12 @@ def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunSt
 
 
 def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunState:
-    """Keep the history as it is at a checkpoint; a checkpoint that the person asked for is noted."""
+    """Take a checkpoint; one that the person asked for is noted."""
     written = replace(
         state,
         pending=state.pending.after(event),
         checkpoint=event,
         unwritten="",
-        saved=SavedHistory(state.stats, state.play, state.prompts),
     )
     if not state.pending.checkpoint:
         return written
@@ -329,18 +327,11 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    play = state.play
-    if event.mode == "inference":
-        play = play.switched_to_inference()
-    config = state.config
-    if event.unread_share is not None:
-        chosen = replace(config.generation, policy="score")
-        config = replace(config, generation=chosen)
     if event.trained and event.mode == "train":
         state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
-        config=config,
+        settings={},  # a resumed run tells again what it has kept
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.
@@ -348,7 +339,6 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         run=event,
         recent=(),  # the trainer begins again to count those that it puts in words, too
         described="",
-        play=play,
         batch_turns=0,
         map_watched=False,
         mode=event.mode,
@@ -371,7 +361,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
         outdated,
         updates=update,
         stats=stats,
-        play=PlayCounts(),
         moved=None,
         batch_turns=0,
         collapse="",
@@ -382,16 +371,15 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
     if state.episodes <= event.episodes:
         return replace(state, episodes=event.episodes, updates=event.updates)
+    history = state.history.until(event.episodes)
     return replace(
         state,
         episodes=event.episodes,
         returns=state.returns.until(event.episodes),
-        play=state.saved.play,
         marks=_marks_until(state, event.episodes),
         updates=event.updates,
-        stats=state.saved.stats,
-        history=state.history.until(event.episodes),
-        prompts=prompts.taken_back(state.prompts, state.saved.prompts),
+        stats=history.samples[-1].stats if history.samples else None,
+        history=history,
     )
 
 
@@ -404,22 +392,18 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
     """Count more episodes, in all figures that they belong to."""
     recent = state.recent
     described = state.described
-    play = state.play
     batch_turns = state.batch_turns
     if event.mode == "train":
         batch_turns += sum(event.lengths)
-    if event.prompt_version == state.prompt_version:
-        play = play.counted(event, state.manner, state.updates)
-        if event.mode == state.mode:
-            recent = (*recent, *event.returns)
-            recent = recent[-RECENT:]
-            described = clipped(event.words) or described
+    if event.prompt_version == state.prompt_version and event.mode == state.mode:
+        recent = (*recent, *event.returns)
+        recent = recent[-RECENT:]
+        described = clipped(event.words) or described
     return replace(
         state,
         returns=state.returns.counted(event.returns, event.episodes),
         recent=recent,
         described=described,
-        play=play,
         batch_turns=batch_turns,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
@@ -453,14 +437,10 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
 def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
     """Take a mode that the trainer has taken."""
     is_answer = state.mode_requested == event.mode
-    play = state.play
-    if event.mode == "inference" and state.mode != "inference":
-        play = play.switched_to_inference()
     changed = replace(
         state,
         mode=event.mode,
         mode_requested=None if is_answer else state.mode_requested,
-        play=play,
     )
     meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)

@@ -15,9 +15,7 @@ from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
-from llamagym_tui.state.play_counts import Manner, PlayCounts
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.prompts import Versions
+from llamagym_tui.state.prompts import PromptEdit, Versions
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
@@ -32,14 +30,6 @@ class Mark(NamedTuple):
     label: str
     update: int
     """The number of updates by then."""
-
-
-class SavedHistory(NamedTuple):
-    """The history at the last checkpoint, from which a resumed run goes on."""
-
-    stats: events.UpdateStats | None = None
-    play: PlayCounts = PlayCounts()
-    prompts: Versions = ()
 
 
 class RunState(Struct, frozen=True, kw_only=True, dict=True):
@@ -95,8 +85,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The last returns in the present mode and under the present prompt, at most `RECENT`."""
     described: str = ""
     """Their mean in the agent's words; empty: not known yet."""
-    play: PlayCounts = field(default_factory=PlayCounts)
-    """How the policy plays in training and in inference."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     """The number of updates of the policy."""
@@ -127,8 +115,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
     """The last checkpoint."""
-    saved: SavedHistory = field(default_factory=SavedHistory)
-    """The history at that checkpoint."""
     settings: dict[str, Value] = field(default_factory=dict)
     """Values of the settings that were changed live, by their dotted names."""
     collapse: str = ""
@@ -190,18 +176,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         if self.config.measured.get("n_envs"):
             return self.config.n_envs
         return self.run.n_envs if self.run is not None else 0
-
-    @property
-    def manner(self) -> Manner:
-        """How the policy plays now: by which prompt and which settings of sampling."""
-        began = self.config.generation
-        temperature = self.settings.get("generation.temperature", began.temperature)
-        policy = self.settings.get("generation.policy", began.policy)
-        normalization = self.settings.get("generation.normalization", began.normalization)
-        max_new_tokens = self.settings.get("generation.max_new_tokens", began.max_new_tokens)
-        rule = f"score {normalization}" if policy == "score" else str(policy)
-        assert temperature is not None, "it has a value in every run"
-        return Manner(self.prompt_version, float(temperature), f"{rule}, {max_new_tokens} tokens")
 
     @property
     def batch_progress(self) -> tuple[int, int]:
@@ -292,7 +266,6 @@ def with_history(state: RunState, other: RunState) -> RunState:
         dropped=other.dropped,
         returns=other.returns,
         recent=other.recent,
-        play=other.play,
         marks=other.marks,
         updates=other.updates,
         stats=other.stats,
@@ -301,7 +274,6 @@ def with_history(state: RunState, other: RunState) -> RunState:
         evaluations=other.evaluations,
         comparison=other.comparison,
         checkpoint=other.checkpoint,
-        saved=other.saved,
         film=other.film,
         edit=other.edit,
     )

@@ -115,14 +115,12 @@ class ConversationPane(Vertical):
             return
         inspect = key_of(self.app, "inspect", "i")
         keep = key_of(self.app, "keep", "K")
-        copy = key_of(self.app, "turn.copy", "y")
         unfold = key_of(self.app, "unfold", "enter") if self._view.folds else ""
         way = "folds" if self._view.is_open else "unfolds"
         parts = [
             f"{unfold} {way}" if unfold else "",
             f"{inspect} inspects",
             f"{keep} keeps",
-            f"{copy} copies",
             "end unmarks",
         ]
         self._below.update(one_line(", ".join(filter(None, parts))))

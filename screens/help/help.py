@@ -127,11 +127,6 @@ class HelpDialog(Finding, KeptScreen, ModalScreen[None]):
             HelpRow("ctrl+p", "Search all commands that can be used now."),
             HelpRow(focus, "What the focused widget is for."),
             HelpRow(
-                key_of(screen.app, "app.share", "y"),
-                "Copy the run as text, and save its card as an SVG file in its folder.",
-                "app.share",
-            ),
-            HelpRow(
                 key_of(screen.app, "app.screen", "Y"),
                 "Save the screen as an SVG file.",
                 "app.screen",

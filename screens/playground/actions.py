@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from textual import on
-from textual.content import Content
 from textual.screen import Screen
 
 from llamagym_tui import user_files
@@ -20,7 +19,6 @@ from llamagym_tui.protocol.commands import (
     Watch,
     WatchNext,
 )
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -62,8 +60,6 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
             able = state.inspection.found is not None or (able and state.watched is not None)
         case "settings" | "watch" | "watch_next":
             pass
-        case "resources":
-            able = state.live
         case _:
             return True
     return True if able else None
@@ -187,18 +183,6 @@ class PlaygroundActions(Screen[None]):
         """The reply that a person has marked."""
         return next((view.marked for view in self.query(ConversationView)), None)
 
-    def action_copy_reply(self) -> None:
-        if self.marked is not None:
-            self.app.copy_to_clipboard(self.marked.text)
-            self.notify("The reply is copied.", timeout=2)
-
-    def action_copy_text(self) -> None:
-        """Copy the selected text, or the marked reply."""
-        if self.get_selected_text() is None and self.marked is not None:
-            self.app.copy_to_clipboard(self.marked.text)
-        else:
-            super().action_copy_text()
-
     def action_take_wheel(self) -> None:
         """Act in the agent's place; if that is so already, go back to it."""
         from llamagym_tui.screens.play.wheel_screen import WheelScreen
@@ -222,30 +206,6 @@ class PlaygroundActions(Screen[None]):
         self.show(self._state)
         if self._zoomed is None:
             self.query_one(ConversationView).focus()
-
-    def action_card(self) -> None:
-        from llamagym_tui.screens.playground.run_card import RunCard
-
-        self.app.push_screen(RunCard(self._state))
-
-    def action_history(self) -> None:
-        """Show what was done in the run as commands for a shell, to be copied."""
-        from llamagym_tui.screens.playground.reproduction import script
-        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-
-        lines = script(self._state)
-        shown = Content("\n").join(Content(one_line(line)) for line in lines)
-        dialog = ConfirmDialog("what you did, as commands", shown, yes="copy all", no="close")
-        dialog.ask(self.app, partial(self.app.copy_to_clipboard, "\n".join(lines) + "\n"))
-
-    async def action_resources(self) -> None:
-        """Show what the run uses of the machine, or show it no more."""
-        from llamagym_tui.screens.playground.resources import Resources
-
-        if shown := self.query(Resources):
-            await shown.remove()
-        else:
-            await self.mount(Resources(self._state), after="#run-header")
 
     def action_figures(self) -> None:
         """Show all figures, or three; remembered for next time."""

@@ -9,7 +9,7 @@ from textual.content import Content
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, signed, smoothing_window
+from llamagym_tui.returns import counted, smoothing_window
 from llamagym_tui.screens.playground.panes import ALL
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
@@ -103,10 +103,10 @@ class FirstSight(StateText):
     def show(self, state: RunState) -> None:
         before = self.state
         self.state = state
-        self.set_class(bool(state.described or form_text(state)), "-known")
+        self.set_class(bool(state.described), "-known")
         if any(
             getattr(state, name) is not getattr(before, name)
-            for name in ("described", "mapped", "film", "updates", "run", "manner")
+            for name in ("described", "mapped", "film", "updates", "run", "settings")
         ):
             width = self.content_size.width
             text = self.content_at(width)
@@ -126,15 +126,7 @@ def first_sight(state: RunState) -> str:
         played += _gained(layout, state.film)
     if played and mapped is not None and not state.map_is_present:
         played += f" ({age(state.updates - mapped.update)})"
-    return "; ".join(filter(None, (one_line(state.described), played, form_text(state))))
-
-
-def form_text(state: RunState) -> str:
-    """How replies are made, where that was changed because the model's own could not be read."""
-    run = state.run
-    if run is None or run.unread_share is None or state.manner.policy.startswith("generate"):
-        return ""
-    return f"picks among replies with an action: {run.unread_share:.0%} of its own had none"
+    return "; ".join(filter(None, (one_line(state.described), played)))
 
 
 def age(updates: int) -> str:
@@ -263,59 +255,3 @@ class FiguresStrip(StateText):
                 gap = ""
             rows[-1] = rows[-1] + gap + cell
         return rows
-
-
-class LargeFigures(StateText):
-    """Mean return, updates and parse failures, to be read from far away: shown with the theme for projectors."""
-
-    def content_at(self, width: int) -> Content:
-        """The mean return in solid digits, and the others in bold beside it."""
-        state = self.state
-        mean = state.recent_mean
-        beside = ["", "mean return"]
-        if state.stats is not None:
-            failing = f"{100 * state.stats.parse_failure_rate:.0f}% parse fail"
-            beside += [counted(state.updates, "update"), failing]
-        beside += [""] * (ROWS_OF_DIGIT - len(beside))
-        earned = ""
-        if mean is not None:
-            earned = signed(mean.mean, 2 if abs(mean.mean) < 100 else 0)
-        digits = solid(earned, width - max(map(len, beside)) - len(BESIDE_DIGITS))
-        rows = [
-            Content.assemble((row, "$primary"), BESIDE_DIGITS, (text, VALUE))
-            for row, text in zip(digits, beside, strict=True)
-        ]
-        return Content("\n").join(rows)
-
-
-ROWS_OF_DIGIT = 5
-BESIDE_DIGITS = "   "
-"""Between the large figure and the others."""
-PIXELS = {
-    "0": ("###", "# #", "# #", "# #", "###"),
-    "1": (" # ", "## ", " # ", " # ", "###"),
-    "2": ("###", "  #", "###", "#  ", "###"),
-    "3": ("###", "  #", "###", "  #", "###"),
-    "4": ("# #", "# #", "###", "  #", "  #"),
-    "5": ("###", "#  ", "###", "  #", "###"),
-    "6": ("###", "#  ", "###", "# #", "###"),
-    "7": ("###", "  #", "  #", "  #", "  #"),
-    "8": ("###", "# #", "###", "# #", "###"),
-    "9": ("###", "# #", "###", "  #", "###"),
-    "+": ("   ", " # ", "###", " # ", "   "),
-    "\N{MINUS SIGN}": ("   ", "   ", "###", "   ", "   "),
-    ".": (" ", " ", " ", " ", "#"),
-    ",": (" ", " ", " ", "#", "#"),
-}
-"""What a figure consists of, as pixels."""
-
-
-def solid(figure: str, width: int) -> list[str]:
-    """A figure in five rows of solid blocks; a pixel is two cells across where the figure fits so, else one."""
-    glyphs = [PIXELS[each] for each in figure]
-    rows = [" ".join(parts) for parts in zip(*glyphs, strict=True)] or [""] * ROWS_OF_DIGIT
-    across = 2 if 2 * len(rows[0]) <= width else 1
-    return [
-        "".join(("\N{FULL BLOCK}" if pixel == "#" else " ") * across for pixel in row)
-        for row in rows
-    ]

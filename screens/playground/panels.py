@@ -9,11 +9,9 @@ from llamagym_tui.screens.playground.figures import (
     FiguresColumn,
     FiguresStrip,
     FirstSight,
-    LargeFigures,
 )
 from llamagym_tui.screens.playground.last_update import LastUpdate
 from llamagym_tui.screens.playground.map_pane import MapPane
-from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.progress_line import ProgressLine
 from llamagym_tui.screens.playground.prompt_line import PromptLine
 from llamagym_tui.screens.playground.return_chart import ReturnChart
@@ -48,16 +46,12 @@ class Panels:
         self.side = Side(
             self.chart,
             self.map,
-            LargeFigures(state, id="large-figures"),
             FiguresStrip(state, id="figures-strip"),
             FiguresColumn(state, id="figures-column"),
-            ComparisonStrip(state, id="comparison-strip"),
-            ComparisonColumn(state, id="comparison-column"),
             id="side",
         )
         self.third = Vertical(
             FigureCurves(state, id="figure-curves"),
-            ComparisonColumn(state, id="comparison-third"),
             LastUpdate(state, id="last-update"),
             id="third",
         )

@@ -32,10 +32,6 @@ LOWEST = 22
 """Rows below which there is none for the curve."""
 LEAST_CHART = 9
 """Rows that the curve keeps beside a map."""
-FIGURE_ROWS = 6
-"""Rows that the figure in solid digits takes below a map."""
-HIGH_ENOUGH_FOR_BOTH = 44
-"""Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
 RUN = Binding.Group("The run")
 SPEED = Binding.Group("Speed", compact=True)
@@ -294,7 +290,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "k",
             "turn(-1)",
             "Reply before",
-            tooltip="Mark the reply above: i inspects it, K keeps its episode, y copies it.",
+            tooltip="Mark the reply above: i inspects it, K keeps its episode.",
             id="turn.before",
             show=False,
         ),
@@ -304,14 +300,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Reply after",
             tooltip="Mark the reply below; a click marks any.",
             id="turn.after",
-            show=False,
-        ),
-        Binding(
-            "y",
-            "copy_reply",
-            "Copy",
-            tooltip="Copy the marked reply.",
-            id="turn.copy",
             show=False,
         ),
         Binding(
@@ -344,30 +332,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Past runs",
             tooltip="Look at past runs, compare some.",
             id="runs",
-            show=False,
-        ),
-        Binding(
-            "C",
-            "card",
-            "Card",
-            tooltip="The run on one card: sentence, curve, first and last map.",
-            id="card",
-            show=False,
-        ),
-        Binding(
-            "R",
-            "resources",
-            "Resources",
-            tooltip="Cores, memory, GPU and tokens a second, or no more of that.",
-            id="resources",
-            show=False,
-        ),
-        Binding(
-            "H",
-            "history",
-            "History",
-            tooltip="What you did, as commands to paste into a script.",
-            id="history",
             show=False,
         ),
         Binding(
@@ -412,11 +376,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         "Look": (
             "metrics",
             "figures",
-            "resources",
             "policy_map",
             "changes",
-            "card",
-            "history",
             "evaluate",
             "view",
             "zoom",
@@ -433,7 +394,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "watch.worst",
             "turn.before",
             "turn.after",
-            "turn.copy",
             "turn.unmark",
         ),
         "Play": ("table", "wheel", "demonstrations", "keep"),
@@ -487,8 +447,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             for each in mounted:
                 await each
         self._panels = panels
-        if self.is_running:  # With the theme for projectors there is room for less.
-            self.app.theme_changed_signal.subscribe(self, lambda _: self.show(self._state))
         self.show(self._state)
 
     def on_screen_resume(self) -> None:
@@ -537,21 +495,17 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.set_class(size.height < LOW, "-low")
         self.set_class(size.height < LOWEST, "-lowest")
         self.set_class(has_third, "-three-columns")
-        self.set_class(state.mode == "inference", "-inference")
-        played = state.play.inference.manner is not None
-        self.set_class(played and size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
         for pane in ZOOMS:
             self.set_class(pane == self._zoomed, f"-zoom-{pane}")
         room = self.query_one("#side").content_size or self.query_one("#body").size
         panes = self._panels
-        figure = FIGURE_ROWS if self.app.has_class("-theme-projector") else 0
         if self._zoomed == "map":
-            rows = size.height - 3 - figure
+            rows = size.height - 3
             fits = panes.map.fit(state.map_layout, size.width - 2, rows, is_alone=True)
         else:
-            is_wanted = is_wide and (has_third or not self.has_any_class(ALL, "-inference"))
+            is_wanted = is_wide and (has_third or not self.has_class(ALL))
             fits = is_wanted and panes.map.fit(
-                state.map_layout, room.width, room.height - LEAST_CHART - figure
+                state.map_layout, room.width, room.height - LEAST_CHART
             )
         self.set_class(fits, "-map")
 
@@ -559,9 +513,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         if self._panels is not None:
             self._fit(self._state)
             self._panels.map.show(self._state)
-
-    def has_any_class(self, *names: str) -> bool:
-        return any(map(self.has_class, names))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
@@ -575,7 +526,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
                     return False
             case "unmark" if state.live and not state.watching.is_of_play:
                 return True
-            case "unmark" | "copy_reply":
+            case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
                 return (
@@ -600,7 +551,7 @@ def keys_of_moment(state: RunState, *, is_marked: bool) -> tuple[str, ...]:
     if state.failure:
         return ("restart", "table", "runs", "help", "quit")
     if not state.live:
-        return ("metrics", "policy_map", "card", "runs", "quit")
+        return ("metrics", "policy_map", "runs", "help", "quit")
     if state.run is None:
         return ("table", "prompt", "runs", "help", "quit")
     if is_marked:

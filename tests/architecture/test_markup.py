@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.rooms import modules
+from scripts.house import modules
 
 SOURCES = [
     ast.parse(path.read_text("utf-8"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.rooms import modules
+from scripts.house import modules
 
 LITERAL = ("literal", "one_line")
 DRIVER = "llamagym_tui.app.terminal"

@@ -448,7 +448,7 @@ def test_an_evaluation_follows_a_run_only_with_the_class_and_file_that_it_was_tr
 
 def counted(episodes: int) -> EpisodesCounted:
     return EpisodesCounted(
-        returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0,
+        returns=[1.0, 0.0], lengths=[1, 1], mode="train", prompt_version=0,
         episodes=episodes, env_steps=episodes, episodes_per_s=50.0,
     )  # fmt: skip
 

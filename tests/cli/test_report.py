@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import export, report
 from llamagym_tui.cli.main import app
+from llamagym_tui.cli.reproduction import command
 from llamagym_tui.config import SFTSettings
 from llamagym_tui.demos import training_data
 from llamagym_tui.protocol.events import (
@@ -30,7 +31,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.playground import curve_picture
-from llamagym_tui.screens.playground.reproduction import command
 from llamagym_tui.screens.policy_map.film import CELL, ROW
 from llamagym_tui.screens.widgets.chart_cells import nice_ticks
 from llamagym_tui.setup.run_config import run_config

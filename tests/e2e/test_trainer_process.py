@@ -188,7 +188,7 @@ sys.modules["llamagym_tui.trainer.session"] = types.SimpleNamespace(Session=Sess
 COUNTS = """
     def run(self):
         while True:
-            counted = EpisodesCounted(mode="train", prompt_version=0, returns=[0.0], lengths=[1], parse_failures=0,
+            counted = EpisodesCounted(mode="train", prompt_version=0, returns=[0.0], lengths=[1],
                                       episodes=1, env_steps=1, episodes_per_s=1.0)
             self.send(counted)
             try:

@@ -8,16 +8,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from benchmarks.bare_run import BareRun
-from benchmarks.memory import SETTINGS, build_model, config_of
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, Precision
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -26,8 +22,6 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
-from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.preflight import preflight
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.policy.test_sampler import scored
 
@@ -220,24 +214,3 @@ def test_the_host_waits_for_a_gpu_once_every_eight_tokens(
     # After eight tokens they are read, and indices are sent for the next eight: as often, however many tokens follow.
     assert waits[33] - waits[17] == 2 * (waits[17] - waits[9])
     assert 1 <= waits[17] - waits[9] < 8
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("full", [True, False])
-def test_the_memory_of_a_run_on_a_gpu_is_within_a_quarter_of_the_predicted_one(
-    tmp_path: Path, accelerator: torch.device, full: bool
-) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("only CUDA keeps its peak")
-    setting = replace(SETTINGS["20M-full"], full=full)
-    build_model(setting.shape, tmp_path / "weights")
-    config = config_of(setting, tmp_path, "cuda")
-    predicted = preflight(config, Builders(config).agent())
-    assert predicted is not None
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    run = BareRun(config, threads=1)
-    for _ in range(setting.updates):
-        run.update()
-    taken = torch.cuda.max_memory_allocated() - before
-    assert taken / predicted.estimate.total == pytest.approx(1.0, abs=0.25)

@@ -61,8 +61,6 @@ def test_every_argument_is_the_setting_of_its_name():
         "max_failures": 7,
         "final_episodes": 6,
         "on_collapse": "rollback",
-        "form": "off",
-        "prompt": "reason",
         "sft_warm_start": True,
         "sft_data": "mine.jsonl",
     }
@@ -101,26 +99,26 @@ def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], se
     assert str(refused.value).endswith(sentence)
 
 
-def test_a_form_is_taught_to_a_run_of_one_process_whose_agent_names_actions(tmp_path: Path):
-    agent = str(tmp_path / "mine.py")
-    (tmp_path / "mine.py").write_text(
-        OWN.replace("{run_settings}", "{}").replace("Taxi-v4", "MountainCarContinuous-v0")
+def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
+    def kind(*assignments: str, **given: Any) -> tuple[str, str, bool | None]:
+        found = run_config(
+            agent="blackjack", run_dir=None, resume=False, assignments=assignments, **given
+        )
+        return found.generation.policy, found.lora.layers, found.full_finetuning
+
+    assert kind() == ("score", "head", False)
+    assert kind("generation.policy=generate") == ("generate", "all", None)
+    assert kind("full_finetuning=true") == ("generate", "all", True)
+    # Other models answer in prose, so they choose unless they are told to write.
+    assert kind("lora.layers=all", model="someone/tiny") == ("score", "all", None)
+    of_text = ("lora.layers=all", "generation.policy=generate")
+    assert kind(*of_text, model="someone/tiny") == ("generate", "all", None)
+    with pytest.raises(UsageError) as refused:
+        kind("full_finetuning=false", "lora.layers=head", "generation.policy=generate")
+    assert str(refused.value) == (
+        "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+        "--set lora.layers=all or --set full_finetuning=true."
     )
-    alone = (
-        "--form learn is for a run of one process that samples itself; leave out --ranks and "
-        "generation.server, or --form learn."
-    )
-    nameless = "--form learn teaches to name actions, and Mine has no named ones; leave it out."
-    for spec, given, sentence in (
-        ("blackjack", {"ranks": 2}, alone),
-        ("blackjack", {"assignments": ["generation.server=http://localhost:1/v1"]}, alone),
-        (agent, {}, nameless),
-    ):
-        with pytest.raises(UsageError) as refused:
-            run_config(agent=spec, run_dir=None, resume=False, form="learn", **given)
-        assert str(refused.value) == sentence
-    assert of("blackjack").form == "auto"
-    assert run_config(agent="blackjack", run_dir=None, resume=False, form="learn").form == "learn"
 
 
 def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
@@ -272,7 +270,6 @@ def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
     """A policy that generates learns in Taxi from -10 a refused action never to pick up: -200 after five minutes."""
     assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
     assert of("taxi", "generation.policy=generate").generation.policy == "generate"
-    assert of("blackjack").generation.policy == "generate"
 
 
 def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(

@@ -107,7 +107,7 @@ def test_nobody_who_reads_stops_training_or_loses_a_figure(ends: Ends) -> None:
 
 def test_what_waits_for_a_night_is_small(ends: Ends) -> None:
     counted = EpisodesCounted(
-        returns=[1.0, -1.0, 0.0] * 13, lengths=[1, 2, 3] * 13, parse_failures=0, mode="train", prompt_version=0,
+        returns=[1.0, -1.0, 0.0] * 13, lengths=[1, 2, 3] * 13, mode="train", prompt_version=0,
         episodes=999, env_steps=2000, episodes_per_s=190.0,
     )  # fmt: skip
     for _ in range(5 * 600):  # ten minutes at five a second

@@ -18,7 +18,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from llamagym_tui import model_registry
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
-from llamagym_tui.run_folder import FORM_DIR
 from llamagym_tui.user_files import file_content
 
 TOP = 4
@@ -169,9 +168,6 @@ def base_of(folder: Path, elsewhere: str | None = None) -> str | None:
     if elsewhere is not None:
         return elsewhere
     base: str = json.loads(file_content(adapter))["base_model_name_or_path"]
-    beside = folder.parent / FORM_DIR
-    if Path(base).name == FORM_DIR and (beside / "config.json").is_file():
-        return str(beside)  # the run's own, although its folder may have been moved or branched off
     if not Path(base).exists() and (known := model_registry.folder_of_known(Path(base).name)):
         return str(known)  # of this machine, where the adapter comes from another one
     return base

@@ -121,7 +121,6 @@ class Policy:
                 "neither its tokenizer nor its generation_config.json has an end of sequence; add eos_token_id there, "
                 "or take an instruction-tuned model."
             )
-        self._generation = generation
         self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
         self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
@@ -129,6 +128,7 @@ class Policy:
         self.on_reading: Callable[[int, int], None] = lambda done, total: None
         """Called while a fixed trunk reads prompts, with those read and all of them; what it raises ends that."""
         self.generation = generation
+        """How replies are sampled."""
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 
         def trie(replies_by_action: Sequence[Replies]) -> ActionTrie:
@@ -171,24 +171,13 @@ class Policy:
         generation_config_of(lm, self.generation, self.chat.end_ids).save_pretrained(folder)
         self.chat.tokenizer.save_pretrained(folder)
 
-    @property
-    def generation(self) -> GenerationConfig:
-        """How replies are sampled."""
-        return self._generation
-
-    @generation.setter
-    def generation(self, generation: GenerationConfig) -> None:
-        self._generation = generation
-        if self.narrow is None:
-            return
-        # Scores are of logits as they are; temperature divides the scores then.
-        temperature = generation.temperature if generation.policy == "generate" else 1.0
-        if temperature != self.narrow.temperature:
-            self.narrow.temperature = temperature
-            self.memory.clear()
-
     def require_playable(self, generation: GenerationConfig) -> None:
         """Raises ConfigError if no reply can be chosen as these settings have it."""
+        if generation.policy == "generate" and self.narrow is not None:
+            raise ConfigError(
+                "An adapter on the LM head alone chooses among the admissible replies (generation.policy=score): for "
+                "free text train an adapter in all layers (lora.layers=all) or all weights (full_finetuning=true)."
+            )
         if generation.policy == "score" and not self.can_choose:
             raise ConfigError(
                 "The score policy chooses among replies, but this agent names no discrete actions."

@@ -78,16 +78,6 @@ class Ahead(NamedTuple):
     """The tree behind each prompt; its node k is in column 1 + k, and `ROOT`, -1, is the prompt's last token."""
 
 
-class Places(NamedTuple):
-    """B places of which few logits are kept."""
-
-    encoded: NarrowEncoded
-    rows: Tensor
-    """(B,)."""
-    columns: Tensor
-    """(B,); node k of a tree is in column 1 + k."""
-
-
 @dataclass(slots=True)
 class Conversation:
     """The ids of a conversation, by which its prompts are found in the memory."""
@@ -330,8 +320,7 @@ class Sampler:
     def _trees_ahead(self, tries: Sequence[ActionTrie]) -> list[TokenTree]:
         """What is computed ahead of sampling: the trees that are not too large, or nothing if that is not worth it."""
         trees = [trie.tree if len(trie.tree) <= LARGEST_AHEAD else NOTHING for trie in tries]
-        # What a fixed trunk said of a tree is remembered, so it costs nothing when its prompt comes again.
-        if any(map(len, trees)) and (self.policy.narrow is not None or self._looks_ahead()):
+        if any(map(len, trees)) and self._looks_ahead():
             return trees
         return [NOTHING] * len(tries)
 
@@ -370,11 +359,7 @@ class Sampler:
             nodes = [node_of(index) for index in live]
             at, columns = torch.tensor([live, nodes], device=device)
             following = _along(ahead, live, at, columns) if self._together > 1 else None
-            logits: Tensor | Places
-            if isinstance(ahead.encoded, NarrowEncoded):
-                logits = Places(ahead.encoded, at, columns + 1)
-            else:
-                logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V)
+            logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V)
             live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
@@ -471,7 +456,7 @@ class Sampler:
 
     def extend(
         self,
-        logits: Tensor | Places,
+        logits: Tensor,
         replies: list[Reply],
         live: Sequence[int],
         greedy: bool,
@@ -483,7 +468,7 @@ class Sampler:
         """Add tokens to each live reply; those that are not done.
 
         Args:
-            logits: (B, V) of the next token of each live reply, or where what is kept of these stands.
+            logits: (B, V) of the next token of each live reply.
             replies: all, of which only the live ones change.
             live: indices of these.
             greedy: take the most probable token.
@@ -516,16 +501,8 @@ class Sampler:
                     going.remove(index)
         return sorted(going)
 
-    def sample(self, logits: Tensor | Places, greedy: bool) -> tuple[Tensor, Tensor]:
+    def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""
-        if isinstance(logits, Places):
-            uniform = torch.rand(
-                len(logits.rows),
-                dtype=torch.float64,
-                device=logits.rows.device,
-                generator=self.policy.generator,
-            )
-            return logits.encoded.draw(logits.rows, logits.columns, uniform, greedy=greedy)
         logprobs = (logits / self.policy.generation.temperature).log_softmax(-1)
         tokens = logprobs.argmax(-1) if greedy else self._drawn(logprobs)
         return tokens, logprobs.gather(1, tokens[:, None]).squeeze(-1)

@@ -145,11 +145,6 @@ class EpisodeCounter:
         return EpisodesCounted(
             returns=[episode.episode_return for episode in own],
             lengths=[episode.length for episode in own],
-            parse_failures=sum(episode.parse_failures for episode in own),
-            refusals=sum(episode.refusals for episode in own),
-            actions=[
-                sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)
-            ],
             mode=mode,
             prompt_version=prompt_version,
             episodes=self._reported,

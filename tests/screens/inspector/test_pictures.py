@@ -7,9 +7,9 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tests.screens.conftest import MakeApp
-from tests.screens.inspected import InspectedClient, scored, told
+from tests.screens.inspected import InspectedClient, told
 from tests.screens.inspector.test_inspector import LAST
-from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
+from tests.screens.pictures import WIDE
 from tests.screens.steps import sees, stands_still
 
 
@@ -21,8 +21,7 @@ async def asked(pilot: Pilot[None]) -> None:
     await sees(pilot, "requested; the trainer answers")
 
 
-@SMALL_AND_SLOWLY_WIDE
-def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp):
     client = InspectedClient(confirms=False)
 
     async def settled(pilot: Pilot[None]) -> None:
@@ -30,16 +29,4 @@ def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tupl
         client.emit(told(LAST, 0))
         await sees(pilot, "token 2 of 4")
 
-    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
-
-
-@WIDE_AND_SLOWLY_SMALL
-def test_a_reply_chosen_by_score(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    client = InspectedClient(confirms=False)
-
-    async def settled(pilot: Pilot[None]) -> None:
-        await asked(pilot)
-        client.emit(scored(told(LAST, 0)))
-        await sees(pilot, "score −0.412 nats")
-
-    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+    assert snap_compare(make_app(client), terminal_size=WIDE, run_before=settled)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
@@ -22,7 +21,6 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     StateDrawn,
 )
-from llamagym_tui.screens.playground.panes import ZOOMS
 from tests import fakes
 from tests.screens import map_events
 from tests.screens.conftest import MakeApp
@@ -62,50 +60,8 @@ async def settled(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: is_drawn(app.screen, getattr(app, "run_state", None)))
 
 
-@at_sizes((60, 20), WIDE, and_slowly=(SMALL, (100, 30), (160, 45), (200, 60)))
+@at_sizes(SMALL, WIDE)
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     user_files.keep_preferences(Path("config"), all_figures=False)
     app = make_app(fakes.FakeClient(run_with_all()))
     assert snap_compare(app, terminal_size=size, run_before=settled)
-
-
-@pytest.mark.parametrize(
-    "colours", ["256", *(pytest.param(each, marks=pytest.mark.slow) for each in ("light", "none"))]
-)
-def test_playground_in_other_colours(
-    snap_compare: Any, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, colours: str
-):
-    theme = "solarized-light" if colours == "light" else None
-    user_files.keep_preferences(Path("config"), all_figures=False, theme=theme)
-    if colours == "256":
-        monkeypatch.delenv("COLORTERM")
-    if colours == "none":
-        monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(fakes.FakeClient(run_with_all()))
-    assert snap_compare(app, terminal_size=(120, 34), run_before=settled)
-
-
-@pytest.mark.parametrize(
-    "pane", ["map", *(pytest.param(pane, marks=pytest.mark.slow) for pane in ("lines", "curve"))]
-)
-def test_one_pane_alone(snap_compare: Any, make_app: MakeApp, pane: str):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "20,494 ")
-        await pilot.press(*"z" * (1 + ZOOMS.index(pane)))
-        assert pilot.app.screen.has_class(f"-zoom-{pane}")
-        if pane == "curve":
-            await until(pilot, lambda: is_drawn(app.screen, app.run_state))
-
-    app = make_app(fakes.FakeClient(run_with_all()))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=settled)
-
-
-def test_the_death_of_the_trainer(snap_compare: Any, make_app: MakeApp):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "20,494 ")
-        client.die("The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log.")
-        await sees(pilot, "NO TRAINER")
-        await sees(pilot, "r Restart")
-
-    client = fakes.FakeClient(fakes.demo_run())
-    assert snap_compare(make_app(client), terminal_size=(80, 24), run_before=settled)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S, LlamaGymApp
+from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S
 from llamagym_tui.app.leaving import log_path, parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
@@ -36,7 +36,6 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.banner import Banner, sentences
-from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -566,27 +565,6 @@ async def test_while_the_model_loads_it_is_said_what_is_done(make_app: MakeApp):
         await sees(pilot, "\n downloading it, 34 of 93 MB, 8 s left")
 
 
-async def test_that_replies_are_chosen_because_the_models_own_named_no_action_stands_there_in_words(
-    make_app: MakeApp,
-):
-    hello, loading, started, *rest = fakes.opening_events()
-    started = replace(started, unread_share=0.94)
-    client = fakes.FakeClient([hello, loading, started, *rest])
-    app = make_app(client)
-    words = "picks among replies with an action: 94% of its own had none"
-    async with app.run_test(size=(120, 34)) as pilot:
-        await until(
-            pilot,
-            lambda: any(
-                words in str(each.content_at(200)) for each in app.screen.query(FirstSight)
-            ),
-        )
-        assert app.run_state is not None
-        assert app.run_state.manner.policy.startswith("score ")
-        client.emit(SettingsChanged(changes={"generation.policy": "generate"}))
-        await until(pilot, lambda: not app.screen.query_one("#first-sight").display)
-
-
 def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
     config = RunConfig(agent="./my cliff.py", run_dir="/runs/demo")
     state = initial_state(config)
@@ -660,20 +638,3 @@ async def test_a_flood_of_events_is_painted_twice_a_second_and_four_times_while_
         app._keyed_at = math.inf
         assert wait_s(FLOOD - 1) == PAINT_S
         assert wait_s(FLOOD) == PAINT_IDLE_S
-
-
-async def test_what_was_done_is_copied_as_commands(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-):
-    copied: list[str] = []
-    monkeypatch.setattr(LlamaGymApp, "copy_to_clipboard", lambda app, text: copied.append(text))
-    client = fakes.FakeClient([*fakes.opening_events(), fakes.evaluation(0.1, episodes=400)])
-    async with rolling_out(make_app(client), (80, 24)) as pilot:
-        await pilot.press("H")
-        await sees(pilot, "llamagym-tui train blackjack")
-        await pilot.press("y")
-        await until(pilot, lambda: copied)
-    begun, evaluated, report = copied[0].splitlines()
-    assert begun.startswith("llamagym-tui train blackjack")
-    assert evaluated == "llamagym-tui eval blackjack --model /runs/demo --episodes 400"
-    assert report == "llamagym-tui report /runs/demo"

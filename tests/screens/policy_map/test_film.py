@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
-from PIL import Image
-from textual.color import Color
 from typer.testing import CliRunner
 
 from llamagym_tui.app.app import LlamaGymApp
@@ -24,7 +21,6 @@ from llamagym_tui.screens.policy_map.film import (
     MOST_FRAMES,
     run_film,
 )
-from llamagym_tui.screens.policy_map.film_gif import film_gif
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -83,7 +79,7 @@ def test_each_map_has_the_mean_return_by_then() -> None:
     def played(value: float, episodes: int) -> EpisodesCounted:
         counts = {"mode": "train", "prompt_version": 1, "env_steps": 1, "episodes_per_s": 1.0}
         return EpisodesCounted(
-            returns=[value] * 512, lengths=[1] * 512, parse_failures=0, episodes=episodes, **counts
+            returns=[value] * 512, lengths=[1] * 512, episodes=episodes, **counts
         )  # type: ignore[arg-type]
 
     done = UpdateFinished(update=13, episodes=512, stats=fakes.STATS)
@@ -138,36 +134,6 @@ def test_the_command_line_writes_it(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [str(tmp_path / "r.html"), str(tmp_path / "f.svg")]
     assert len(frames((tmp_path / "f.svg").read_text(encoding="utf-8"))) == 2
-
-
-def test_a_film_as_gif_has_the_same_maps_in_the_same_colours_for_as_long(tmp_path: Path) -> None:
-    record(tmp_path / "run", [*blackjack(3.0), hitting(16.5, update=13)])
-    place = tmp_path / "f.GIF"
-    words = ["report", str(tmp_path / "run"), "-o", str(tmp_path / "r.html"), "--film", str(place)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    shown = run_film(after(*blackjack(3.0), hitting(16.5, update=13)))
-    maps = frames(shown)
-    with Image.open(place) as film:
-        assert film.n_frames == len(maps) == 2
-        for at, drawn in enumerate(maps):
-            film.seek(at)
-            assert film.info["duration"] == (500, 3000)[at]
-            frame = film.convert("RGB")
-            for state in drawn.findall(f"{SVG}rect"):
-                corner = (int(state.attrib["x"]) + 2, int(state.attrib["y"]) + 2)
-                wanted = Color.parse(state.attrib["fill"]).rgb
-                pairs = zip(frame.getpixel(corner), wanted, strict=True)
-                assert max(abs(seen - meant) for seen, meant in pairs) < 12
-            # The title is written above all, and the probability in the middle of a state.
-            for box in ((16, 10, 200, 30), (90, 84, 106, 98)):
-                assert len(frame.crop(box).getcolors(10_000)) > 1
-
-
-def test_without_pillow_a_film_as_gif_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UsageError, match=r"pip install pillow, or name an \.svg file"):
-        film_gif(run_film(after(*lake())))
 
 
 async def test_a_replay_steps_through_its_maps_and_saves_them(

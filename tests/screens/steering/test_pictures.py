@@ -19,10 +19,9 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
 )
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL, at_sizes
+from tests.screens.pictures import SMALL, WIDE
 from tests.screens.steps import is_drawn, sees, stands_still, until
 
 EVALUATED = fakes.evaluation(
@@ -41,7 +40,7 @@ async def furnished(pilot: Pilot[None]) -> None:
     app = pilot.app
     assert isinstance(app, LlamaGymApp)
     await sees(pilot, "first update after")
-    if app.size.width >= WIDE and app.run_state is not None and app.run_state.returns.sums:
+    if app.size.width >= WIDE[0] and app.run_state is not None and app.run_state.returns.sums:
         await until(pilot, lambda: is_drawn(app.screen, app.run_state))
     await stands_still(pilot)
 
@@ -70,20 +69,18 @@ def updates() -> Iterator[AnyEvent]:
             yield SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4})
 
 
-@WIDE_AND_SLOWLY_SMALL
-def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_metrics(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,480")
         await pilot.press("m", *["down"] * 10)
         await sees(pilot, "26.0%  above its")
 
     assert snap_compare(
-        make_app(fakes.FakeClient(updates())), terminal_size=size, run_before=settled
+        make_app(fakes.FakeClient(updates())), terminal_size=WIDE, run_before=settled
     )
 
 
-@SMALL_AND_SLOWLY_WIDE
-def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_settings(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         app.post_message(CommandAsked(ChangeSettings(changes={"ppo.clip_range": 0.1})))
@@ -92,11 +89,10 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "→ 0.1,")
 
     app = make_app(fakes.FakeClient(confirms=False))
-    assert snap_compare(app, terminal_size=size, run_before=settled)
+    assert snap_compare(app, terminal_size=SMALL, run_before=settled)
 
 
-@SMALL_AND_SLOWLY_WIDE
-def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_evaluation(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         await pilot.press("e")
@@ -105,11 +101,10 @@ def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
     client = fakes.FakeClient(
         [*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)]
     )
-    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+    assert snap_compare(make_app(client), terminal_size=SMALL, run_before=settled)
 
 
-@WIDE_AND_SLOWLY_SMALL
-def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+def test_prompt_editor(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         await pilot.press("p")
@@ -124,30 +119,4 @@ def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, in
         fakes.counted([1.0, 0.0] * 8, 32, prompt_version=2),
     ]
     client = fakes.FakeClient([*fakes.opening_events(), *counts])
-    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
-
-
-@at_sizes((60, 20), and_slowly=((80, 24), (120, 34)))
-def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await furnished(pilot)
-        await pilot.press("m", "question_mark")
-        await sees(pilot, "Back to the run; from a")
-
-    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
-
-
-@SMALL_AND_SLOWLY_WIDE
-def test_leaving_a_table_that_is_played_at(
-    snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
-):
-    async def settled(pilot: Pilot[None]) -> None:
-        await furnished(pilot)
-        await pilot.press("h")
-        await sees(pilot, "Your total:")
-        await pilot.press("escape")
-        await sees(pilot, "? All keys")
-        await pilot.press("q")
-        await sees(pilot, "quit?")
-
-    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
+    assert snap_compare(make_app(client), terminal_size=WIDE, run_before=settled)

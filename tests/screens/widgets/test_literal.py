@@ -421,7 +421,7 @@ async def test_names_of_actions_and_drawings_are_literal(
                 episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]
             )
         )
-        client.emit(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
-        client.emit(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
+        client.emit(fakes.counted([1.0, -1.0], 4), ModeChanged(mode="inference"))
+        client.emit(fakes.counted([1.0, -1.0], 8, mode="inference"))
         await sees(pilot, "+0.0 ± 2.0")
         assert harmful(shown(pilot)) == []

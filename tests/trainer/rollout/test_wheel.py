@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import msgspec
 import pytest
 import torch
 from msgspec.structs import replace as replaced
@@ -362,5 +361,3 @@ def test_supervised_training_on_a_correction_has_loss_on_the_persons_turns_alone
     plain = [{key: message[key] for key in ("role", "content")} for message in conversation]
     assert row.input_ids == examples(policy, plain)[0].input_ids
     assert examples(policy, conversation[:3]) == []
-
-
