@@ -220,7 +220,6 @@ class Rollout:
         self.seed = 0
         self.draws = True
         self.drawing = False
-        self.last_reply = "1"
         self.live = 0
         self.restarts = 0
         self.corrections_emitted = 0

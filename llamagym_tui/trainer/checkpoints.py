@@ -14,7 +14,7 @@ from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.collapse import CollapseMonitor, Finding
+from llamagym_tui.trainer.collapse import CollapseMonitor
 
 RETRY_S = 5.0
 """Seconds after which a checkpoint that could not be written is tried again."""
@@ -41,8 +41,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What the collapse monitor remembers, under this prompt and `generation`. None: nothing."""
     roll_backs: int = 0
     """Roll backs that the run has made by itself."""
-    warned_at: list[tuple[Finding, int]] = []
-    """Update at which each finding was reported last."""
     started: int = 0
     """Number of the next episode."""
     opponent: Any = None

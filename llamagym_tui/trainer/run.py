@@ -34,7 +34,7 @@ from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
-from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.collapse import CollapseMonitor, Level, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
@@ -93,8 +93,8 @@ class Run:
         self._first_episodes: list[Played] = []
         """Episodes by which it is found how many earlier turns help."""
         self._monitor = CollapseMonitor()
-        self._warned_at = dict(start.warned_at)
-        """Update at which each finding was reported last."""
+        self._warned_at: dict[Level, int] = {}
+        """Update at which each kind of finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         """Whether the one that the run begins with has not been made."""
@@ -140,8 +140,6 @@ class Run:
         turns = rollout.spectator.turns
         self._episode_counter.add(rollout.step())
         self._end_slow_first_batch()
-        if rollout.last_reply:
-            self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
@@ -293,10 +291,9 @@ class Run:
     def _warn_of(self, verdict: Verdict) -> None:
         """Warn of a finding, unless that was done not long ago."""
         now = self.learner.updates
-        finding = (verdict.level, verdict.signs)
-        if now - self._warned_at.get(finding, -REMIND_AFTER) < REMIND_AFTER:
+        if now - self._warned_at.get(verdict.level, -REMIND_AFTER) < REMIND_AFTER:
             return
-        self._warned_at[finding] = now
+        self._warned_at[verdict.level] = now
         message = event_builders.verdict_text(verdict)
         collapsed = verdict.level == "collapsed"
         if collapsed:
@@ -453,7 +450,6 @@ class Run:
             generation=self.config.generation,
             seen=self._monitor,
             roll_backs=self._roll_backs,
-            warned_at=list(self._warned_at.items()),
             started=self.rollout.started,
             opponent=None if self.rollout.opponent is None else self.rollout.opponent.state(),
             awaits_warm_start=self.awaits_warm_start,

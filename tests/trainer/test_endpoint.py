@@ -81,7 +81,7 @@ def test_replies_come_in_order_after_a_busy_server_was_asked_again(
 
 
 def test_a_refusal_is_one_sentence_without_the_key(chat: Chat, address: str) -> None:
-    chat.faults = [(401, f"no such key: {SECRET}")]
+    chat.faults = [(401, json.dumps({"error": {"message": f"no such key: {SECRET}"}}))]
     with pytest.raises(GeneratorError, match="no such key") as caught:
         Endpoint(address).replies(HELLO, [1], max_tokens=4, temperature=1.0)  # type: ignore[arg-type]
     assert SECRET not in str(caught.value)

@@ -35,7 +35,6 @@ from llamagym_tui.protocol.events import (
     RunFinished,
     RunStarted,
     SettingsChanged,
-    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
@@ -168,32 +167,6 @@ def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
     # Two turns a step of an eighth of a second, of 1,024 that are wanted.
     assert seen({"ppo.batch_size": ""}) == [(1024, False), (1024, False), (4, True)]
     assert seen({}) == [(1024, False)] * 3, "its size is given"
-
-
-@pytest.mark.parametrize(
-    ("measured", "sizes"),
-    [
-        # After 6 of 1,000 turns, in three steps of an eighth of a second, there would be 4 in a quarter.
-        ({"ppo.batch_size": "many"}, [1000, 1000, 1000, 4, 4]),
-        ({}, [1000] * 5),  # its size is given
-    ],
-)
-def test_batches_are_shorter_once_one_has_taken_far_too_long(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    measured: dict[str, str],
-    sizes: list[int],
-) -> None:
-    monkeypatch.setattr("llamagym_tui.trainer.run.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SMALLEST_BATCH", 1)
-    stage = Stage(tmp_path, episodes=10, ppo=PPOConfig(batch_size=1000), measured=measured)
-    found: list[int] = []
-    stage.also_before_step = lambda rollout: found.append(rollout.batch_turns)
-    stage.session.run()
-    assert found[:5] == sizes
-    of_size = [each.values for each in stage.of(SettingsMeasured) if len(each.values) == 1]
-    assert of_size == ([{"ppo.batch_size": 4}] if measured else [])
 
 
 def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
@@ -502,18 +475,6 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
     ]  # fmt: skip
     assert [warning.collapsed for warning in stage.of(WarningRaised)] == [False, True]
     assert stage.of(RolledBack) == []
-
-
-def test_replies_that_the_model_gives_are_watched_for_repetition(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(
-        rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32
-    )
-    stage.session.run()
-    # Of three updates' replies, one repeats itself: 97 % of its trigrams, divided by three.
-    assert (
-        "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
-    )
 
 
 def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:

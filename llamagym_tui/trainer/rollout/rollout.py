@@ -136,8 +136,6 @@ class Rollout:
         """Episodes ended since the run began."""
         self.env_steps = 0
         """Environment steps since the run began."""
-        self.last_reply = ""
-        """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
         self.started = 0
@@ -471,7 +469,6 @@ class Rollout:
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
-        self.last_reply = ""
         live = [index for index, slot in enumerate(self.slots) if slot.episode is not None]
         if not live:
             return None
@@ -486,7 +483,6 @@ class Rollout:
             greedy=self.greedy,
             on_token=self._streaming(live),
         )
-        self.last_reply = self.policy.chat.reply(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
             self._await_person(self.slots[self.wheel.env], by_env[self.wheel.env])

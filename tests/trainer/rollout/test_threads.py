@@ -57,6 +57,7 @@ def test_slow_environments_step_at_the_same_time(
         make_env=SlowEnv,
         parallel=parallel,
     )
+    rollout.mode = "inference"
     while rollout.episodes < 30:
         rollout.step()
     rollout.close()
