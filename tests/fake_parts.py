@@ -561,7 +561,7 @@ class Stage:
         note: str = "",
         **settings: Any,
     ) -> None:
-        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **{"form": "off", **settings})
+        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
         self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(

@@ -29,7 +29,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore, read_events
 from llamagym_tui.trainer.ranks import _see_one_gpu, started
-from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.session import Session
 
 pytestmark = pytest.mark.timeout(400)
@@ -94,7 +93,6 @@ def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
     counted = [event for event in read_events(run) if isinstance(event, EpisodesCounted)]
     assert counted[-1].episodes == 401
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "600")["episodes"] == 600
-    assert warnings(run)[-1] == "The batch that was under way on several ranks begins anew."
     assert trained(run, "--resume", "--ranks", "1", "--episodes", "700")["episodes"] == 700
     assert trained(run, "--resume", "--ranks", "3", "--episodes", "760")["episodes"] == 760
 
@@ -242,16 +240,6 @@ def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
     } == {1}
 
 
-def test_a_rank_that_is_slow_is_named_once(monkeypatch):
-    events: list[WarningRaised] = []
-    rollout = object.__new__(LedRollout)
-    rollout._emit, rollout._slow = events.append, None
-    for waits in ((), (0.6, 0.1, 0.4), (0.6, 0.1, 0.7), (0.7, 0.2, 0.8)):
-        rollout._warn_of_slow_rank(waits, "the last update")
-    (warning,) = events
-    assert warning.message == "Rank 1 is slow: the others waited for it in 60 % of the last update."
-
-
 SLOW_ON_THE_OTHERS = """
 import multiprocessing, time
 import gymnasium
@@ -266,30 +254,6 @@ class SlowAgent(BlackjackAgent):
     def wrap_env(self, env):
         return Slow(env)
 """
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("slow", "named"), [(SLOW_ON_THE_OTHERS, 1), (SLOW_ON_THE_OTHERS.replace("0.02", "0"), 0)]
-)
-def test_a_rank_whose_environments_are_slow_is_named(tmp_path, slow, named):
-    agent, run = tmp_path / "slow.py", tmp_path / "run"
-    agent.write_text(slow)
-    options = (
-        "--ranks",
-        "2",
-        "--threads",
-        "1",
-        "--envs",
-        "16",
-        "--episodes",
-        "300",
-        "--set",
-        "parallel_envs=off",
-    )
-    trained(run, str(agent), *options)
-    of_turns = [text for text in warnings(run) if text.endswith("of each turn.")]
-    assert [text.partition(":")[0] for text in of_turns] == ["Rank 1 is slow"] * named
 
 
 @pytest.mark.parametrize(
