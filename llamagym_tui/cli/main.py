@@ -544,34 +544,23 @@ def lessons(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Run it and its control, and measure its claims.")
-    ] = False,
-    debug: options.Debug = False,
 ) -> None:
-    """List the lessons, short guided experiments; open one, or check what it claims."""
+    """List the lessons, short guided experiments, or open one."""
     from llamagym_tui.setup import lessons as known
 
     found = known.lessons()
     if name is None:
         for number, (each, lesson) in enumerate(found.items(), 1):
             echo(f"{number:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
-        echo(
-            "Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.",
-            to=sys.stderr,
-        )
+        echo("Open one with `llamagym-tui lessons NAME`.", to=sys.stderr)
         return
     by_number = {str(number): each for number, each in enumerate(found, 1)}
     name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
-    if check:
-        from llamagym_tui.cli.lessons import check as checked
-
-        raise typer.Exit(checked(name, found[name], debug=debug))
     from llamagym_tui.screens.playground.named_keys import with_keys
 
-    echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
+    echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from llamagym_tui.app.app import open_playground
 

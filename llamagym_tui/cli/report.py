@@ -174,9 +174,7 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        said = ReplySoFar(
-            turn.episode, turn.turn, turn.reply, done=True, thought_tokens=turn.thought_tokens
-        )
+        said = ReplySoFar(turn.episode, turn.turn, turn.reply, done=True)
         facts += [shown, said, turn]
     if episode.finished is not None:
         facts.append(episode.finished)

@@ -175,8 +175,6 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     turn: int
     reply: str
     """The whole reply, as sampled."""
-    thought_tokens: int = 0
-    """Its tokens up to the end of its thought; 0: it has none, in tags."""
     action: int | float | str | None
     """The action that the environment got."""
     action_name: str
@@ -265,17 +263,10 @@ class TurnInspected(Event, frozen=True, kw_only=True):
 
 
 class WatchChanged(Event, frozen=True, kw_only=True):
-    """Another conversation is streamed from now on; its episode until now follows."""
+    """Another environment is streamed from now on; its episode until now follows."""
 
-    kind: Literal["env", "failure", "best", "worst"]
-    """An environment as it is played; a reply that named no action, to the end of its episode; the best or worst
-    episode of the last batch. After the last three nothing is streamed until something else is requested."""
     env: int
-    """Environment, index from 0; of a best or worst episode, the one that was watched before."""
-    awaits_failure: bool = False
-    """Whether the next reply that names no action will be streamed instead."""
-    none_in: int = 0
-    """Replies among which there was none of that kind, after which it is not waited for any longer; 0: it was not."""
+    """Index from 0."""
 
 
 class WheelTaken(Event, frozen=True, kw_only=True):

@@ -234,7 +234,7 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
             return replace(state, prompt_requested=command.system_prompt)
         case commands.Stop():
             return replace(state, stopping=True)
-        case commands.Watch() | commands.WatchNext() | commands.SetPace() | commands.Step():
+        case commands.Watch() | commands.SetPace() | commands.Step():
             watching = state.watching.requesting(command)
             return state if watching is state.watching else replace(state, watching=watching)
         case commands.TakeWheel() | commands.Act() | commands.LetGo():

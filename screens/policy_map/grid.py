@@ -30,7 +30,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     policy_text,
     policy_warmth,
 )
-from llamagym_tui.screens.widgets.grounds import ground_style
+from llamagym_tui.screens.widgets.look import ground_style
 from llamagym_tui.screens.widgets.sizes import WIDE
 
 GAP = 2

@@ -12,8 +12,6 @@ from llamagym_tui.game.dots import Dots
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 Point = tuple[float, float]
-NAMES_ALONG = 4
-"""How often a curve with a name has it along its line."""
 CELLS_PER_DASH = 2
 """Cells of a level for each of its dashes."""
 AXIS = "aside"
@@ -21,16 +19,12 @@ AXIS = "aside"
 
 
 class Curve(NamedTuple):
-    """A line, or dots."""
+    """A line."""
 
     points: Sequence[Point]
     """x and y, by rising x."""
     color: str = "primary"
     """Name of a colour of the theme."""
-    marker: str = ""
-    """What each point is drawn as; empty: a line in Braille dots."""
-    name: str = ""
-    """Stands on the line at its end and, so that it is known without its colour, along it."""
 
 
 class Line(NamedTuple):
@@ -85,8 +79,6 @@ class Drawing(NamedTuple):
     """Where the x axis begins; None: with the first point."""
     right: float | None = None
     """Where it ends; None: with the last point."""
-    cursor: float | None = None
-    """x of a line at which the curves have a dot each."""
 
 
 class Run(NamedTuple):
@@ -140,22 +132,12 @@ class Cells:
         for mark in drawing.marks:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(mark), row, "┊", "accent")
-        if drawing.cursor is not None:
-            for row in range(self.scale.rows):
-                self.put(self.scale.column(drawing.cursor), row, "│", "foreground")
         reached = set[tuple[int, int]]()
         for curve in drawing.curves:
             for column, row, character in self._curve(curve):
                 self.put(column, row, character, curve.color)
                 reached.add((column, row))
         self._names(drawing.levels, reached)
-        self._curve_names(drawing.curves)
-        if drawing.cursor is not None:
-            column = self.scale.column(drawing.cursor)
-            for curve in drawing.curves:
-                height = height_on(curve.points, drawing.cursor)
-                if curve.name and height is not None:
-                    self.put(column, self.scale.row(height), "●", curve.color)
 
     def rows(self) -> Iterator[list[Run]]:
         for cells in self._cells:
@@ -207,39 +189,9 @@ class Cells:
             for column, letter in enumerate(f" {name} ", begin):
                 self.put(column, at, letter, level.line.color)
 
-    def _curve_names(self, curves: Sequence[Curve]) -> None:
-        """Write the name of each curve on it: at its end, or before it where another has its end there, and along it,
-        each at places of its own."""
-        taken = set[tuple[int, int]]()
-        named = [curve for curve in curves if curve.name and curve.points]
-        for number, curve in enumerate(named):
-            first, last = (self.scale.column(curve.points[at][0]) for at in (0, -1))
-            step = self.scale.columns / NAMES_ALONG
-            along = [round(step * (at + number / len(named))) for at in range(NAMES_ALONG)]
-            ends = [
-                place
-                for at in range(last, first - 1, -1)
-                if (place := self._on(curve, at)) not in taken
-            ]
-            for column, row in [
-                *ends[:1],
-                *(self._on(curve, at) for at in along if first <= at < last),
-            ]:
-                taken.add((column, row))
-                for letter, character in enumerate(curve.name):
-                    self.put(column - len(curve.name) + 1 + letter, row, character, curve.color)
-
-    def _on(self, curve: Curve, column: int) -> tuple[int, int]:
-        """The cell of a curve in some column."""
-        return column, self.scale.row(height_at(curve.points, self.scale.middle(column)))
-
     def _curve(self, curve: Curve) -> Iterator[tuple[int, int, str]]:
-        """The cells of a curve, each with its column and row: its markers, or the dots of the lines between points."""
+        """The cells of a curve, each with its column and row."""
         scale = self.scale
-        if curve.marker:
-            for x, y in curve.points:
-                yield scale.column(x), scale.row(y), curve.marker
-            return
         dots = Dots(scale.columns, scale.rows)
         places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
         for place, following in zip(places, places[1:] or places, strict=False):
@@ -259,18 +211,6 @@ def height_at(points: Sequence[Point], x: float) -> float:
     x1, y1 = points[at]
     share = (x - x0) / (x1 - x0)
     return y0 + (y1 - y0) * share
-
-
-def height_on(points: Sequence[Point], x: float) -> float | None:
-    """y at some x; None: the line does not reach it."""
-    return height_at(points, x) if points and points[0][0] <= x <= points[-1][0] else None
-
-
-def within(points: Sequence[Point], left: float, right: float) -> list[Point]:
-    """The part of a line between two x, cut off where it passes them."""
-    inside = [point for point in points if left < point[0] < right]
-    edges = [[(x, y)] if (y := height_on(points, x)) is not None else [] for x in (left, right)]
-    return [*edges[0], *inside, *edges[1]]
 
 
 def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:

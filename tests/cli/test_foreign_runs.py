@@ -224,11 +224,12 @@ def looked_at(folder: Path) -> None:
     """Everything that the list of runs, a replay, and a run that is resumed read and write, without a model."""
     for info in run_store.list_runs():
         row = read_row(RunRow(info=info))
+        row.cells(is_marked=False)
         for column in COLUMNS:
-            column.text(row), column.order and column.order(row)
+            row.order(column)
         if row.summary is not None:
             played_text(row.summary)
-            spark([point.mean_return for point in row.curve], 40)
+            spark([point.mean_return for point in row.known.curve], 40)
     try:
         recording = Recording(folder)
         History(folder, recording.config).read_on()

@@ -607,7 +607,6 @@ def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None
     ("chat", "said"),
     [
         ({"keeps_history": False}, "rewrites earlier turns"),
-        ({"training_template": "qwen3_training"}, "TRL's qwen3_training is taken in its place"),
     ],
 )
 def test_a_template_that_rewrites_history_is_reported_at_the_start(

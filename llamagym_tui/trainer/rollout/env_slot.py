@@ -205,19 +205,13 @@ class EnvSlot:
         """Read a reply. With `replaced`, the policy's own reply, the text is a person's."""
         agent = self.shared.agent
         chat = self.shared.policy.chat
-        said = chat.meant(reply.ids) if text is None else text
+        said = chat.reply(reply.ids) if text is None else text
         if text is None:
             text = chat.reply(reply.ids)
         reading = agent.read(said)
         self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action
         return Move(reply, text, replaced, reading, action)
-
-    def _thought_tokens(self, move: Move) -> int:
-        """Tokens of the thought in the agent's own reply; a person's is not counted."""
-        if move.replaced is not None:
-            return 0
-        return self.shared.policy.chat.thought_tokens(move.sampled.ids)
 
     def keep(self, move: Move) -> None:
         """Keep a reply in the episode, before its step. Raises EpisodeFault."""
@@ -275,7 +269,6 @@ class EnvSlot:
                 episode=before.number,
                 turn=before.length,
                 reply=move.reply,
-                thought_tokens=self._thought_tokens(move),
                 action=shown_action(move.action),
                 action_name=agent.action_name(move.action),
                 how=move.reading.how if move.replaced is None else "human",

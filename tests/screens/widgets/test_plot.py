@@ -159,24 +159,3 @@ async def test_a_drawing_of_the_same_size_is_painted_once(monkeypatch: pytest.Mo
         chart.show("second", lambda: FALLING, at_once=True)
         await pilot.pause(0.3)
         assert paints == 1
-
-
-def test_curves_have_their_names_on_them_and_a_dot_each_under_the_cursor():
-    low, high = [(0.0, 0.0), (8.0, 0.0)], [(0.0, 1.0), (4.0, 1.0)]
-    curves = [
-        Curve(low, "primary", name="A"),
-        Curve(low, "warning", name="B"),
-        Curve(high, "error", name="C"),
-    ]
-    rows = text_of(Drawing(curves, cursor=3.0), 40, 12)
-    (crossed,) = [row for row in rows if "C" in row]
-    assert crossed.count("●") == 1
-    (both,) = [row for row in rows if "A" in row and "B" in row]
-    assert both.count("●") == 1
-    assert both.endswith("BA"), "of two that end in one place each has its name"
-    assert all(both.count(name) > 2 for name in "AB"), "along the line, too"
-    column = both.index("●")
-    assert crossed[column] == "●"
-    assert {row[column] for row in rows[:-1]} == {"│", "●"}
-    beyond = text_of(Drawing(curves, cursor=6.0), 40, 12)
-    assert sum(row.count("●") for row in beyond) == 1, "a curve that ended has no value there"

@@ -113,16 +113,6 @@ def test_a_restart_lets_go_and_forgets_the_step_that_waited(make_driven):
     fill(rollout)
 
 
-def test_a_failure_elsewhere_that_is_watched_from_now_on_lets_go(make_driven):
-    rollout, emitted = make_driven()
-    rollout.spectator.watch_next("failure")
-    act(rollout, emitted)
-    assert rollout.spectator.env != 0, "the replies of a model that knows nothing name no action"
-    assert of(emitted, events.WheelLetGo)[0].reason == "another conversation is watched"
-    rollout.step()
-    assert len(of(emitted, events.ActionAwaited)) == 1
-
-
 def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
     rollout, emitted = make_driven()
     rollout.mode = "inference"
@@ -144,8 +134,6 @@ def test_what_cannot_be_done_is_refused_and_the_turn_still_waits(make_driven):
     with pytest.raises(ActionParseError, match="would read wait, not go"):
         rollout.act(0, 0, 1, reasoning="To wait is no use.")
     assert rollout.awaits_person
-    rollout.spectator.watch_next("best")
-    assert rollout.wheel.env == 0, "no episode has ended, so the play is watched on"
 
 
 # What it is worth
