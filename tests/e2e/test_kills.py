@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,9 @@ import pytest
 from llamagym_tui import run_store
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
-    RunStarted,
-    SessionFailed,
-    UpdateFinished,
-    WarningRaised,
 )
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-KILLS = int(os.environ.get("LLAMAGYM_TUI_KILLS", "100"))
 QUICK = [
     *("--envs", "16", "--threads", "1", "--seed", "3"),
     *(
@@ -59,6 +52,7 @@ def checkpoints(run_dir: Path) -> list[int]:
     ]
 
 
+<<<<<<< HEAD
 @pytest.mark.timeout(7200)
 def test_a_run_killed_at_random_moments_always_goes_on_whole(tmp_path: Path) -> None:
     """`LLAMAGYM_TUI_KILLS` kills of one run (default: 100), most of them while it plays, trains and saves."""
@@ -109,3 +103,32 @@ def test_a_run_killed_at_random_moments_always_goes_on_whole(tmp_path: Path) -> 
         "model.old",
     }
     assert not list(run_dir.glob(".llamagym-*"))
+=======
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("policy", ["generate", "score"])
+@pytest.mark.parametrize("full", ["true", "false"])
+def test_a_trainer_killed_after_a_checkpoint_ends_with_the_same_files_as_one_left_alone(
+    tmp_path: Path, policy: str, full: str
+) -> None:
+    settings = (
+        "--episodes",
+        "96",
+        f"--set=generation.policy={policy}",
+        f"--set=full_finetuning={full}",
+    )
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert trained(straight, *settings).wait(timeout=400) == 0
+    process = trained(killed, *settings)
+    deadline = time.monotonic() + 300
+    while len(checkpoints(killed)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert trained(killed, *settings).wait(timeout=400) == 0
+    files = {path.name: path.read_bytes() for path in (straight / "model").glob("*.safetensors")}
+    assert len(files) == 3
+    assert {
+        path.name: path.read_bytes() for path in (killed / "model").glob("*.safetensors")
+    } == files
+    assert run_store.read_config(killed).threads == 1
+>>>>>>> main

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -14,19 +13,13 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from typer.testing import CliRunner
 
-from llamagym_tui.cli.main import app
-from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
-    RolledBack,
-    SettingsChanged,
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.run_store import RunStore, read_events
+from llamagym_tui.run_store import read_events
 from llamagym_tui.trainer.ranks import _see_one_gpu
 from llamagym_tui.trainer.session import Session
 
@@ -96,13 +89,6 @@ def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
     assert trained(run, "--resume", "--ranks", "3", "--episodes", "760")["episodes"] == 760
 
 
-def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    words = ["train", "blackjack", "--ranks", "4", "--envs", "2"]
-    assert CliRunner().invoke(app, words).exit_code == 2
-    assert not list(tmp_path.glob("runs/*"))
-
-
 @pytest.mark.slow
 def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path):
     run = tmp_path / "run"
@@ -121,32 +107,6 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
     assert state["learner"]["updates"] >= 1
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
-
-
-@pytest.mark.slow
-def test_a_rank_that_is_killed_before_they_met_ends_the_run_with_a_sentence(tmp_path):
-    process = train(tmp_path / "run", "blackjack", "--ranks", "2")
-    os.kill(other_rank(process), signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "Rank 1 has ended (SIGKILL) before the run began" in err
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
-@pytest.mark.parametrize(("presses", "code"), [(1, 0), (2, 130)])
-def test_ctrl_c_while_ranks_are_started_stops_the_run_and_a_second_one_ends_it(
-    tmp_path, presses, code
-):
-    process = train(tmp_path / "run", "blackjack", "--ranks", "2", start_new_session=True)
-    other = other_rank(process)
-    for _ in range(presses):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(1)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert "Rank 1" not in err
-    assert not psutil.pid_exists(other)
 
 
 @pytest.mark.slow

@@ -317,25 +317,6 @@ def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> No
     assert stage.learner.config.lr == 1e-4
 
 
-@pytest.mark.parametrize(
-    ("replies", "server", "is_taken"),
-    [
-        ((), None, False),
-        (("heads", "tails"), None, True),
-        (("heads", "tails"), "generate_batch", False),
-    ],
-)
-def test_a_run_goes_over_to_scores_where_it_has_replies_to_choose_from_and_no_server_samples_them(
-    tmp_path: Path, replies: tuple[str, ...], server: str | None, is_taken: bool
-) -> None:
-    stage = Stage(tmp_path, episodes=8, generation=GenerationConfig(server=server))
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "can_choose", bool(replies))
-    stage.script = {2: [ChangeSettings(changes={"generation.policy": "score"})]}
-    stage.session.run()
-    assert stage.policy.generation.policy == ("score" if is_taken else "generate")
-    assert (stage.rollout.restarts, len(warnings(stage))) == ((1, 0) if is_taken else (0, 1))
-
-
 def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, mode="inference")
     stage.script = {2: [Pause(), ChangeSettings(changes={"n_envs": 4}), Resume()]}

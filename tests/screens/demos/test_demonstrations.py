@@ -31,9 +31,9 @@ from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from tests import fakes
 from tests.demos.test_files import a_demo
+from tests.protocol.test_literal import NASTY, harmful
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, reaches, rolling_out, sees, shown, stands_still, until
-from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
 AGENT = BlackjackAgent()

@@ -26,6 +26,7 @@ from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run_summary import RunSummary
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
+from tests.protocol.test_literal import NASTY, harmful
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import (
@@ -38,7 +39,6 @@ from tests.screens.steps import (
     stands_still,
     until,
 )
-from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
