@@ -21,7 +21,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import read_events
 from llamagym_tui.trainer.ranks import _see_one_gpu
-from llamagym_tui.trainer.session import Session
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -128,62 +127,6 @@ def test_under_torchrun_the_same_command_is_one_run(tmp_path):
     assert json.loads(found.stdout)["episodes"] == 200
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["ranks"] == 2
-
-
-@pytest.mark.slow
-def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
-    script = {
-        1: SetSystemPrompt(system_prompt="Reply with 0 or 1."),
-        2: ChangeSettings(changes={"n_envs": 9, "generation.temperature": 0.5}),
-        4: RollBack(),
-        6: Stop(),
-    }
-    events: list[object] = []
-    command_queue: queue.SimpleQueue[object] = queue.SimpleQueue()
-
-    def watch(event: object) -> None:
-        events.append(event)
-        made = sum(isinstance(each, UpdateFinished) for each in events)
-        if isinstance(event, UpdateFinished) and made in script:
-            command_queue.put(script[made])
-
-    settings = PPOConfig(batch_size=64, lr=3e-3, critic_warmup_updates=0, kl_coef=0.05)
-    config = RunConfig(
-        agent="blackjack",
-        run_dir=str(tmp_path / "run"),
-        n_envs=16,
-        ranks=2,
-        threads=1,
-        ppo=settings,
-    )
-    session = Session(config, RunStore.create(config), command_queue, sinks=[watch])
-    assert session.run() == "stopped", session.error
-    assert [event for event in events if isinstance(event, RolledBack)]
-    updates = [event.stats for event in events if isinstance(event, UpdateFinished)]
-    assert len(updates) == 6
-    # Other weights or another temperature on the other rank, and its log-probabilities would not be found again.
-    assert max(each.first_ratio for each in updates) < 1e-4
-    assert max(each.approx_kl for each in updates) > 1e-4, "weights moved"
-    (changed,) = [at for at, event in enumerate(events) if isinstance(event, SettingsChanged)]
-    assert {
-        event.prompt_version for event in events[changed:] if isinstance(event, EpisodesCounted)
-    } == {1}
-
-
-SLOW_ON_THE_OTHERS = """
-import multiprocessing, time
-import gymnasium
-from llamagym_tui.agents.blackjack import BlackjackAgent
-
-class Slow(gymnasium.Wrapper):
-    def step(self, action):
-        time.sleep(0.02 if multiprocessing.parent_process() else 0)
-        return super().step(action)
-
-class SlowAgent(BlackjackAgent):
-    def wrap_env(self, env):
-        return Slow(env)
-"""
 
 
 @pytest.mark.parametrize(
