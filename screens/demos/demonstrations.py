@@ -24,9 +24,9 @@ from llamagym_tui.screens.demos.rows import (
     summary_text,
 )
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.sizes import TooSmall
 
 
 class DemonstrationsScreen(Screen[None]):

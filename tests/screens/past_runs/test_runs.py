@@ -22,7 +22,7 @@ from llamagym_tui.screens.past_runs.home import HomeScreen, discard_run
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, short_return
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.plot import Plot
+from llamagym_tui.screens.widgets.chart import Plot
 from llamagym_tui.state.run_summary import RunSummary
 from llamagym_tui.user_files import runs_dir
 from tests import fakes

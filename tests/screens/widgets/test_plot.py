@@ -7,15 +7,15 @@ import time
 import pytest
 from textual.app import ComposeResult
 
-from llamagym_tui.screens.widgets import plot
-from llamagym_tui.screens.widgets.chart_cells import (
+from llamagym_tui.screens.widgets import chart as charts
+from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
     Drawing,
     Level,
+    Plot,
     chart_rows,
 )
-from llamagym_tui.screens.widgets.plot import Plot
 from tests.screens.steps import BareApp, until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
@@ -84,9 +84,9 @@ def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, heigh
 async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(plot, "CHART_S", 60.0)
+    monkeypatch.setattr(charts, "CHART_S", 60.0)
     now, real = 0.0, time.monotonic
-    monkeypatch.setattr(plot.time, "monotonic", lambda: real() + now)
+    monkeypatch.setattr(charts.time, "monotonic", lambda: real() + now)
     async with ChartApp().run_test(size=(80, 24)) as pilot:
         chart = pilot.app.query_one(Plot)
         chart.show("first", lambda: RISING, at_once=True)
