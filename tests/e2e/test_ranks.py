@@ -84,7 +84,6 @@ def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
     counted = [event for event in read_events(run) if isinstance(event, EpisodesCounted)]
     assert counted[-1].episodes == 401
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "600")["episodes"] == 600
-    assert warnings(run)[-1] == "The batch that was under way on several ranks begins anew."
     assert trained(run, "--resume", "--ranks", "1", "--episodes", "700")["episodes"] == 700
     assert trained(run, "--resume", "--ranks", "3", "--episodes", "760")["episodes"] == 760
 
