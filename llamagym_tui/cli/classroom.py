@@ -24,8 +24,7 @@ from llamagym_tui.cli.serve import Server, run
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.run_store import new_run_dir
-from llamagym_tui.screens.play.class_table import class_lines
-from llamagym_tui.screens.play.classroom import TABLE_FILE, ClassRecord, Classroom
+from llamagym_tui.screens.play.classroom import TABLE_FILE, ClassRecord, Classroom, class_lines
 from llamagym_tui.setup.catalog import absolute_spec, agent_name
 from llamagym_tui.setup.trust import require_trusted
 from llamagym_tui.user_files import data_dir, file_content, replace_file

@@ -16,8 +16,7 @@ from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EvaluationFinished, MatchPlayed
-from llamagym_tui.screens.play.class_table import class_lines
-from llamagym_tui.screens.play.classroom import CLASS_FILE, ClassRecord, Classroom
+from llamagym_tui.screens.play.classroom import CLASS_FILE, ClassRecord, Classroom, class_lines
 from tests import fakes
 
 SEED = 7
