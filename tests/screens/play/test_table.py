@@ -9,7 +9,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.protocol.events import ConversationProbed, UpdateFinished
+from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -158,26 +158,6 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
 
 
-async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requested_again(
-    make_app: MakeApp,
-):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SIZE) as pilot:
-        await pilot.press("h", "ctrl+e")
-        await until(pilot, lambda: len(questions(client)) == 1)
-        await pilot.press("s", "enter")
-        await until(pilot, lambda: len(questions(client)) == 2)
-        first, second = questions(client)
-        client.emit(probed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
-        client.emit(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
-        await until(pilot, lambda: len(questions(client)) == 3)
-        assert questions(client)[2].messages == second.messages
-        assert "stick 90%" not in shown(pilot)
-        client.emit(probed(questions(client)[2].ticket, 0.2, 0.8))
-        await sees(pilot, "policy: hit 80%, stick 20%")
-
-
 async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
@@ -194,15 +174,3 @@ async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
     [demo] = demo_files.read(path)
     assert (demo.source, demo.model, demo.actions, demo.seed) == ("model", "bundled", [1], None)
     assert demo_files.check(path, BlackjackAgent()) == []
-
-
-async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await sees(pilot, "rolling out")
-        client.emit(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
-        await sees(pilot, "▼ −1")
-        await pilot.press("K")
-        await sees(pilot, "was not kept")
-    assert not demo_files.default_path("blackjack").exists()

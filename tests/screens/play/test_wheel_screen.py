@@ -143,15 +143,6 @@ async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
         assert isinstance(pilot.app.screen, WheelScreen), "h opens no table and s no settings"
 
 
-async def test_an_action_is_clicked(make_app: MakeApp):
-    client = Trainer()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await take(pilot)
-        await pilot.click("#play-choices", offset=(2, 1))
-        await sees(pilot, "episode 8, turn 1")
-        assert client.sent[-1] == Act(episode=7, turn=0, action=0)
-
-
 async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app: MakeApp):
     client = Trainer()
     client.silent = (TakeWheel,)
