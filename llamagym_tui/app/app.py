@@ -34,8 +34,8 @@ from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import HEIGHTS, WIDTHS
 from llamagym_tui.screens.widgets.look import self_contained
-from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import distinguished_text, reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted

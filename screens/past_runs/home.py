@@ -22,9 +22,9 @@ from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.user_files import discard, runs_dir
 
 

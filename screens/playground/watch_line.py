@@ -4,7 +4,7 @@ from textual.content import Content
 
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, Watching, watched_text
 

@@ -22,10 +22,11 @@ from llamagym_tui.screens.past_runs.home import HomeScreen, discard_run
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, short_return
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.plot import Plot
+from llamagym_tui.screens.widgets.chart import Plot
 from llamagym_tui.state.run_summary import RunSummary
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
+from tests.protocol.test_literal import NASTY, harmful
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import (
@@ -38,7 +39,6 @@ from tests.screens.steps import (
     stands_still,
     until,
 )
-from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
