@@ -228,7 +228,6 @@ class Builders:
             return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
-        loaded = builders.model()
         threads = torch.get_num_threads()
         loaded = builders.model()
         set_threads(threads)  # loading takes one, and those of the player were set before
