@@ -39,7 +39,6 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer import session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
@@ -273,21 +272,6 @@ def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
     stage.session.run()
     assert "No space left" in stage.of(WarningRaised)[0].message
     assert len(stage.of(UpdateFinished)) == 1
-
-
-def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_attempts(
-    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 5)
-    stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
-    stage.session.inbox.wait = lambda timeout_s=None: waits.append(timeout_s)  # type: ignore[method-assign]
-    waits: list[float | None] = []
-    assert stage.session.run() == "failed"
-    assert len(waits) == session.ATTEMPTS - 1
-    message = stage.of(SessionFailed)[0].message
-    assert message.endswith(
-        "No space left on device. What was learnt since the checkpoint before it is lost."
-    )
 
 
 def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:

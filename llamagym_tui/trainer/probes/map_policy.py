@@ -103,7 +103,7 @@ class PolicyMapper:
     def watch(self, *, on: bool) -> None:
         """Follow the policy closely from now on, or no longer; who begins to look gets a map at once."""
         self._watched = on
-        if on:
+        if on and self._took_s > CHEAP_S:
             self._ended_at = None
         self._emit(PolicyMapWatched(on=on))
 
