@@ -16,7 +16,7 @@ from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import WIDE, KeptScreen, TooSmall
+from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
@@ -29,7 +29,7 @@ LONG = 4
 """Rows for the text of a cell, where two are not enough."""
 
 
-class PolicyMapScreen(KeptScreen):
+class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "screen.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
@@ -77,7 +77,7 @@ class PolicyMapScreen(KeptScreen):
     ]
 
     def __init__(self, state: RunState) -> None:
-        super().__init__(state)
+        super().__init__()
         self._state = state
         self._watched_run: RunStarted | None = None
         self._back = 0
@@ -94,13 +94,6 @@ class PolicyMapScreen(KeptScreen):
 
     def on_mount(self) -> None:
         self.show(self._state)
-
-    def reopen(self, of: RunState) -> None:
-        """Show the policy of a run as it is now."""
-        self._watched_run = None
-        self._back = 0
-        self.query_one(PolicyGrid).optimal_instead = False
-        self.show(of)
 
     def show(self, state: RunState) -> None:
         self._state = state

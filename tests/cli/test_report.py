@@ -250,7 +250,7 @@ def command_of(folder: Path) -> list[str]:
             {"sft_data": "/mine.jsonl", "form": "off"},
             "sft",
             0,
-            "sft blackjack --model bundled --set form=off --sft-data /mine.jsonl --episodes 400",
+            "sft blackjack --model bundled --sft-data /mine.jsonl --episodes 400",
         ),
         (
             {"sft_data": "/mine.jsonl", "seed": 3},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_IDLE_S, PAINT_S
+from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_S
 from llamagym_tui.app.leaving import log_path, parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
@@ -573,12 +572,11 @@ async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size:
         assert re.search("dropped +3|3 dropped", shown(pilot))
 
 
-async def test_a_flood_of_events_is_painted_twice_a_second_and_four_times_while_somebody_is_at_the_keys(
+async def test_a_flood_of_events_is_painted_twice_a_second(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ):
     # As they are for a person.
     monkeypatch.setattr("llamagym_tui.app.app.PAINT_S", PAINT_S)
-    monkeypatch.setattr("llamagym_tui.app.app.PAINT_IDLE_S", PAINT_IDLE_S)
     monkeypatch.setattr("llamagym_tui.app.app.PAINT_FLOOD_S", PAINT_FLOOD_S)
     app = make_app(fakes.FakeClient(fakes.opening_events()))
 
@@ -595,10 +593,6 @@ async def test_a_flood_of_events_is_painted_twice_a_second_and_four_times_while_
 
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: app.run_state is not None)
-        app._keyed_at = -math.inf
-        assert wait_s(FLOOD - 1) == PAINT_IDLE_S
-        assert wait_s(FLOOD) == PAINT_FLOOD_S
-        assert wait_s(0) == PAINT_IDLE_S
-        app._keyed_at = math.inf
         assert wait_s(FLOOD - 1) == PAINT_S
-        assert wait_s(FLOOD) == PAINT_IDLE_S
+        assert wait_s(FLOOD) == PAINT_FLOOD_S
+        assert wait_s(0) == PAINT_S
