@@ -218,7 +218,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self.show_tour()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
+        return PlaygroundScreen(initial_state(config))
 
     async def on_event(self, event: Event) -> None:
         if isinstance(event, InputEvent):

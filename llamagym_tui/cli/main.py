@@ -603,7 +603,7 @@ def lessons(
         from llamagym_tui.cli.lessons import check as checked
 
         raise typer.Exit(checked(name, found[name], debug=debug))
-    from llamagym_tui.screens.playground.named_keys import with_keys
+    from llamagym_tui.screens.playground.playground import with_keys
 
     echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():

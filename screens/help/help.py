@@ -137,7 +137,7 @@ class HelpDialog(Finding, KeptScreen, ModalScreen[None]):
                 f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id
             )
         )
-        if screen.query("FiguresColumn, FiguresStrip, FigureList"):
+        if screen.query("Figures, FigureList"):
             found["Figures"] = figure_rows()
         titled = [[HelpRow(title, ""), *rows] for title, rows in found.items() if rows]
         file = literal(str(config_dir() / FILE))

@@ -13,7 +13,7 @@ from textual.geometry import Region, Size, Spacing
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.screens.playground.named_keys import with_keys
+from llamagym_tui.screens.playground.playground import with_keys
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.user_files import data_dir, replace_file
 
@@ -23,7 +23,7 @@ class Hint(NamedTuple):
     about: str
     """Selects what it speaks of, in the playground."""
     text: str
-    """Keys are named as in `named_keys`."""
+    """Keys are named as in `with_keys`."""
 
 
 HINTS = [

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from textual.app import App
 
 from llamagym_tui.protocol.events import (
@@ -14,12 +11,8 @@ from llamagym_tui.protocol.events import (
     SessionFailed,
     UpdateFinished,
 )
-from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.help.help_text import HelpText
-from llamagym_tui.screens.playground.playground import PlaygroundScreen, keys_of_moment
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import rolling_out, sees, shown, until, widget_text
@@ -44,18 +37,6 @@ def first_words(app: App[None]) -> list[str]:
     """The first word of each line of the help."""
     lines = widget_text(app.screen.query_one(HelpText)).splitlines()
     return [line.split()[0] if line.strip() else "" for line in lines]
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_each_moment_has_five_keys_of_its_own(moment: str) -> None:
-    events, first = MOMENTS[moment]
-    state = initial_state(fakes.config(Path("/runs/demo")))
-    for event in events:
-        state = reduce(state, event)
-    keys = keys_of_moment(state, is_marked=False)
-    assert keys[0] == first
-    assert len(set(keys)) == 5
-    assert set(keys) <= {binding.id for binding in bindings_of(PlaygroundScreen)}
 
 
 async def test_help_begins_with_what_can_be_done_now(make_app: MakeApp) -> None:

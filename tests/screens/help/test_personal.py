@@ -350,11 +350,6 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(
         assert "Search the conversation" not in shown(pilot)
 
 
-def test_every_key_of_the_playground_stands_in_one_group_of_help():
-    grouped = [id for ids in PlaygroundScreen.HELP_GROUPS.values() for id in ids]
-    assert sorted(grouped) == sorted({binding.id for binding in bindings_of(PlaygroundScreen)})
-
-
 async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, config_dir: Path):
     async with rolling_out(make_app(), LARGE) as pilot:
         await pilot.press("question_mark")

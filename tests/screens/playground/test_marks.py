@@ -14,7 +14,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, reaches, rolling_out, sees, shown, until
 
-SIZE = (100, 24)
+SIZE = (100, 26)
 SEEN = "Your total: 12. Usable ace: no. Dealer shows: 10."
 
 
@@ -138,11 +138,3 @@ async def test_an_episode_that_is_asked_for_is_shown_from_its_beginning(
         client.emit(WatchChanged(kind=kind, env=0), *hands(901, turns=30))  # type: ignore[arg-type]
         await until(pilot, lambda: "episode=901" in repr(view.entries[-1]), "the other one")
         await until(pilot, lambda: view.following, "its end is followed")
-
-
-async def test_a_mark_is_seen_without_colour(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(run())
-    async with rolling_out(app, SIZE) as pilot:
-        await pilot.press("k")
-        assert len(marked_rows(shown(pilot))) == 1

@@ -20,7 +20,7 @@ from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import ModeChanged, PhaseChanged
 from llamagym_tui.screens.past_runs.agent_list import AgentList
-from llamagym_tui.screens.playground.banner import Banner
+from llamagym_tui.screens.playground.status_lines import Banner
 from llamagym_tui.screens.policy_map.mapped_policy import LEVELS, colours
 from llamagym_tui.screens.widgets.chart_cells import BASELINES
 from llamagym_tui.screens.widgets.contrast import (
