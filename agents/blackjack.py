@@ -34,16 +34,10 @@ class BlackjackAgent(Agent):
     history = 0
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""
 
-    reasons = {
-        "stick": ("Close to 21.", "My total is enough."),
-        "hit": ("Too low.", "It is safe to draw."),
-    }
-
     def get_system_prompt(self) -> str:
-        how = "Give a short reason, then reply with" if self.asks_reason else "Reply with"
         return (
             "You are playing Blackjack. Get closer to 21 than the dealer without going over. "
-            f'{how} {{"action": 0}} to stick or {{"action": 1}} to hit.'
+            'Reply with {"action": 0} to stick or {"action": 1} to hit.'
         )
 
     def format_observation(self, observation: Any) -> str:

@@ -33,10 +33,6 @@ class FrozenLakeAgent(GridAgent):
     action_keys = {"a": 0, "s": 1, "d": 2, "w": 3}
     baselines = {"random": 0.0139, "optimal": 1.0}
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
-    reasons = {
-        name: (f"{name.capitalize()} is no hole.", f"{name.capitalize()} leads on to the goal.")
-        for name in action_names
-    }
     place = "lake"
     words = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
     glyphs = {"S": "S", "F": "·", "H": "O", "G": "G"}
@@ -53,10 +49,9 @@ class FrozenLakeAgent(GridAgent):
 
     def get_system_prompt(self) -> str:
         slips = "The ice is slippery: a step may go sideways. " if self.grid.sure < 1 else ""
-        how = "Give a short reason, then reply with" if self.asks_reason else "Reply with"
         return (
             f"You are playing Frozen Lake. Reach the goal without falling into a hole. {slips}"
-            f'{how} {{"action": 0}} to go left, {{"action": 1}} to go down, '
+            'Reply with {"action": 0} to go left, {"action": 1} to go down, '
             '{"action": 2} to go right or {"action": 3} to go up.'
         )
 

@@ -1,17 +1,13 @@
-"""How probable hitting is in every hand of Blackjack, under a policy."""
+"""The probability of hitting in every hand of Blackjack, under a policy."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import torch
 
 from benchmarks.exact_blackjack import STATES, State
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig
-from llamagym_tui.engine.learning.carrying import MOST, Seen, carried
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
@@ -27,25 +23,13 @@ def load_policy(path: Path) -> Policy:
 
 
 def hit_probabilities(
-    policy: Policy, system_prompt: str, states: Sequence[State] = STATES
+    policy: Policy,
+    system_prompt: str,
+    states: Sequence[State] = STATES,
+    *,
+    told: Callable[[State], str] = AGENT.format_observation,
 ) -> dict[State, float]:
     """P(hit) on the first turn in each state, over the two canonical replies."""
-    prompts = [
-        policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states
-    ]
+    prompts = [policy.chat.opening(system_prompt, told(state)) for state in states]
     shares = probabilities_of_actions(policy, prompts)
     return {state: hit / (stick + hit) for state, (stick, hit) in zip(states, shares, strict=True)}
-
-
-def carry(policy: Policy, prompt: str) -> None:
-    """Have a policy that trained the head alone play as after an edit of its prompt, which carries what was learnt."""
-    narrow = policy.narrow
-    assert narrow is not None, "the head alone was trained"
-    own = AGENT.get_system_prompt()
-    words = map(AGENT.format_observation, random.Random(0).sample(STATES, MOST))
-    seen: list[Seen] = [(None, tuple(policy.chat.opening(own, text).rest)) for text in words]
-    new = carried(policy, policy.model.v_head, seen, (own, prompt))
-    assert new is not None, "it was trained"
-    with torch.no_grad():
-        narrow.down.copy_(new.down)
-        narrow.up.copy_(new.up)

@@ -1,4 +1,4 @@
-"""The environment that LlamaGym 0.1.1 still runs in, and a model as its libraries of 2024 read it.
+"""LlamaGym 0.1.1 in an environment of its own, and a model as its libraries of 2024 read it.
 
 The environment is made by venv and pip, in a cache folder, from `llamagym_requirements.txt`; it needs Python 3.11.
 The model keeps its weights: only the names of settings, the spelling of BPE merges and the chat template change.
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmarks import own_environment
+from llamagym_tui.agents.blackjack import BlackjackAgent
 
 REQUIREMENTS = Path(__file__).with_name("llamagym_requirements.txt")
 LLAMAGYM = "llamagym==0.1.1"
+SIDE = Path(__file__).with_name("peers_llamagym.py")
 TEMPLATE = (
     "{% for message in messages %}"
     "{% if message['role'] == 'assistant' %} <|assistant|>{{ message['content'] }}<|end|>"
@@ -47,22 +53,76 @@ alone takes more than nine tenths of LlamaGym's time, which would say nothing ab
 """
 
 
-def interpreter(folder: Path | None, python: str | None) -> Path:
-    """The Python of LlamaGym's environment, made first if it is not there.
+def interpreter() -> Path:
+    """The Python of LlamaGym's environment in the user's cache, made first if it is not there.
 
-    Args:
-        folder: of the environment. None: in the user's cache.
-        python: that makes it, of version 3.11. None: this one if it is, else the one of that name.
     Raises:
         subprocess.CalledProcessError: venv or pip failed; their error is on stderr.
     """
-    place = (folder or own_environment.default_folder("llamagym-0.1.1")).expanduser().absolute()
-    return own_environment.interpreter(place, python or default_python(), REQUIREMENTS, [LLAMAGYM])
+    python = sys.executable if sys.version_info[:2] == (3, 11) else "python3.11"
+    place = own_environment.default_folder("llamagym-0.1.1")
+    return own_environment.interpreter(place, python, REQUIREMENTS, [LLAMAGYM])
 
 
-def default_python() -> str:
-    """This Python if it is 3.11, else the one of that name."""
-    return sys.executable if sys.version_info[:2] == (3, 11) else "python3.11"
+@contextmanager
+def llamagym_process(
+    weights: Path, seed: int, *, adapter: bool, log: IO[str]
+) -> Iterator[subprocess.Popen[str]]:
+    """LlamaGym on one thread, loaded and ready.
+
+    Args:
+        adapter: whether it trains one; else all weights.
+        log: takes what it prints.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        convert(weights, model)
+        setup = Path(folder) / "setup.json"
+        given = {"model": str(model), "threads": 1, "seed": seed, "adapter": adapter, **prompts()}
+        setup.write_text(json.dumps(given))
+        environment = own_environment.variables() | {
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_VERBOSITY": "error",
+            "PYTHONWARNINGS": "ignore",
+        }
+        process = subprocess.Popen(
+            [str(interpreter()), str(SIDE), str(setup)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
+        try:
+            assert answer_of(process)["parameters"] > 0
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+def answer_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that LlamaGym's side prints.
+
+    Raises:
+        RuntimeError: it ended instead; the cause is in its log.
+    """
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError("LlamaGym's process ended; its error is in its log.")
+    return json.loads(line)
+
+
+def prompts() -> dict[str, Any]:
+    """Our agent's system prompt, and its text of every observation of Blackjack."""
+    agent = BlackjackAgent()
+    seen = [
+        (total, dealer, ace) for total in range(2, 32) for dealer in range(1, 11) for ace in (0, 1)
+    ]
+    texts = {" ".join(map(str, state)): agent.format_observation(state) for state in seen}
+    return {"system_prompt": agent.get_system_prompt(), "observations": texts}
 
 
 def convert(source: Path, target: Path) -> None:

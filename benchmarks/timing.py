@@ -1,7 +1,7 @@
-"""What the benchmarks of speed share: variants that take turns, ratios with their spread, and time by section.
+"""What the benchmarks share: variants that take turns, ratios with their spread, and commands of `llamagym-tui`.
 
-Variants alternate within one run, so that whatever else the machine does slows all of them down, and a ratio is formed
-within each round. Imports the standard library alone: a benchmark may time the import of everything else.
+Variants alternate within one run, so that other work on the machine slows all of them down. A ratio is formed within
+each round.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -39,7 +36,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratios(values: Sequence[float], base: Sequence[float]) -> Spread:
-    """Of values over those of another variant, round by round."""
+    """Values over those of another variant, round by round."""
     return spread([value / other for value, other in zip(values, base, strict=True)])
 
 
@@ -55,83 +52,44 @@ def alternate(
     """
     found: dict[str, list[T]] = {name: [] for name in variants}
     for turn in range(warm_up + rounds):
-        for name in list(variants)[:: -1 if turn % 2 else 1]:
+        order = list(variants)
+        if turn % 2:
+            order.reverse()
+        for name in order:
             result = variants[name]()
             if turn >= warm_up:
                 found[name].append(result)
     return found
 
 
-class Stopwatch:
-    """Time by section; what is inside another section is not counted in the outer one."""
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """A clock may count anything that only grows, as FLOPs do."""
-        self.spent: dict[str, float] = defaultdict(float)
-        self._clock = clock
-        self._open = ["other"]
-        self._since = clock()
-
-    @property
-    def sections(self) -> Sequence[str]:
-        """Those that are open, the innermost last."""
-        return self._open
-
-    @contextmanager
-    def section(self, name: str) -> Iterator[None]:
-        self.lap()
-        self._open.append(name)
-        try:
-            yield
-        finally:
-            self.lap()
-            self._open.pop()
-
-    def lap(self) -> None:
-        """Count the time until now."""
-        now = self._clock()
-        self.spent[self._open[-1]] += now - self._since
-        self._since = now
-
-    @contextmanager
-    def around(self, owner: Any, method: str, name: str | Callable[[], str]) -> Iterator[None]:
-        """Every call of a method is a section, until the block ends."""
-        wrapped = getattr(owner, method)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self.section(name if isinstance(name, str) else name()):
-                return wrapped(*args, **kwargs)
-
-        setattr(owner, method, timed)
-        try:
-            yield
-        finally:
-            setattr(owner, method, wrapped)
+def summary(*command: object) -> dict[str, Any]:
+    """The JSON line with which a command of `llamagym-tui` ends; the words come without ``--json``."""
+    return json.loads(printed(*command, "--json").strip().splitlines()[-1])
 
 
-def summary(
-    *command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """The JSON line with which a command of `llamagym-tui` ends.
-
-    Args:
-        command: its words, without ``--json``.
-        cwd: the checkout whose code runs; None: this one.
-        env: variables; None: those of this process.
-    """
-    return json.loads(printed(*command, "--json", cwd=cwd, env=env).strip().splitlines()[-1])
-
-
-def printed(*command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """What a command of `llamagym-tui` prints on stdout; see `summary`."""
+def printed(*command: object) -> str:
+    """What a command of `llamagym-tui` prints."""
     words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
-    return subprocess.run(
-        words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env
-    ).stdout
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def evaluated(
+    agent: str, model: Path, episodes: int, threads: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """Summaries of greedy and of sampled play."""
+    words = ("--model", model, "--episodes", episodes, "--seed", seed, "--threads", threads)
+    return {way: summary("eval", agent, *words, f"--{way}") for way in ("greedy", "sampled")}
+
+
+def updates_of(run_dir: Path) -> list[dict[str, Any]]:
+    """A run's `UpdateFinished` events, in order."""
+    lines = (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    return [event for event in events if event["type"] == "UpdateFinished"]
 
 
 def children_s() -> float:
-    """Processor seconds of all commands that have ended: unlike seconds, hardly changed by other work."""
+    """Processor seconds of all commands that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -143,8 +101,10 @@ def machine() -> str:
             ["lscpu"], stdout=subprocess.PIPE, text=True, check=True
         ).stdout.splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line)
-        name, cores = facts["Model name"].strip(), facts["CPU(s)"].strip()
+        name = facts["Model name"].strip()
+        cores = facts["CPU(s)"].strip()
     except (OSError, subprocess.CalledProcessError, KeyError):
-        name, cores = platform.processor() or platform.machine(), "?"
+        name = platform.processor() or platform.machine()
+        cores = str(os.cpu_count())
     versions = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
     return f"{name}, {cores} cores, {platform.system()}, {versions}"

@@ -1,184 +1,111 @@
 """Turns that are played and learnt from in a processor second, rollout and update together, with one thread.
 
-    python -m benchmarks.turns cart_pole history=all --updates 3
-    python -m benchmarks.turns blackjack ppo.epochs=1 --prompt-tokens 1000 --other ../old
-    python -m benchmarks.turns blackjack --size 0.5B --warm-up 0 --updates 1 --other ../old n_envs=16 ppo.batch_size=32
-    python -m benchmarks.turns counting history=all --turn 5 --turn 50 --other ../old
-    python -m benchmarks.turns blackjack --reach -0.1 --other ../old
+    python -m benchmarks.turns cart_pole full_finetuning=true history=all --updates 3
+    python -m benchmarks.turns blackjack --other ../old --rounds 3
+    python -m benchmarks.turns blackjack --size 135M --warm-up 0 --updates 1 --other ../old
 
-With `--other`, code of this checkout and of another one run in turn, each in a process of its own, and the last lines
-are ratios, formed within each round. With `--turn` nothing is trained: the processor seconds of these turns of a
-rollout, per environment, in a world whose observations never repeat (`counting`). Imports what older versions have,
-too: this file runs by their code.
+With `--other`, the code of this checkout and of another one run in turn, each in a process of its own; the last lines
+are ratios, formed within each round. This file runs by the older code too, so it imports only what older versions have.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections import deque
-from functools import partial
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from statistics import fmean, median
-from typing import Annotated, Any
+from statistics import median
+from typing import Annotated
 
-import gymnasium
 import typer
-from gymnasium import spaces
 
-from benchmarks import memory
 from benchmarks.bare_run import BareRun, settings
-from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
-from llamagym_tui.agents.cart_pole import CartPoleAgent
-from llamagym_tui.trainer.rollout.rollout import Rollout
 
-FIRST_MODEL = Path(__file__).with_name("first_model")
-"""Of both sides of `--other`: each checkout ships another one."""
-SIZES = {"5M": "6M-full", "20M": "20M-full", "135M": "135M-adapter", "0.5B": "0.5B-adapter"}
-"""Settings of `benchmarks.memory` with such a shape."""
-SENTENCE = " The dealer shows one card and keeps the other one hidden until the player sticks."
-ENVS = 16
-"""Of the rollout whose turns are timed."""
-AROUND = 2
-"""Turns on either side of one whose median is its time."""
-BATCHES = 3
-"""Whose mean return must reach a bar, so that one lucky batch does not."""
-
-
-class Counting(gymnasium.Env[int, int]):
-    """It never ends and never shows a number twice."""
-
-    shown = 0
-
-    def __init__(self) -> None:
-        self.observation_space = spaces.Discrete(10**9)
-        self.action_space = spaces.Discrete(2)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[int, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self.next(), {}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        return self.next(), 0.0, False, False, {}
-
-    def next(self) -> int:
-        Counting.shown += 1
-        return 100_000_000 + Counting.shown
-
-
-class CountingAgent(CartPoleAgent):
-    env_id = "LlamaCounting-v0"
-
-    def format_observation(self, observation: Any) -> str:
-        return f"Observation: {observation}"
+HERE = Path(__file__).resolve().parents[1]
+BUNDLED = HERE / "llamagym_tui" / "bundled_model"
+"""The model of both sides of `--other`."""
+SHAPES = {"5M": (256, 6, 4, 704), "32M": (512, 10, 8, 1408), "135M": (576, 30, 9, 1536)}
+"""Hidden size, layers, heads and intermediate size of random weights."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main(
-    agent: Annotated[str, typer.Argument(help="As of `train`, or counting.")],
+    agent: Annotated[str, typer.Argument(help="As of `train`.")],
     changes: Annotated[
         list[str] | None, typer.Argument(help="NAME=VALUE, as `train --set` takes them.")
     ] = None,
     updates: Annotated[int, typer.Option(help="That count.")] = 2,
     warm_up: Annotated[int, typer.Option(help="Updates before them.")] = 1,
-    size: Annotated[
-        str | None,
-        typer.Option(help=f"Random weights, trained as by benchmarks.memory: {[*SIZES]}."),
-    ] = None,
-    prompt_tokens: Annotated[
-        int, typer.Option(help="Of the system prompt, at least, by more sentences.")
-    ] = 0,
-    turn: Annotated[list[int] | None, typer.Option(help="Of a rollout, to be timed alone.")] = None,
-    reach: Annotated[
-        float | None,
-        typer.Option(help=f"Mean return of {BATCHES} batches; processor seconds until then."),
-    ] = None,
+    size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}.")] = None,
+    model: Annotated[str, typer.Option(help="As of `train`.")] = "bundled",
     other: Annotated[Path | None, typer.Option(help="Folder of another checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="Of both checkouts.")] = 1,
-    model: Annotated[str, typer.Option(help="As of `train`.")] = "bundled",
-    as_json: Annotated[bool, typer.Option("--json", help="All figures, in one line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures in one line.")] = False,
 ) -> None:
-    if other is not None:
-        words = [
-            agent,
-            *(changes or []),
-            "--updates",
-            updates,
-            "--warm-up",
-            warm_up,
-            "--prompt-tokens",
-            prompt_tokens,
-        ]
-        words += [word for each in turn or [] for word in ("--turn", each)]
-        words += [] if reach is None else ["--reach", reach]
-        compare(
-            words, size, FIRST_MODEL if model == "bundled" else Path(model), other.resolve(), rounds
-        )
-        return
-    adapted = {} if size is None else {"full_finetuning": memory.SETTINGS[SIZES[size]].full}
-    known = "cart_pole" if agent == "counting" else agent
-    run = BareRun(settings(known, ["seed=11", *(changes or [])], model=model, **adapted), threads=1)
-    if prompt_tokens:
-        run.rollout.set_system_prompt(lengthened(run, prompt_tokens), 1)
-    if turn:
-        figures = turn_ms(run, turn)
-    elif reach is not None:
-        figures = {"processor s": reached_s(run, reach)}
-    else:
-        made = [one_update(run) for _ in range(warm_up + updates)][warm_up:]
-        figures = {name: median(each[name] for each in made) for name in made[0]}
-    print(
-        json.dumps(figures)
-        if as_json
-        else "\n".join(f"{name} {figure}" for name, figure in figures.items())
-    )
-
-
-def compare(words: list[Any], size: str | None, model: Path, other: Path, rounds: int) -> None:
-    # Here alone: an older version's module lacks it.
-    from benchmarks.against import HERE, printed_by_code_of
-
-    print(machine(), flush=True)
-    with tempfile.TemporaryDirectory() as folder, environment() as env:
+    with tempfile.TemporaryDirectory() as folder:
         if size is not None:
-            model = Path(folder) / "weights"
-            memory.build(SIZES[size], Path(folder))
-            words = [*words, "--size", size]
-        words = [*words, "--model", model, "--json"]
+            model = folder
+            build_model(size, folder)
+        if other is not None:
+            if model == "bundled":
+                model = str(BUNDLED)
+            words = [agent, *(changes or []), "--updates", updates, "--warm-up", warm_up]
+            compare([*words, "--model", model, "--json"], other.resolve(), rounds)
+            return
+        config = settings(agent, ["seed=11", *(changes or [])], model=model)
+        run = BareRun(config, threads=1)
+    made = [one_update(run) for _ in range(warm_up + updates)][warm_up:]
+    figures = {name: median(each[name] for each in made) for name in made[0]}
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        print("\n".join(f"{name} {figure:.3f}" for name, figure in figures.items()))
 
-        def figures(code: Path) -> dict[str, float]:
-            return json.loads(
-                printed_by_code_of(code, env, Path(__file__), *words).splitlines()[-1]
-            )
 
-        sides = {"this": HERE, "other": other}
-        found = alternate(
-            {name: partial(figures, code) for name, code in sides.items()}, rounds, warm_up=0
-        )
+def compare(words: list[object], other: Path, rounds: int) -> None:
+    """Run this file by the code of both checkouts and print their figures and ratios."""
+    print(machine(), flush=True)
+    sides = {"this": HERE, "other": other}
+    variants = {name: lambda code=code: figures_of(code, words) for name, code in sides.items()}
+    found = alternate(variants, rounds, warm_up=0)
     for name in found["this"][0]:
         this, that = ([each[name] for each in found[side]] for side in sides)
         print(
             f"{name}: this {spread(this):.3f}, other {spread(that):.3f}, ratio {ratios(this, that):.2f}"
         )
-    if found["this"][0].keys() >= {"turn 50, ms", "turn 5, ms"}:
-        late, early = (
-            [each[name] for each in found[side]]
-            for side, name in (("this", "turn 50, ms"), ("other", "turn 5, ms"))
-        )
-        print(f"this version's turn 50 over the other's turn 5: {ratios(late, early):.2f}")
+
+
+def figures_of(checkout: Path, words: list[object]) -> dict[str, float]:
+    """What this file prints when it is run by the code of a checkout.
+
+    Raises:
+        SystemExit: the folder is no checkout.
+    """
+    variables = os.environ | ONE_THREAD | {"PYTHONPATH": str(checkout)}
+    where = [sys.executable, "-c", "import llamagym_tui; print(llamagym_tui.__file__)"]
+    imported = subprocess.run(
+        where, cwd=checkout, env=variables, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
+    if not Path(imported).resolve().is_relative_to(checkout):
+        raise SystemExit(f"{checkout} is no checkout: llamagym_tui is imported from {imported}")
+    command = [sys.executable, __file__, *map(str, words)]
+    printed = subprocess.run(
+        command, cwd=checkout, env=variables, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    return json.loads(printed.splitlines()[-1])
 
 
 def one_update(run: BareRun) -> dict[str, float]:
-    """Processor milliseconds of a turn by part, the process's peak so far, and turns a second."""
+    """Processor milliseconds of a turn by part, the peak of the process so far, and turns a second."""
     began = time.process_time()
     run.play()
     played = time.process_time()
-    learner = vars(run).get("learner") or vars(run)["ppo"]  # its name in older versions
-    turns = learner.update(run.rollout.take_batch()).turns
+    turns = run.learner.update(run.rollout.take_batch()).turns
     ended = time.process_time()
     return {
         "rollout, ms a turn": 1e3 * (played - began) / turns,
@@ -188,48 +115,25 @@ def one_update(run: BareRun) -> dict[str, float]:
     }
 
 
-def reached_s(run: BareRun, bar: float) -> float:
-    """Processor seconds of playing and training until the last batches have a mean return."""
-    began, returns = time.process_time(), deque[float](maxlen=BATCHES)
-    while len(returns) < BATCHES or fmean(returns) < bar:
-        returns.append(run.update().mean_return)
-    return time.process_time() - began
+def build_model(size: str, folder: str) -> None:
+    """Write a Llama of random weights with the bundled tokenizer into a folder."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-
-def turn_ms(run: BareRun, turns: list[int]) -> dict[str, float]:
-    """Processor milliseconds of turns of a rollout, those of all environments together over their number."""
-    rollout, last = counting_rollout(run, max(turns) + AROUND), max(turns) + AROUND
-    seconds = []
-    for _ in range(last):
-        began = time.process_time()
-        rollout.step()
-        seconds.append(time.process_time() - began)
-    rollout.close()
-    return {
-        f"turn {at}, ms": 1e3 * median(seconds[at - 1 - AROUND : at + AROUND]) / ENVS
-        for at in turns
-    }
-
-
-def counting_rollout(run: BareRun, turns: int, envs: int = ENVS) -> Rollout:
-    """Of episodes of so many turns."""
-    if CountingAgent.env_id not in gymnasium.registry:
-        gymnasium.register(CountingAgent.env_id, entry_point=Counting)
-    return Rollout(
-        CountingAgent(),
-        run.policy,
-        n_envs=envs,
-        max_turns=turns + 1,
-        batch_turns=envs * turns,
-        seed=1,
+    hidden, layers, heads, intermediate = SHAPES[size]
+    tokenizer = AutoTokenizer.from_pretrained(BUNDLED, local_files_only=True)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        vocab_size=len(tokenizer),
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
     )
-
-
-def lengthened(run: BareRun, tokens: int) -> str:
-    prompt = run.agent.get_system_prompt()
-    while len(run.loaded.tokenizer(prompt)["input_ids"]) < tokens:
-        prompt += SENTENCE
-    return prompt
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import training_data
-from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.trainer.builders import Builders
 

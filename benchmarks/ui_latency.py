@@ -1,35 +1,50 @@
 """How quick the app feels while a run emits many events: key to paint, lag of the event loop, processor time.
 
+    python -m benchmarks.ui_latency
+    python -m benchmarks.ui_latency --first-frame 7
+
 The real app runs in a pseudo-terminal; in the trainer's place a script sends real events over the real wire: first
-5,000 turns at once (the view keeps the last 1,600), then 200 events a second of the usual mix. A key's time runs from
-its write to the terminal until bytes come out that only its effect explains.
+5,000 turns at once, then 200 events a second of the usual mix. A key's time runs from its write to the terminal until
+bytes come out that only its effect explains. `--first-frame` times starts of the playground and of an empty Textual app
+in turn instead. POSIX only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import pty
 import random
 import re
+import select
 import signal
 import statistics
+import struct
+import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
 import typer
 
-from benchmarks.terminal import PATIENCE_S, Terminal
+from benchmarks.timing import alternate, ratios, spread
 from llamagym_tui.protocol import events, wire
 from llamagym_tui.protocol.commands import Pause, Resume, Stop
 
+COLUMNS = 120
+ROWS = 34
+PATIENCE_S = 30.0
+START_S = 300.0
+"""Seconds until the first turns are painted, at most."""
 TURNS = 5_000
 EVENTS_PER_S = 200
 BEAT_S = 0.01
@@ -51,10 +66,17 @@ RUN = events.RunStarted(
     episodes=0,
     updates=0,
 )
-START_S = 300.0
-"""Seconds until the first turns are painted, at most."""
-TARGETS = {"key p95": 35.0, "lag max": 100.0, "busy": 10.0, "idle": 2.0}
-"""Milliseconds and percent of one core."""
+EMPTY = """
+from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    def compose(self):
+        yield Static("first-frame")
+Empty().run()
+"""
+PLAYGROUND = ["-m", "llamagym_tui", "blackjack"]
+PAINTED = b"Blackjack"
+"""In the first frame of the playground."""
 
 
 # The trainer's part
@@ -62,7 +84,10 @@ TARGETS = {"key p95": 35.0, "lag max": 100.0, "busy": 10.0, "idle": 2.0}
 
 def mix(seed: int) -> Iterator[events.AnyEvent]:
     """Events of a run of Blackjack, without end; each observation has a serial number of its own."""
-    rng, serial, episodes, updates = random.Random(seed), 0, 0, 0
+    rng = random.Random(seed)
+    serial = 0
+    episodes = 0
+    updates = 0
     while True:
         yield events.EpisodeStarted(
             episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train"
@@ -70,7 +95,7 @@ def mix(seed: int) -> Iterator[events.AnyEvent]:
         turns = rng.choice((1, 1, 2, 3))
         for turn in range(turns):
             serial += 1
-            cards = f"Your total: {rng.randint(4, 21)}. Usable ace: no. Dealer shows: {rng.randint(2, 10)}."
+            cards = f"Your total: {rng.randint(4, 21)}. Dealer shows: {rng.randint(2, 10)}."
             yield events.ObservationShown(
                 episode=episodes, turn=turn, text=f"#{serial:07}# {cards}"
             )
@@ -115,20 +140,18 @@ def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
 
 def figures(rng: random.Random) -> events.UpdateStats:
     """Figures of an update, each at random."""
-    fields = msgspec.structs.fields(events.UpdateStats)
-    return events.UpdateStats(
-        **{field.name: 7 if field.type is int else rng.random() for field in fields}
-    )
+    found = {}
+    for field in msgspec.structs.fields(events.UpdateStats):
+        found[field.name] = 7 if field.type is int else rng.random()
+    return events.UpdateStats(**found)
 
 
 def trainer() -> None:
     """Send `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
-    out, lock, paused, ended = (
-        sys.stdout.buffer,
-        threading.Lock(),
-        threading.Event(),
-        threading.Event(),
-    )
+    out = sys.stdout.buffer
+    lock = threading.Lock()
+    paused = threading.Event()
+    ended = threading.Event()
 
     def send(event: events.AnyEvent) -> None:
         with lock:
@@ -153,7 +176,8 @@ def trainer() -> None:
     send(RUN)
     send(events.PhaseChanged(phase="rolling_out"))
     threading.Thread(target=listen, daemon=True).start()
-    stream, turns = mix(1), 0
+    stream = mix(1)
+    turns = 0
     while turns < TURNS:
         event = next(stream)
         turns += isinstance(event, events.TurnFinished)
@@ -171,13 +195,11 @@ def trainer() -> None:
 
 
 class Beat(NamedTuple):
-    """A late beat of the event loop."""
+    """A beat of the event loop."""
 
     at_s: float
     """Monotonic, the same clock in both processes."""
     lag_s: float
-    processor_s: float
-    """Processor time of the app's main thread since the beat before."""
 
 
 class Notes(msgspec.Struct):
@@ -189,132 +211,152 @@ class Notes(msgspec.Struct):
 
 
 def app(notes_path: str, run_dir: str) -> None:
-    """The app as it is, and a pulse that SIGUSR1 turns on and off."""
+    """The app as it is, and a pulse that SIGUSR1 starts."""
     from llamagym_tui.app.app import LlamaGymApp, run_app
     from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.config import RunConfig
 
-    notes, beating = Notes(), False
+    notes = Notes()
     pulses: list[asyncio.Task[None]] = []
+
+    async def pulse() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(BEAT_S)
+            now = time.monotonic()
+            notes.beats.append(Beat(now, now - began - BEAT_S))
 
     class Measured(LlamaGymApp):
         def on_mount(self) -> None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, toggle)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(
+                signal.SIGUSR1, lambda: pulses.append(asyncio.create_task(pulse()))
+            )
             self.set_interval(
                 0.5, lambda: notes.processor.append((time.monotonic(), time.process_time()))
             )
 
-    def toggle() -> None:
-        nonlocal beating
-        beating = not beating
-        if beating:
-            pulses.append(asyncio.create_task(pulse()))
-
-    async def pulse() -> None:
-        while beating:
-            began, used = time.monotonic(), time.thread_time()
-            await asyncio.sleep(BEAT_S)
-            now = time.monotonic()
-            notes.beats.append(Beat(now, now - began - BEAT_S, time.thread_time() - used))
-
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
-    measured = Measured(
-        RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client
-    )
-    run_app(measured)
+    config = RunConfig(agent="blackjack", run_dir=run_dir, seed=1)
+    run_app(Measured(config, client_factory=lambda: client))
     Path(notes_path).write_bytes(msgspec.json.encode(notes))
 
 
 # The person's part
 
 
-class AppTerminal(Terminal):
-    """The app, and which observations it has painted."""
+class Terminal:
+    """A program in a pseudo-terminal, and which observations it has painted.
 
-    low = 10**9
-    """The least serial number painted since `forget`."""
-    high = 0
-    """The greatest one."""
+    Leaving it as a context kills the program and its children.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self._began_s = time.perf_counter()
+        colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.process = subprocess.Popen(
+            command,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            env={**env, **colours},
+            start_new_session=True,
+        )
+        os.close(its)
+        self._last = b""
+        self.forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._ours)
 
     def forget(self) -> None:
+        """Count painted observations anew."""
         self.low = 10**9
         self.high = 0
 
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._began_s
+
+    def write(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
     def read(self, timeout_s: float) -> bytes:
-        painted = super().read(timeout_s)
+        """What is painted next; empty if nothing is."""
+        if not select.select([self._ours], [], [], timeout_s)[0]:
+            return b""
+        try:
+            painted = os.read(self._ours, 1 << 20)
+        except OSError as error:
+            raise SystemExit(f"The program ended; its terminal showed: {self._last!r}") from error
+        self._last = (self._last + painted)[-6000:]
         for serial in map(int, re.findall(rb"#(\d{7})#", painted)):
             self.low = min(self.low, serial)
             self.high = max(self.high, serial)
         return painted
 
+    def watch(self, seconds: float) -> None:
+        """Read what is painted for a while."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self.read(left)
+
+    def wait(self, is_there: Callable[[bytes], bool], patience_s: float = PATIENCE_S) -> None:
+        """Read until a condition holds for all that was painted since the call; end the program if it never does."""
+        end = time.perf_counter() + patience_s
+        painted = b""
+        while not is_there(painted):
+            if time.perf_counter() > end:
+                raise SystemExit(f"Nothing came in {patience_s:.0f} s; it showed: {self._last!r}")
+            painted += self.read(0.5)
+
     def press(self, key: bytes, effect: Callable[[bytes], bool]) -> float:
         """Seconds from a key until its effect is painted."""
         began = time.monotonic()
         self.write(key)
-        self.wait(effect, f"What the key {key!r} does")
+        self.wait(effect)
         return time.monotonic() - began
 
     def follow(self, key: bytes) -> None:
-        """Press a key after which new observations are painted, and wait until one is.
-
-        A key that is written while an escape waits in a busy app is read as one key with it, so each has to be waited
-        for, however long it takes.
-        """
+        """Press a key and wait until a new observation is painted."""
         self.forget()
         self.write(key)
-        self.wait(lambda _: self.high > 0, f"A new observation after the key {key!r}")
+        self.wait(lambda _: self.high > 0)
 
 
-UP = b"\x1b[5~"
+PAGE_UP = b"\x1b[5~"
 END = b"\x1b[F"
 ESCAPE = b"\x1b"
 Times = dict[str, list[float]]
 
 
-def scroll(terminal: AppTerminal, times: Times) -> None:
+def scroll(terminal: Terminal, times: Times) -> None:
     """Three pages up from the end, and back to it."""
     terminal.watch(0.5)
     terminal.follow(END)
     for _ in range(3):
         low = terminal.low
-        times["page up"].append(terminal.press(UP, lambda _, low=low: terminal.low < low))
+        times["page up"].append(terminal.press(PAGE_UP, lambda _, low=low: terminal.low < low))
         terminal.watch(0.15)
     high = terminal.high
     times["end"].append(terminal.press(END, lambda _: terminal.high > high))
     terminal.watch(0.3)
 
 
-def search(terminal: AppTerminal, times: Times) -> None:
-    """Open the line, type a word that each turn has, leave the line."""
-    times["/"].append(terminal.press(b"/", lambda painted: b"go through the matches" in painted))
-    terminal.watch(0.2)
-    typed = b"dealer"
-    terminal.press(typed, lambda painted: typed in painted)
-    for letter in b" shows":
-        terminal.watch(0.15)
-        typed += bytes([letter])
-        pressed = terminal.press(
-            bytes([letter]), lambda painted, typed=typed: typed.rstrip() in painted
-        )
-        if letter != ord(" "):  # the cursor looks like it
-            times["typing a search"].append(pressed)
-    terminal.press(ESCAPE, lambda painted: b"All keys" in painted)
-    terminal.watch(0.3)
-    terminal.follow(END)
-    terminal.watch(0.3)
-
-
-def open_screens(terminal: AppTerminal, times: Times) -> None:
-    """Help and metrics, opened and left."""
-    for key, words in ((b"?", b"escape closes"), (b"m", b"KL")):
-        name = key.decode()
-        first = f"{name}, the first time"
-        times[name if first in times else first].append(
-            terminal.press(key, lambda painted, words=words: words in painted)
-        )
-        terminal.watch(0.5)
-        terminal.follow(ESCAPE)
-        terminal.watch(0.5)
+def open_metrics(terminal: Terminal, times: Times) -> None:
+    """Open the metrics and leave them."""
+    times["m"].append(terminal.press(b"m", lambda painted: b"KL" in painted))
+    terminal.watch(0.5)
+    terminal.follow(ESCAPE)
+    terminal.watch(0.5)
 
 
 class Phase(NamedTuple):
@@ -324,7 +366,7 @@ class Phase(NamedTuple):
     end_s: float
 
 
-def during(seconds: float, terminal: AppTerminal) -> Phase:
+def during(seconds: float, terminal: Terminal) -> Phase:
     """A stretch without keys."""
     begin_s = time.monotonic()
     terminal.watch(seconds)
@@ -333,9 +375,7 @@ def during(seconds: float, terminal: AppTerminal) -> Phase:
 
 def share(notes: Notes, phase: Phase) -> float:
     """Percent of a core that the app used."""
-    within = [
-        (at_s, used_s) for at_s, used_s in notes.processor if phase.begin_s <= at_s <= phase.end_s
-    ]
+    within = [each for each in notes.processor if phase.begin_s <= each[0] <= phase.end_s]
     return 100 * (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
 
 
@@ -344,28 +384,11 @@ def p95(values: list[float]) -> float:
     return sorted(values)[-(-95 * len(values) // 100) - 1]
 
 
-def report(times: Times, lags: list[Beat], busy: float, idle: float) -> None:
-    pressed = [value for values in times.values() for value in values]
-    for name, values in [*times.items(), ("all keys", pressed)]:
-        print(
-            f"{name:<20} {len(values):>4} times   p50 {1000 * statistics.median(values):6.1f} ms   "
-            f"p95 {1000 * p95(values):6.1f} ms   max {1000 * max(values):6.1f} ms"
-        )
-    worst = max(lags, key=lambda beat: beat.lag_s)
-    print(
-        f"event loop           {len(lags):>4} beats   lag p95 {1000 * p95([beat.lag_s for beat in lags]):.1f} ms   "
-        f"max {1000 * worst.lag_s:.1f} ms (of it {1000 * worst.processor_s:.1f} ms processor time of the app)"
-    )
-    print(f"processor            busy {busy:.1f} %   idle {idle:.1f} % of one core")
-    got = {
-        "key p95": 1000 * p95(pressed),
-        "lag max": 1000 * worst.lag_s,
-        "busy": busy,
-        "idle": idle,
-    }
-    print(
-        "over the target: "
-        + ", ".join(f"{name} {got[name] / most:.2f}" for name, most in TARGETS.items())
+def line_of(name: str, seconds: list[float]) -> str:
+    """Median, p95 and most of some times."""
+    return (
+        f"{name:<12} {len(seconds):>4} times   p50 {1000 * statistics.median(seconds):6.1f} ms   "
+        f"p95 {1000 * p95(seconds):6.1f} ms   max {1000 * max(seconds):6.1f} ms"
     )
 
 
@@ -374,26 +397,17 @@ def measure(rounds: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         notes_path = Path(folder) / "notes.json"
         env = {**os.environ, "LLAMAGYM_TUI_DATA": folder, "LLAMAGYM_TUI_CONFIG": folder}
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.ui_latency",
-            "--role",
-            "app",
-            str(notes_path),
-            f"{folder}/run",
-        ]
-        with AppTerminal(command, env) as terminal:
-            terminal.wait(lambda _: terminal.high >= TURNS, f"Turn {TURNS:,}", START_S)
+        command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app"]
+        with Terminal([*command, str(notes_path), f"{folder}/run"], env) as terminal:
+            terminal.wait(lambda _: terminal.high >= TURNS, START_S)
             terminal.watch(3.0)
             terminal.process.send_signal(signal.SIGUSR1)
             times: Times = defaultdict(list)
             began_s = time.monotonic()
             for _ in range(rounds):
-                for presses in (scroll, search, open_screens):
-                    presses(terminal, times)
+                scroll(terminal, times)
+                open_metrics(terminal, times)
             keyed = Phase(began_s, time.monotonic())
-            terminal.process.send_signal(signal.SIGUSR1)
             busy = during(seconds, terminal)
             terminal.press(b" ", lambda painted: b"paused" in painted)
             terminal.watch(2.0)
@@ -404,23 +418,53 @@ def measure(rounds: int, seconds: float) -> None:
                 terminal.watch(PATIENCE_S)
             terminal.process.wait(PATIENCE_S)
         notes = msgspec.json.decode(notes_path.read_bytes(), type=Notes)
-    lags = [beat for beat in notes.beats if keyed.begin_s <= beat.at_s <= keyed.end_s]
-    report(times, lags, share(notes, busy), share(notes, idle))
+    for name, pressed in times.items():
+        print(line_of(name, pressed))
+    beats = [beat for beat in notes.beats if keyed.begin_s <= beat.at_s <= keyed.end_s]
+    print(line_of("event loop", [beat.lag_s for beat in beats]))
+    print(f"processor    busy {share(notes, busy):.1f} %   idle {share(notes, idle):.1f} %")
+
+
+def first_frames(runs: int) -> None:
+    """Time starts of the playground and of an empty app, in turn."""
+    with tempfile.TemporaryDirectory() as data:
+        env = {**os.environ, "LLAMAGYM_TUI_DATA": data, "PYTHONPYCACHEPREFIX": f"{data}/compiled"}
+        # Modules are compiled at the first start, as in an installed program.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        subjects = {
+            "empty": lambda: frame_s(["-c", EMPTY], b"first-frame", env),
+            "playground": lambda: frame_s(PLAYGROUND, PAINTED, env),
+        }
+        times = alternate(subjects, runs)
+    for name, values in times.items():
+        print(f"{name:<11} {spread(values):.3f} s")
+    print(f"ratio {ratios(times['playground'], times['empty']):.2f}")
+
+
+def frame_s(arguments: list[str], needle: bytes, env: Mapping[str, str]) -> float:
+    """Seconds from the start of Python until its terminal shows a text."""
+    with Terminal([sys.executable, *arguments], env) as terminal:
+        terminal.wait(lambda painted: needle in painted)
+        return terminal.elapsed_s()
 
 
 def main(
     paths: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     rounds: Annotated[int, typer.Option(help="How often all keys are pressed.")] = 10,
     seconds: Annotated[float, typer.Option(help="Of each measurement of processor time.")] = 10.0,
+    first_frame: Annotated[
+        int, typer.Option(help="Starts that are timed instead, after one that does not count.")
+    ] = 0,
     role: Annotated[str, typer.Option(hidden=True)] = "person",
 ) -> None:
-    match role:
-        case "app":
-            app(*(paths or []))
-        case "trainer":
-            trainer()
-        case _:
-            measure(rounds, seconds)
+    if role == "app":
+        app(*(paths or []))
+    elif role == "trainer":
+        trainer()
+    elif first_frame:
+        first_frames(first_frame)
+    else:
+        measure(rounds, seconds)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,11 @@ from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStar
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
 from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
 from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
-from llamagym_tui.run_folder import FORM_DIR as FORM_DIR
 from llamagym_tui.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
 from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
 from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
 from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
 from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
-from llamagym_tui.run_folder import TRACKER_LOG_FILE as TRACKER_LOG_FILE
 from llamagym_tui.user_files import (
     file_content,
     growing_file,

@@ -1,7 +1,7 @@
-"""What a change of the house must leave as it is, written into a folder as text: ``python -m scripts.goldens FOLDER``.
+"""Writes seeded runs into a folder as text, to see that a change leaves them as they are.
 
-Run it before the change and after it, into two folders, and compare them by ``diff -r``. Pictures are compared by the
-tests of screens. Runs play on one thread by one seed; what depends on the clock is left out.
+Run ``python -m scripts.goldens FOLDER`` before the change and after it, into two folders, and compare these by
+``diff -r``. Runs play on one thread by one seed; what depends on the clock is left out.
 """
 
 import hashlib
@@ -47,54 +47,6 @@ TIMED = (
 """Fields of events that differ from one run to the next."""
 PACED = ("EpisodesCounted", "PhaseChanged")
 """Events that come by the clock."""
-
-
-def write_bindings(folder: Path) -> None:
-    """Every key, by the class that binds it."""
-    from llamagym_tui.screens.help.all_bindings import bindings_of, keyed_classes
-
-    lines = sorted(
-        f"{kind.__module__}.{kind.__name__} {each!r}"
-        for kind in keyed_classes()
-        for each in bindings_of(kind)
-    )
-    (folder / "bindings.txt").write_text("\n".join(lines))
-
-
-def write_tables(folder: Path) -> None:
-    """Figures and live settings, in their order."""
-    from llamagym_tui.config import FIGURES, LIVE
-
-    lines = [
-        f"{name} FigureText(title={figure.title!r}, short={figure.short!r}, meaning={figure.meaning!r}, "
-        f"healthy={figure.healthy!r}, low={figure.low!r}, high={figure.high!r})"
-        for name, figure in FIGURES.items()
-    ]
-    lines += [f"charted {name}" for name, figure in FIGURES.items() if figure.charted]
-    lines += [
-        f"live {name} LiveSetting(title={live.title!r}, meaning={live.meaning!r})"
-        for name, live in LIVE.items()
-    ]
-    (folder / "tables.txt").write_text("\n".join(lines))
-
-
-def write_help(folder: Path) -> None:
-    """The help of every command, 100 columns wide."""
-    from typer.main import get_command
-    from typer.testing import CliRunner
-
-    from llamagym_tui.cli.main import app
-
-    group: Any = get_command(app)
-    demos = group.commands["demos"].commands
-    calls = [[], *([name] for name in group.commands), *(["demos", name] for name in demos)]
-    texts = []
-    for words in calls:
-        found = CliRunner().invoke(
-            app, [*words, "--help"], env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-        )
-        texts.append(f"$ {' '.join(words)} --help\n{found.output}")
-    (folder / "help.txt").write_text("\n".join(texts))
 
 
 def write_run(folder: Path, name: str, settings: dict[str, Any]) -> None:
@@ -150,9 +102,6 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    write_bindings(folder)
-    write_tables(folder)
-    write_help(folder)
     for name, settings in RUNS.items():
         write_run(folder, name, settings)
 

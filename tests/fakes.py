@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from llamagym_tui.config import MEASURED, LoraConfig, PPOConfig, RunConfig
+from llamagym_tui.config import MEASURED, GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
@@ -33,7 +33,6 @@ from llamagym_tui.protocol.commands import (
     Step,
     Stop,
     Watch,
-    WatchNext,
     WatchPolicyMap,
 )
 from llamagym_tui.protocol.events import (
@@ -65,6 +64,7 @@ from llamagym_tui.protocol.events import (
 HEAD_ALONE: dict[str, Any] = {
     "full_finetuning": False,
     "lora": LoraConfig(layers="head", r=64),
+    "generation": GenerationConfig(policy="score"),
     "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.3),
 }
 """Settings of a run of the bundled model if no others are given."""
@@ -101,7 +101,6 @@ STATS = UpdateStats(
     kl_coef=0.08,
     entropy_coef=0.1,
     reward_scale=1.0,
-    importance_weight=1.0,
     skipped_steps=0,
 )
 
@@ -305,11 +304,7 @@ class FakeClient:
             case SetPace(turn_s=turn_s):
                 return PaceChanged(turn_s=turn_s)
             case Watch(env=env):
-                return WatchChanged(kind="env", env=env)
-            case WatchNext(kind="failure"):
-                return WatchChanged(kind="env", env=0, awaits_failure=True)
-            case WatchNext(kind=kind):
-                return WatchChanged(kind=kind, env=0)
+                return WatchChanged(env=env)
             case WatchPolicyMap(on=on):
                 return PolicyMapWatched(on=on)
             case SetMode():

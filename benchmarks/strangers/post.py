@@ -58,7 +58,7 @@ if "Post-v0" not in gymnasium.registry:
 class PostAgent(Agent):
     env_id = "Post-v0"
     baselines = {"random": 0.019, "optimal": 1.867}  # noqa: RUF012
-    """Exact mean returns; ``python -m benchmarks.held_out.exact`` computes them."""
+    """Exact mean returns, by dynamic programming."""
 
     def get_system_prompt(self) -> str:
         return (

@@ -56,7 +56,7 @@ if "Stall-v0" not in gymnasium.registry:
 class StallAgent(Agent):
     env_id = "Stall-v0"
     baselines = {"random": -7.371, "optimal": 8.005}  # noqa: RUF012
-    """Exact mean returns; ``python -m benchmarks.held_out.exact`` computes them."""
+    """Exact mean returns, by dynamic programming."""
 
     def get_system_prompt(self) -> str:
         return (

@@ -57,7 +57,7 @@ if "Tank-v0" not in gymnasium.registry:
 class TankAgent(Agent):
     env_id = "Tank-v0"
     baselines = {"random": -14.066, "optimal": 17.451}  # noqa: RUF012
-    """Exact mean returns; ``python -m benchmarks.held_out.exact`` computes them."""
+    """Exact mean returns, by dynamic programming."""
 
     def get_system_prompt(self) -> str:
         return 'You hold the water in a tank at its mark. Reply with {"action": n}: 0 close the valve, 1 half, 2 open.'

@@ -8,7 +8,7 @@ import gc
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -105,18 +105,18 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
         Binding(
             "f1",
-            "focus_help",
-            "Help on this",
-            tooltip="What has the focus, and keys.",
-            id="focus_help",
+            "help",
+            "Help",
+            tooltip="What the focused part is for, and all keys.",
+            id="app.help",
             show=False,
             priority=True,
         ),
     ]
     REFUSED_IN_BROWSER: ClassVar = {
         "play": {"save_screen"},
-        "seat": {"save_screen", "share"},
-        "watch": {"save_screen", "share"},
+        "seat": {"save_screen"},
+        "watch": {"save_screen"},
     }
     """The picture would be written where the server is."""
 
@@ -138,7 +138,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: whether to show the hints of a first run, unless they were seen.
+            tour: greet a newcomer.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -197,7 +197,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self.config is not None:
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
-            self.begin_lesson()
+            self.action_lesson()
         if self.config is not None:
             self._greet()
 
@@ -213,9 +213,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.call_after_refresh(self._begin, config)
 
     def _greet(self) -> None:
-        """Show the hints of a first run, if they are wanted; a lesson has its own."""
         if self._tour and self.lesson is None:
-            self.show_tour()
+            self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config))
@@ -408,19 +407,11 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         return self._agent.own_prompt() if prompt is None else prompt
 
 
-def open_playground(
-    config: RunConfig,
-    lesson: str | None = None,
-    beside: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None,
-) -> int:
-    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed.
-
-    `beside` goes on meanwhile, given a function that shows a notice from any thread.
-    """
+def open_playground(config: RunConfig, lesson: str | None = None) -> int:
+    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson
-    with beside(partial(app.call_from_thread, app.notify)) if beside else nullcontext():
-        return run_app(app)
+    return run_app(app)
 
 
 def open_home() -> int:

@@ -18,12 +18,11 @@ from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
 from llamagym_tui.cli.reproduction import command, methods
 from llamagym_tui.config import Dtype, GenerationConfig
-from llamagym_tui.engine.model.modelfile import modelfile
-from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back, require_same_in_memory
+from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
-from llamagym_tui.run_store import FORM_DIR, has_checkpoint, last_settings
+from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import file_text, make_folder
 
@@ -88,10 +87,6 @@ def export(
     base = None if base is None else checked_model(base)
     dtype: Dtype | None = "float32" if merge else None
     loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype, base=base)
-    if loaded.model.is_adapted and not merge and (run_dir / FORM_DIR).is_dir():
-        raise UsageError(
-            f"The adapter of {run_dir.name} is on a copy of the model that only this run has; add --merge."
-        )
     story = story_of(run_dir)
     prompt = story.state.system_prompt or ""
     texts = [prompt, story.state.agent]
@@ -99,7 +94,7 @@ def export(
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
         model = loaded.model.merged()
-        require_same_in_memory(model, sample, "the merged model")
+        sample.require(model, "the merged model")
     sampling = last_settings(run_dir).generation
     chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
     generation = generation_config_of(model, sampling, chat.end_ids)
@@ -121,9 +116,6 @@ def export(
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
         _convert(str(converter), out, places[-1], _defaults(chat, sampling))
-        ends = [chat.tokenizer.decode([token]) for token in chat.end_ids]
-        text = modelfile(f"{out.name}.gguf", prompt, sampling, chat.rendered, ends)
-        (out / "Modelfile").write_text(text, encoding="utf-8")
     if hub_name:
         try:
             create_repo(hub_name, exist_ok=True)

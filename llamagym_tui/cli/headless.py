@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
 import msgspec
 
 from llamagym_tui import model_registry
-from llamagym_tui.cli.options import Tracker
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.cli.track import following
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import GeneratorError, LlamaGymError
@@ -44,7 +42,6 @@ from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
 
 if TYPE_CHECKING:  # imported by what runs one
-    from llamagym_tui.demos.demonstration import Demonstration
     from llamagym_tui.trainer.endpoint_player import EndpointPlayer
     from llamagym_tui.trainer.session import Session
 
@@ -68,7 +65,6 @@ def train(
     *,
     json_output: bool = False,
     debug: bool = False,
-    tracker: Tracker | None = None,
 ) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does; or follow torchrun's first process."""
     if is_launched() and os.environ["RANK"] != "0":
@@ -87,7 +83,6 @@ def train(
         json_output=json_output,
         debug=debug,
         evaluates_end=True,
-        tracker=tracker,
         episodes=config.episodes,
         minutes=config.minutes,
     )
@@ -301,7 +296,6 @@ def run_session(
     json_output: bool,
     debug: bool,
     evaluates_end: bool = False,
-    tracker: Tracker | None = None,
     episodes: int | None = None,
     minutes: float | None = None,
 ) -> int:
@@ -316,7 +310,6 @@ def run_session(
         command_queue,
         debug=debug,
         evaluates_end=evaluates_end,
-        tracker=tracker,
         episodes=episodes,
         minutes=minutes,
     )
@@ -358,7 +351,6 @@ def play_session(
     *,
     debug: bool,
     evaluates_end: bool = False,
-    tracker: Tracker | None = None,
     episodes: int | None = None,
     minutes: float | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -368,16 +360,12 @@ def play_session(
     Args:
         report: takes what happens.
         evaluates_end: evaluate the policy that it ends with.
-        tracker: one that follows the run.
         episodes: how many the progress bar counts up to.
         minutes: the minutes that it counts up to, where there is no limit of episodes.
         clock: the session's, by which the run's limit of minutes is measured, too.
     """
     store = RunStore.create(config)
-    with (
-        quiet_progress(debug, store.open_log(), episodes=episodes, minutes=minutes) as progress,
-        following(store.run_dir, tracker, progress.notify),
-    ):
+    with quiet_progress(debug, store.open_log(), episodes=episodes, minutes=minutes) as progress:
         from llamagym_tui.trainer.event_builders import session_failed
         from llamagym_tui.trainer.session import Session
 
@@ -400,20 +388,6 @@ def play_session(
     error = LlamaGymError(session_failed(session.error, store.log_path).message)
     error.__cause__ = session.error
     return Played(session, error)
-
-
-def demonstrations(
-    config: RunConfig, episodes: int, seed: int, found: "list[Demonstration]"
-) -> None:
-    """Episodes that an endpoint plays, with progress on stderr; see `EndpointPlayer.demonstrations`."""
-    from llamagym_tui.trainer.endpoint_player import EndpointPlayer
-
-    with (
-        quiet_progress(False, episodes=episodes) as progress,
-        closing(EndpointPlayer(config, progress.notify)) as player,
-    ):
-        player.demonstrations(episodes, seed, progress.evaluated, found)
-        progress.notify(f"{player.tokens}.")
 
 
 def player_of(

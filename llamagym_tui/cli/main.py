@@ -3,10 +3,8 @@
 Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
 """
 
-import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -65,7 +63,6 @@ def play(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -81,7 +78,6 @@ def play(
     minutes: options.Minutes = None,
     max_failures: options.MaxFailures = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     assignments: options.Assignments = None,
     run_dir: options.RunDir = None,
     resume: options.Resume = False,
@@ -89,13 +85,10 @@ def play(
     track: options.Track = None,
 ) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    if track is not None:
-        require_library(track, track)
     given = RunOptions(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -111,23 +104,17 @@ def play(
         minutes=minutes,
         max_failures=max_failures,
         on_collapse=on_collapse,
-        form=form,
         assignments=assignments,
         run_dir=run_dir,
         resume=resume,
         branch_of=branch_of,
+        track=track,
     )
     config = given.settings_for(agent)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
-    config = run_config.with_run_dir(config)
-    if track is None:
-        raise typer.Exit(open_playground(config))
-    from llamagym_tui.cli.track import following
-
-    beside = partial(following, Path(config.run_dir), track)
-    raise typer.Exit(open_playground(config, beside=beside))
+    raise typer.Exit(open_playground(run_config.with_run_dir(config)))
 
 
 @app.command()
@@ -138,7 +125,6 @@ def train(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -155,7 +141,6 @@ def train(
     max_failures: options.MaxFailures = None,
     final_episodes: options.FinalEpisodes = None,
     on_collapse: options.OnCollapse = None,
-    form: options.Form = None,
     sft_warm_start: options.SftWarmStart = False,
     sft_data: options.SftData = None,
     assignments: options.Assignments = None,
@@ -166,15 +151,12 @@ def train(
     trust_agent: options.TrustAgent = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    if track is not None:
-        require_library(track, track)
     has_begun = resume or bool(branch_of)
     options.require_used(assignments, ("dpo",) if sft_warm_start else ("sft", "dpo"))
     given = RunOptions(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         learner=learner,
@@ -191,7 +173,6 @@ def train(
         max_failures=max_failures,
         final_episodes=final_episodes,
         on_collapse=on_collapse,
-        form=form,
         sft_warm_start=sft_warm_start,
         sft_data=run_config.warm_start_file(
             agent, sft_data, env, wanted=sft_warm_start, resume=has_begun
@@ -200,13 +181,14 @@ def train(
         run_dir=run_dir,
         resume=resume,
         branch_of=branch_of,
+        track=track,
         trust_agent=trust_agent,
     )
     config = given.settings_for(agent)
     from llamagym_tui.cli import headless
 
     config = run_config.with_run_dir(config)
-    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug, tracker=track))
+    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug))
 
 
 @app.command()
@@ -218,7 +200,6 @@ def sft(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     seed: options.Seed = None,
@@ -234,7 +215,6 @@ def sft(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         seed=seed,
@@ -242,7 +222,6 @@ def sft(
         dtype=dtype,
         threads=threads,
         sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
-        form="off",  # demonstrations teach it
         assignments=assignments,
         run_dir=run_dir,
     )
@@ -319,7 +298,6 @@ def evaluate(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     device: options.Device = None,
@@ -332,7 +310,6 @@ def evaluate(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,
@@ -359,14 +336,13 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     text = given.read_prompt()
     history = given.read_history()
     env = run_config.env_kwargs(given.env)
-    agent_class = catalog.find_agent(agent, env, prompt=given.prompt or "own")
+    agent_class = catalog.find_agent(agent, env)
     env = run_config.with_opponent(agent_class, env)
     if given.model is not None and model_registry.is_endpoint(given.model):
         return endpoint_config(
             agent,
             given.model,
             env=env,
-            prompt=given.prompt,
             system_prompt=text,
             history=history,
             n_envs=given.envs,
@@ -385,7 +361,6 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
         assigned=evaluation_settings(given.assignments or ()),
         temperature=temperature,
         base=None if given.base is None else run_config.checked_model(given.base),
-        prompt=given.prompt,
         system_prompt=text,
         history=history,
         n_envs=given.envs,
@@ -501,7 +476,6 @@ def compare(
     model: options.Model = None,
     base: options.Base = None,
     env: options.Env = None,
-    prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     history: options.History = None,
     learner: options.Learner = None,
@@ -517,7 +491,6 @@ def compare(
         model=model,
         base=base,
         env=env,
-        prompt=prompt,
         prompt_file=prompt_file,
         history=history,
         envs=envs,
@@ -578,34 +551,23 @@ def lessons(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Run it and its control, and measure its claims.")
-    ] = False,
-    debug: options.Debug = False,
 ) -> None:
-    """List the lessons, short guided experiments; open one, or check what it claims."""
+    """List the lessons, short guided experiments, or open one."""
     from llamagym_tui.setup import lessons as known
 
     found = known.lessons()
     if name is None:
         for number, (each, lesson) in enumerate(found.items(), 1):
             echo(f"{number:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
-        echo(
-            "Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.",
-            to=sys.stderr,
-        )
+        echo("Open one with `llamagym-tui lessons NAME`.", to=sys.stderr)
         return
     by_number = {str(number): each for number, each in enumerate(found, 1)}
     name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
-    if check:
-        from llamagym_tui.cli.lessons import check as checked
-
-        raise typer.Exit(checked(name, found[name], debug=debug))
     from llamagym_tui.screens.playground.playground import with_keys
 
-    echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
+    echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from llamagym_tui.app.app import open_playground
 
@@ -677,28 +639,6 @@ def report(
 
 
 @app.command()
-def track(
-    run: options.Run = None,
-    to: Annotated[
-        options.Tracker,
-        typer.Option(help="The tracker; needs the extra of that name."),
-    ] = "tensorboard",
-    follow: Annotated[
-        bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")
-    ] = False,
-    debug: options.Debug = False,
-) -> None:
-    """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
-    from llamagym_tui.cli.track import track, until_closed
-
-    if follow and run is not None:
-        os.nice(10)
-        echo(track(Path(run), to, until_closed))
-    else:
-        echo(track(run_store.find_run(run), to))
-
-
-@app.command()
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder.")],
@@ -719,30 +659,6 @@ def export(
 
     folder = run_store.find_run(run)
     echo(export(folder, out, merge=merge, gguf=gguf, hub_name=push_to_hub, base=base))
-
-
-@app.command()
-def sweep(
-    spec: Annotated[
-        Path,
-        typer.Argument(metavar="SPEC", help="TOML file: agent, limit, seeds, settings to search."),
-    ],
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")
-    ] = 1,
-    show: Annotated[
-        bool, typer.Option("--show", help="Only print the table of what there is.")
-    ] = False,
-    debug: options.Debug = False,
-) -> None:
-    """Search settings by trials of a few runs each; the same command goes on with a sweep that was interrupted."""
-    from llamagym_tui.cli.sweep import Sweep
-
-    found = Sweep(spec)
-    if not show:
-        found.run(jobs)
-    for line in found.table():
-        echo(line)
 
 
 @app.command()

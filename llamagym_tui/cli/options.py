@@ -5,7 +5,7 @@ A command names those that it takes in its signature, in the order of the help, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -74,14 +74,6 @@ Env = Annotated[
         rich_help_panel=THE_RUN,
         metavar="NAME=VALUE",
         help="Keyword argument of the environment, as --env size=8; may be repeated.",
-    ),
-]
-Prompt = Annotated[
-    config.Prompt | None,
-    typer.Option(
-        rich_help_panel=THE_RUN,
-        help="The agent's own prompt, or the one that asks for a short reason before the action. "
-        f"({USUAL.prompt})",
     ),
 ]
 PromptFile = Annotated[
@@ -201,15 +193,6 @@ OnCollapse = Annotated[
         f"({USUAL.on_collapse})",
     ),
 ]
-Form = Annotated[
-    config.FormChoice | None,
-    typer.Option(
-        rich_help_panel=LIMITS_AND_PLACE,
-        help="If most replies of a new model name no action: auto and score choose among the "
-        "admissible ones by their scores, learn teaches their form first and no play, off does "
-        "nothing. (auto)",
-    ),
-]
 SftWarmStart = Annotated[
     bool,
     typer.Option(
@@ -257,13 +240,11 @@ BranchOf = Annotated[
         "a folder of its own; episodes and minutes count from that run's beginning.",
     ),
 ]
-Tracker = Literal["tensorboard", "trackio", "wandb"]
-"""A program that shows runs, by the name of its extra."""
 Track = Annotated[
-    Tracker | None,
+    config.Tracker | None,
     typer.Option(
         rich_help_panel=LIMITS_AND_PLACE,
-        help="Show the run in a tracker, too, by what it logs; needs the extra of that name.",
+        help="Send the figures to a tracker too; needs the extra of that name.",
     ),
 ]
 TrustAgent = Annotated[
@@ -294,7 +275,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     model: str | None = None
     base: str | None = None
     env: list[str] | None = None
-    prompt: config.Prompt | None = None
     prompt_file: Path | None = None
     history: str | None = None
     learner: config.LearnerName | None = None
@@ -313,7 +293,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     max_failures: int | None = None
     final_episodes: int | None = None
     on_collapse: config.OnCollapse | None = None
-    form: config.FormChoice | None = None
     sft_warm_start: bool = False
     sft_data: str | None = None
     """A file that was checked, by its absolute path."""
@@ -321,6 +300,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     run_dir: Path | None = None
     resume: bool = False
     branch_of: str | None = None
+    track: config.Tracker | None = None
     trust_agent: bool = False
 
     def settings_for(self, agent: str | None) -> RunConfig:
@@ -336,7 +316,6 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             model=self.model,
             base=self.base,
             threads=self.read_threads(),
-            prompt=self.prompt,
             system_prompt=self.read_prompt(),
             env=run_config.env_kwargs(self.env),
             history=self.read_history(),
@@ -352,9 +331,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             max_failures=self.max_failures,
             final_episodes=self.final_episodes,
             on_collapse=self.on_collapse,
-            form=self.form,
             sft_warm_start=self.sft_warm_start or None,
             sft_data=self.sft_data,
+            track=self.track,
         )
 
     def read_threads(self) -> int | None:

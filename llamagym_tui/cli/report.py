@@ -16,21 +16,21 @@ from markupsafe import Markup
 from llamagym_tui import __version__
 from llamagym_tui.cli.reproduction import command, usual_config, warm_start_lines
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.returns import counted, evaluated_return
-from llamagym_tui.run_store import read_config, read_events
-from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.run_store import read_config
+from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
+from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import RunState, initial_state
-from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
+from llamagym_tui.state.run import RunState
+from llamagym_tui.state.run_summary import RunSummary, differences, summarised
 from llamagym_tui.state.transcript import Fact, ReplySoFar
 from llamagym_tui.user_files import file_text, replace_file
 
@@ -77,28 +77,34 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
 
 
 def story_of(run_dir: Path) -> Story:
-    state = initial_state(read_config(run_dir))
+    """What a run's log tells.
+
+    Raises:
+        RunStoreError: the run cannot be read.
+    """
+    history = History(run_dir, read_config(run_dir))
     recorder = EpisodeRecorder()
     extremes: list[WatchedEpisode] = []
     updates: list[events.UpdateFinished] = []
     warm_starts: list[events.WarmStartFinished] = []
-    for event in read_events(run_dir):
-        if isinstance(event, events.WatchedEvent):
-            if recorder.add(event) and recorder.last is not None:
+    while not history.complete:
+        for event in history.read_on():
+            match event:
+                case events.UpdateFinished():
+                    updates.append(event)
+                case events.WarmStartFinished():
+                    warm_starts.append(event)
+                case events.RunStarted(updates=int(resumed)):  # the later ones are made again
+                    updates = [each for each in updates if each.update <= resumed]
+            is_whole = isinstance(event, events.WatchedEvent) and recorder.add(event)
+            if is_whole and recorder.last is not None:
                 ranked = sorted(
                     [*extremes, recorder.last], key=lambda episode: episode.episode_return
                 )
                 extremes = [ranked[0], ranked[-1]]
-            continue
-        state = reduce(state, event)
-        match event:
-            case events.UpdateFinished():
-                updates.append(event)
-            case events.WarmStartFinished():
-                warm_starts.append(event)
-            case events.RunStarted(updates=int(resumed)):  # the later ones are made again
-                updates = [each for each in updates if each.update <= resumed]
-    return Story(state, summary_of(run_dir), extremes, updates, warm_starts)
+    if history.fault:
+        raise RunStoreError(history.fault)
+    return Story(history.state, summarised(history), extremes, updates, warm_starts)
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
@@ -168,14 +174,12 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        said = ReplySoFar(
-            turn.episode, turn.turn, turn.reply, done=True, thought_tokens=turn.thought_tokens
-        )
+        said = ReplySoFar(turn.episode, turn.turn, turn.reply, done=True)
         facts += [shown, said, turn]
     if episode.finished is not None:
         facts.append(episode.finished)
     talk = []
     for fact in facts:
-        for part in paragraphs(fact, prompt_is_new=False):
+        for part in paragraphs(fact)[:1] if fact is episode.started else paragraphs(fact):
             talk.append((part.label, "".join(piece.text for piece in part.pieces)))
     return talk

@@ -59,10 +59,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
     tokens: int
     """Sampled tokens in the batch."""
-    thought_tokens: float = 0.0
-    """Mean tokens of a reply up to the end of its thought; 0: replies have none, in tags."""
-    answer_tokens: float = 0.0
-    """Mean tokens of what follows in a reply."""
     tokens_per_s: float = 0.0
     """Sampled tokens over rollout time."""
     episodes_per_s: float = 0.0
@@ -77,8 +73,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     entropy_coef: float
     reward_scale: float
     """Factor on the environment's reward."""
-    importance_weight: float
-    """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 
@@ -88,25 +82,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
         if self.episodes <= 1:
             return 0.0
         return self.return_std * math.sqrt(self.design_effect / (self.episodes - 1))
-
-
-class MovedEpisode(Struct, frozen=True, kw_only=True):
-    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
-
-    episode: int | None
-    """Index from 0 since the run began. None: it is of no run."""
-    episode_return: float
-    moved: float
-    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
-    of_batch: float
-    """The same over all episodes of the batch."""
-    turn: int
-    observation: str
-    reply: str
-    advantage: float
-    before: float
-    """Probability of the reply when it was sampled."""
-    after: float
 
 
 class WarmStartStats(Struct, frozen=True, kw_only=True):
@@ -151,8 +126,6 @@ class FigureText(Struct, frozen=True, kw_only=True):
     """Largest healthy value. None: no bound."""
     charted: bool = False
     """Whether a large metrics screen has a small chart of it."""
-    in_help: bool = False
-    """Whether the help of a screen with figures explains it."""
 
 
 FIGURES = {
@@ -163,7 +136,6 @@ FIGURES = {
         meaning="What an episode earns on average; penalties are not counted.",
         healthy="rises; read it with its 95 % interval",
         charted=True,
-        in_help=True,
     ),
     "approx_kl": FigureText(
         group="policy",
@@ -174,7 +146,6 @@ FIGURES = {
         low=0.0001,
         high=0.02,
         charted=True,
-        in_help=True,
     ),
     "kl_ref": FigureText(
         group="policy",
@@ -185,7 +156,6 @@ FIGURES = {
         low=-0.02,
         high=0.3,
         charted=True,
-        in_help=True,
     ),
     "entropy": FigureText(
         group="policy",
@@ -195,7 +165,6 @@ FIGURES = {
         healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
         low=0.001,
         charted=True,
-        in_help=True,
     ),
     "action_entropy": FigureText(
         group="policy",
@@ -205,7 +174,6 @@ FIGURES = {
         healthy="above 0.1 until returns have risen",
         low=0.1,
         charted=True,
-        in_help=True,
     ),
     "action_information": FigureText(
         group="policy",
@@ -215,7 +183,6 @@ FIGURES = {
         healthy="above 0.01 where what is right differs by state",
         low=0.01,
         charted=True,
-        in_help=True,
     ),
     "clip_fraction": FigureText(
         group="policy",
@@ -226,7 +193,6 @@ FIGURES = {
         low=0.0,
         high=0.2,
         charted=True,
-        in_help=True,
     ),
     "explained_variance": FigureText(
         group="critic",
@@ -236,7 +202,6 @@ FIGURES = {
         healthy="above 0 and rising; below 0 is worse than a constant",
         low=0.0,
         charted=True,
-        in_help=True,
     ),
     "parse_failure_rate": FigureText(
         group="learning",
@@ -247,7 +212,6 @@ FIGURES = {
         low=0.0,
         high=0.05,
         charted=True,
-        in_help=True,
     ),
     "refusal_rate": FigureText(
         group="learning",
@@ -264,7 +228,6 @@ FIGURES = {
         healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
         low=1e-06,
         charted=True,
-        in_help=True,
     ),
     "return_std": FigureText(
         group="learning",
@@ -274,7 +237,6 @@ FIGURES = {
         healthy="not near 0 while returns are poor: then nothing is left to compare",
         low=0.01,
         charted=True,
-        in_help=True,
     ),
     "group_spread": FigureText(
         group="learning",
@@ -317,7 +279,6 @@ FIGURES = {
         healthy="0 up to rounding, below 0.001",
         low=0.0,
         high=0.001,
-        in_help=True,
     ),
     "value_loss": FigureText(
         group="critic",
@@ -406,20 +367,6 @@ FIGURES = {
         meaning="How many tokens were sampled for the batch.",
         healthy="turns × length of a reply",
     ),
-    "thought_tokens": FigureText(
-        group="speed",
-        title="tokens of a thought",
-        short="thought",
-        meaning="Tokens of a reply up to the end of its thought, on average; 0: replies have none.",
-        healthy="below the budget, at which a thought is closed",
-    ),
-    "answer_tokens": FigureText(
-        group="speed",
-        title="tokens of an answer",
-        short="answer",
-        meaning="Tokens of what a reply says after its thought, on average.",
-        healthy="about those of an admissible reply",
-    ),
     "epochs": FigureText(
         group="policy",
         title="epochs",
@@ -454,15 +401,6 @@ FIGURES = {
         short="update s",
         meaning="Seconds in which the update learnt from it.",
         healthy="of the order of the rollout",
-    ),
-    "importance_weight": FigureText(
-        group="policy",
-        title="importance weight",
-        short="imp. weight",
-        meaning="Mean weight of a token that a server sampled: the learner's probability over the server's, at most 2.",
-        healthy="0.95 to 1.05",
-        low=0.95,
-        high=1.05,
     ),
 }
 """By field of `UpdateStats`, the most telling first."""

@@ -33,7 +33,6 @@ Mode = Literal["train", "inference"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
-Precision = Literal["fp32", "bf16"]
 """At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
 OnCollapse = Literal["warn", "rollback"]
 """What happens when the policy has collapsed."""
@@ -45,14 +44,10 @@ History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
-Prompt = Literal["own", "reason"]
-"""Which of an agent's prompts is played under: its own, or the one that asks for a short reason before the action."""
-FormChoice = Literal["auto", "score", "learn", "off"]
-"""What is done where most replies of an untrained model name no action."""
-TRIED = 16
-"""First replies that are tried for whether they name actions."""
+Tracker = Literal["tensorboard", "wandb"]
+"""A program that shows the figures of runs, by the name of its extra."""
 MOST_UNREAD = 0.5
-"""Share of replies that name no action from which on free text teaches little: it is the fallback that plays."""
+"""Share of replies without an action from which a person is told of it: mostly the fallback plays then."""
 Normalization = Literal["sum", "token", "word"]
 """What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
 
@@ -99,9 +94,6 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "sum"
     """What a score is divided by: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not. Unused
     where replies are sampled token by token."""
-    server: str | None = None
-    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``, or
-    ``generate_batch``: transformers' continuous batching, for large models on a GPU. None: the learner's own way."""
 
 
 class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +125,7 @@ class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Low-rank adapters through PEFT; the reference policy is the model with the adapter as it was at the start."""
 
-    layers: Literal["all", "top", "head"] = "all"
+    layers: Literal["all", "head"] = "all"
     """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``top``: `target_modules` in
     the top quarter of the layers, below which a prompt is read once; ``all``: in every layer."""
     r: Count | None = None
@@ -182,10 +174,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bits of the seeds of its episodes. A run that was begun when they were 32 keeps them."""
     mode: Mode = "train"
     """Mode at the start."""
-    prompt: Prompt = "own"
-    """The agent's prompt: its ``own`` or, where it knows reasons for its actions, one that asks for a ``reason``."""
     system_prompt: str | None = None
-    """Replaces the text of that prompt. None: the agent's."""
+    """Replaces the agent's system prompt. None: the agent's."""
     history: Annotated[
         History,
         Live(
@@ -206,8 +196,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environments stepped together."""
     ranks: Annotated[int, Meta(ge=1, le=256)] = 1
     """Processes that play and train together, each with its share of the environments."""
-    shard: bool = False
-    """Whether each rank keeps only its part of the weights, for models that do not fit into one process."""
     parallel_envs: ParallelEnvs = "auto"
     """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
     row."""
@@ -225,6 +213,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    track: Tracker | None = None
+    """Tracker that also gets the figures of the run while it goes on."""
     keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
     """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
     episodes: Count | None = None
@@ -240,13 +230,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
     dtype: Dtype | None = None
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
-    precision: Precision = "fp32"
-    """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
-    form: FormChoice = "auto"
-    """What is done where most replies of an untrained model name no action. ``auto``: it is tried before the first
-    episode, and if so, replies are chosen among the admissible ones by their scores; ``score``: they are in any case;
-    ``learn``: replies that name actions drawn at random are imitated first, so that the form is learnt and no play is;
-    ``off``: nothing. Where the command line names `generation.policy`, it is off."""
     on_collapse: Annotated[
         OnCollapse,
         Live(

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 from llamagym_tui.game.chat import (
@@ -22,7 +21,7 @@ from llamagym_tui.game.chat import (
 
 SCHEMA = 1
 """Version of the form of a line; it goes up with every change that an older reader would misread."""
-MOST_LINE = jsonl.MOST_LINE
+MOST_LINE = 16 * 2**20
 """Bytes in which a demonstration and its line's end have to fit."""
 MOST_DEEP = 50
 """How deep lists and objects may be nested in an action or in an argument of the environment."""
@@ -61,8 +60,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """The number of turns."""
     end: Literal["terminated", "truncated"]
     source: str
-    """Who played: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``; ``import``: who
-    wrote the conversation in another program, of which the rewards are not known and are 0."""
+    """The player: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
     model: str | None
     """The model that wrote the replies. None: no model did."""
     prompt_sha256: str

@@ -15,7 +15,7 @@ from llamagym_tui.game.observed import expert_action, observed
 FIRST_SEED = 5_000_000
 """Default seed of the first episode, far from the seeds of runs and of evaluations."""
 MAX_TURNS = 1000
-"""Number of turns after which an episode that does not end is truncated."""
+"""Turns after which an episode is truncated."""
 
 
 def expert_episodes(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
-from llamagym_tui.demos.writer import DemoWriter
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.errors import RAISED, EnvError, located
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions

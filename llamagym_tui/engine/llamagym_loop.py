@@ -19,9 +19,7 @@ from msgspec.structs import asdict
 
 from llamagym_tui.config import (
     FIGURES_OF_A_RUN,
-    MOST_UNREAD,
     SCHEDULED,
-    TRIED,
     GenerationConfig,
     LoraConfig,
     PPOConfig,
@@ -33,14 +31,14 @@ from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
-from llamagym_tui.engine.model.read_back import Sample, read_back
-from llamagym_tui.engine.model.trl_arguments import NO_CAUSAL_LM, kind_of
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.model.value_head import (
+    NO_CAUSAL_LM,
+    AutoModelForCausalLMWithValueHead,
+)
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply
-from llamagym_tui.engine.policy.served import sampler_of
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -58,7 +56,6 @@ from llamagym_tui.game.observed import (
     observed,
     replies_of,
 )
-from llamagym_tui.game.tools import tools_of
 
 SEED_TARGET_KL = 0.02
 LLAMAGYM_BATCH = 16
@@ -152,7 +149,7 @@ def _ungrouped(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
         ConfigError: these are no named values, or two of them have one name.
     """
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{owner} takes a dictionary, not {kind_of(values)}.")
+        raise ConfigError(f"{owner} takes a dictionary, not {type(values).__name__}.")
     named: dict[str, Any] = {}
     for name, value in values.items():
         last = str(name).rsplit("/", 1)[-1]
@@ -206,13 +203,16 @@ class LlamaGymLoop:
         unused = [name for name in ppo.unused_by_head() if name in _named_ppo(ppo_config or {})]
         if use_target_kl:
             unused.append("target_kl")
-        is_learnt_sooner = (replies or by_turn) and not (demonstrations or unused)
-        if model.has_default_adapter and is_learnt_sooner:
-            # The loader did not know the agent: where replies are known, an adapter on the head alone learns sooner.
-            # It cannot imitate, and has no use for some settings.
+        writes_text = generation.policy == "generate" and _names_policy(generate_config or {})
+        chooses = (replies or by_turn) and not (demonstrations or unused or writes_text)
+        if model.has_default_adapter and chooses:
+            # The loader did not know the agent. Where it lists its actions, an adapter on the head alone learns sooner.
+            # It writes no text, imitates nothing, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
                 model.adapt(LoraConfig(layers="head", r=agent.directions))
+        if model.has_narrow_head and not writes_text:
+            generation = msgspec.structs.replace(generation, policy="score")
         self.policy = Policy(
             model,
             tokenizer,
@@ -221,7 +221,6 @@ class LlamaGymLoop:
             seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=by_turn,
-            tools=tools_of(agent),
         )
         if self.policy.narrow is not None and unused:
             raise ConfigError(unused_settings(unused))
@@ -239,12 +238,8 @@ class LlamaGymLoop:
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
-        self._sampler = sampler_of(self.policy, 1)
+        self._sampler = Sampler(self.policy, 1)
         self.batch: list[Trajectory] = []
-        self._tried: list[bool] | None = None
-        """Whether each of the first replies named an action. None: it is not looked at any more."""
-        if generation.policy == "generate" and not _names_policy(generate_config or {}):
-            self._tried = []
 
     @property
     def messages(self) -> Conversation:
@@ -327,14 +322,8 @@ class LlamaGymLoop:
 
     @own_torch()
     def save(self, path: str | Path) -> None:
-        model = self.policy.model
-        tokenizer = self.policy.chat.tokenizer
-        texts = [self.agent.get_system_prompt(), self.agent.env_id]
         try:
-            with read_back(
-                Path(path), Sample.of(model.pretrained_model, tokenizer, texts)
-            ) as draft:
-                self.policy.save_pretrained(draft)
+            self.policy.save_pretrained(Path(path))
         except OSError as error:
             raise RunStoreError(
                 f"{path} cannot be written ({error.strerror or error}); name another folder."
@@ -358,7 +347,7 @@ class LlamaGymLoop:
                     "keep a place for every environment (None where it takes no turn)."
                 )
             self.slots = [_EnvSlot() for _ in range(count)]
-            self._sampler = sampler_of(self.policy, count)
+            self._sampler = Sampler(self.policy, count)
         self._many = many
 
     def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[list[int]]:
@@ -403,34 +392,11 @@ class LlamaGymLoop:
         assert slot.episode is not None
         known = self.agent.reading_fault
         slot.episode.reply(reply)
-        reading = self.agent.read(self.policy.chat.meant(reply.ids))
-        self._look_at_form(not reading.failed)
+        reading = self.agent.read(self.policy.chat.reply(reply.ids))
         if self.agent.reading_fault and not known:
             warnings.warn(self.agent.reading_fault, stacklevel=4)
         slot.episode.reward(0.0, parse_failed=reading.failed)
         return self.agent.fallback_action if reading.failed else reading.action
-
-    def _look_at_form(self, names_action: bool) -> None:
-        """Choose replies by score from now on as soon as half of the first `TRIED` are known to name no action."""
-        if self._tried is None or not self.policy.can_choose:
-            return
-        self._tried.append(names_action)
-        tried = len(self._tried)
-        unread = tried - sum(self._tried)
-        is_to_choose = unread >= MOST_UNREAD * TRIED
-        if is_to_choose or tried == TRIED:
-            self._tried = None
-        if not is_to_choose:
-            return
-        self.policy.generation = msgspec.structs.replace(self.policy.generation, policy="score")
-        self.batch = []  # all turns of a batch are sampled in one way
-        for slot in self.slots:
-            slot.is_trained = False
-        warnings.warn(
-            f"{unread} of the first {tried} replies name no action, so they are chosen among the admissible ones "
-            'by their scores from now on (generate_config_dict={"policy": "generate"} leaves free text).',
-            stacklevel=5,
-        )
 
     def _index(self, env: int | None) -> int:
         if env is None and len(self.slots) > 1:
@@ -504,7 +470,7 @@ def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausa
     if isinstance(model, AutoModelForCausalLMWithValueHead):
         return model
     if not hasattr(model, "get_output_embeddings"):
-        raise ConfigError(NO_CAUSAL_LM.format(kind_of(model)))
+        raise ConfigError(NO_CAUSAL_LM.format(type(model).__name__))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return AutoModelForCausalLMWithValueHead(model)

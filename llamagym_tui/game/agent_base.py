@@ -63,15 +63,6 @@ class AgentBase(ABC):
     of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
-    reasons: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Short reasons for each action, by its name, which ``--prompt reason`` asks for before the action. A model learns
-    from them to give one (the form), and which one fits from rewards alone. Empty: there is no such prompt."""
-    asks_reason: ClassVar[bool] = False
-    """Whether the prompt asks for a reason first, so that replies are a reason and an action; `get_system_prompt` looks
-    at it, and ``--prompt reason`` sets it."""
-    actions_as_tools: ClassVar[bool] = False
-    """Whether the actions are offered to the model as tools, functions without parameters that have their names, in the
-    form of its own chat template. The prompt then need not say how to reply."""
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 
@@ -120,11 +111,8 @@ class AgentBase(ABC):
         return json.dumps({"action": plain_action(action)})
 
     def replies(self, action: Any) -> tuple[str, ...]:
-        """The replies that are known to name an action: the plainest one or, where a reason is asked for, this one
-        after each of the action's reasons."""
-        plain = self.format_action(action)
-        reasons = self.reasons.get(self.action_name(action), ()) if self.asks_reason else ()
-        return tuple(f"{reason} {plain}" for reason in reasons) or (plain,)
+        """The known replies that name an action: by default the plainest one alone."""
+        return (self.format_action(action),)
 
     def expert(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
         """The action of a scripted expert on an observation; None (the default): there is no expert.

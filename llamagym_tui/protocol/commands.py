@@ -49,13 +49,6 @@ class Watch(Command, frozen=True, kw_only=True):
     """Index from 0; counted around in a circle."""
 
 
-class WatchNext(Command, frozen=True, kw_only=True):
-    """Stream an episode of interest; confirmed by ``WatchChanged``, with ``WarningRaised`` if there is none yet."""
-
-    kind: Literal["failure", "best", "worst"]
-    """The next reply that names no action; the highest or lowest return of the last batch."""
-
-
 class InspectTurn(Command, frozen=True, kw_only=True):
     """Look at a reply token by token; answered by ``TurnInspected``, with the reason if it cannot be done."""
 
@@ -193,7 +186,7 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = (
     StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 )
-WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
+WatchCommand = Watch | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

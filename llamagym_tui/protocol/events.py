@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, MovedEpisode, Value, WarmStartStats
+from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
@@ -102,9 +102,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up."""
     updates: int
     """Updates that it had by then."""
-    unread_share: float | None = None
-    """Share of the model's own first replies that named no action, because of which replies are chosen among the
-    admissible ones from here on. None: they are made as the settings say."""
     trained: str = ""
     """How many weights of the model are trained, and where, in words; empty: not known."""
 
@@ -178,8 +175,6 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     turn: int
     reply: str
     """The whole reply, as sampled."""
-    thought_tokens: int = 0
-    """Its tokens up to the end of its thought; 0: it has none, in tags."""
     action: int | float | str | None
     """The action that the environment got."""
     action_name: str
@@ -268,17 +263,10 @@ class TurnInspected(Event, frozen=True, kw_only=True):
 
 
 class WatchChanged(Event, frozen=True, kw_only=True):
-    """Another conversation is streamed from now on; its episode until now follows."""
+    """Another environment is streamed from now on; its episode until now follows."""
 
-    kind: Literal["env", "failure", "best", "worst"]
-    """An environment as it is played; a reply that named no action, to the end of its episode; the best or worst
-    episode of the last batch. After the last three nothing is streamed until something else is requested."""
     env: int
-    """Environment, index from 0; of a best or worst episode, the one that was watched before."""
-    awaits_failure: bool = False
-    """Whether the next reply that names no action will be streamed instead."""
-    none_in: int = 0
-    """Replies among which there was none of that kind, after which it is not waited for any longer; 0: it was not."""
+    """Index from 0."""
 
 
 class WheelTaken(Event, frozen=True, kw_only=True):
@@ -400,8 +388,6 @@ class UpdateFinished(Event, frozen=True, kw_only=True):
     episodes: int
     """Episodes since the run began."""
     stats: UpdateStats
-    moved: MovedEpisode | None = None
-    """None: the update moved none."""
 
 
 class PromptChanged(Event, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.run_folder import EVENTS_FILE, FORM_DIR, MODEL_DIR, START_DIR
+from llamagym_tui.run_folder import EVENTS_FILE, MODEL_DIR, START_DIR
 from llamagym_tui.run_folder import UPDATE_DIR as UPDATE_DIR
 from llamagym_tui.run_store import RunStore, find_run
 from llamagym_tui.user_files import discard, draft_folder, link_folder, make_folder
@@ -83,8 +83,6 @@ def begun(config: RunConfig) -> RunConfig:
         link_folder(Path(parent, f"{UPDATE_DIR}{update}"), draft)
         if (draft / START_DIR).is_dir():
             (draft / START_DIR).rename(folder / START_DIR)
-        if Path(parent, FORM_DIR).is_dir():
-            link_folder(Path(parent, FORM_DIR), folder / FORM_DIR)
         draft.rename(folder / MODEL_DIR)
         (folder / EVENTS_FILE).touch(mode=0o600)
         store.write_config(config)

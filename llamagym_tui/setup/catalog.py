@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
-from llamagym_tui.config import Prompt, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import (
     MOST_WORDS,
     RAISED,
@@ -62,7 +62,6 @@ def find_agent(
     spec: str,
     env_kwargs: Mapping[str, Any] | None = None,
     ranges: Sequence[Range] | None = None,
-    prompt: Prompt = "own",
 ) -> type[AgentBase]:
     """The agent class that a spec names.
 
@@ -72,10 +71,8 @@ def find_agent(
         env_kwargs: keyword arguments of ``gymnasium.make`` on top of the agent's own; if there are any, the agent has
             no baselines, because those hold for its own environment only.
         ranges: ranges of the numbers that a generic agent shows, as a run began with them. None: they are found now.
-        prompt: which of its prompts it has.
     Raises:
-        UsageError: there is no agent of that name, and the message has the nearest ones; or a package is missing, or
-            the prompt.
+        UsageError: there is no agent of that name, and the message has the nearest ones; or a package is missing.
         AgentFileError: the file has a fault; the message has file and line.
     """
     agent = _named(spec)
@@ -87,15 +84,6 @@ def find_agent(
         # The new class belongs to this module, so that no demonstrations ship for it: they are of another environment.
         own = {"env_kwargs": {**agent.env_kwargs, **env_kwargs}, "baselines": {}}
         agent = type(agent.__name__, (agent,), own)
-    if prompt == "reason" and not agent.asks_reason:
-        if not agent.reasons:
-            having = [name for name, other in built_in().items() if other.reasons]
-            raise UsageError(
-                f"{agent_name(spec)} has no prompt that asks for a reason (its class gives no reasons); leave "
-                f"--prompt reason out, or play {' or '.join(having)}."
-            )
-        settings = {"generation.max_new_tokens": REASONED, **agent.run_settings}
-        agent = type(agent.__name__, (agent,), {"asks_reason": True, "run_settings": settings})
     if not issubclass(agent, GenericAgent):
         return agent
     from llamagym_tui.setup.generic_agents import completed
@@ -105,7 +93,7 @@ def find_agent(
 
 def agent_of(config: RunConfig) -> type[AgentBase]:
     """The agent class of a run. Raises what `find_agent` raises."""
-    return find_agent(config.agent, config.env, config.observation_ranges, config.prompt)
+    return find_agent(config.agent, config.env, config.observation_ranges)
 
 
 def made(agent_class: type[AgentBase]) -> AgentBase:

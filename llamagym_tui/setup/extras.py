@@ -14,21 +14,17 @@ class Extra(NamedTuple):
 EXTRAS = {
     "minigrid": Extra("minigrid", "the agent babyai, and all of BabyAI and MiniGrid"),
     "textworld": Extra("textworld", "the agent textworld, and text games from files (Linux)"),
-    "openenv": Extra("openenv", "docs/examples/openenv_agent.py, for a server of OpenEnv's"),
-    "gem": Extra("reasoning_gym", "docs/examples/gem_agent.py, with pip install --no-deps gem-llm"),
-    "textarena": Extra("textarena", "docs/examples/textarena_agent.py, Connect Four"),
-    "tensorboard": Extra("tensorboard", "--track tensorboard, track --to tensorboard"),
-    "trackio": Extra("trackio", "--track trackio, track --to trackio"),
-    "wandb": Extra("wandb", "--track wandb, track --to wandb"),
-    "minari": Extra("minari", "demos export --to minari, demos import minari"),
-    "sweep": Extra("optuna", "llamagym-tui sweep"),
+    "tensorboard": Extra("tensorboard", "--track tensorboard"),
+    "wandb": Extra("wandb", "--track wandb"),
     "serve": Extra("textual_serve", "llamagym-tui serve"),
 }
 """Each extra of pyproject.toml but those for developers, by its name, in the order in which `doctor` shows them."""
 
 
 def install_command(extra: str) -> str:
-    """How pip installs an extra."""
+    """How pip installs an extra of ours, or the package that a user's agent names."""
+    if extra not in EXTRAS:
+        return f"pip install {extra}"
     return f"pip install 'llamagym-tui[{extra}]'"
 
 

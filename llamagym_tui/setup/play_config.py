@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 
 from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import Device, Dtype, Prompt, RunConfig, from_dict
+from llamagym_tui.config import Device, Dtype, RunConfig, from_dict
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
-from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
+from llamagym_tui.setup.run_config import holds_adapter, names_actions, with_own_settings
 
 KEPT_SETTINGS = (
     "env",
     "observation_ranges",
-    "prompt",
     "system_prompt",
     "history",
     "max_turns",
@@ -37,7 +36,6 @@ def evaluated_config(
     assigned: Mapping[str, Any] | None = None,
     temperature: float | None = None,
     base: str | None = None,
-    prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     n_envs: int | None = None,
@@ -58,7 +56,6 @@ def evaluated_config(
         assigned: further settings, in sections, which come before those of the run and after the arguments below.
         temperature: of sampling. None: a run's, or the model's.
         base: where the base model of an adapter is. None: where its folder says.
-        prompt: which of the agent's it plays under. None: as with its text.
         system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
         history: turns before the present one that a prompt has. None: as with the system prompt.
         n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
@@ -80,12 +77,16 @@ def evaluated_config(
     kept: dict[str, Any] = {}
     if catalog.is_same_agent(trained.agent, agent_spec):
         kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
-    sampling = msgspec.to_builtins(trained.generation) | assigned.pop("generation", {})
+    sampling = msgspec.to_builtins(trained.generation)
+    writes_actions = entry is not None and entry.full_finetuning
+    is_said = is_run or "policy" in (own or {}).get("generation", {})
+    if not (writes_actions or is_said) and names_actions(catalog.find_agent(agent_spec, env)):
+        sampling["policy"] = "score"
+    sampling |= assigned.pop("generation", {})
     if temperature is not None:
         sampling["temperature"] = temperature
     given = {
         "base": base,
-        "prompt": prompt,
         "system_prompt": system_prompt,
         "history": history,
         "n_envs": n_envs,
@@ -115,7 +116,6 @@ def endpoint_config(
     model: str,
     *,
     env: Mapping[str, Any] | None = None,
-    prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     n_envs: int | None = None,
@@ -144,7 +144,7 @@ def endpoint_config(
         raise UsageError(
             f"{', '.join(unused)} is about a model that is loaded here, and {address} is an endpoint: leave it out."
         )
-    agent_class = catalog.find_agent(agent, env, prompt=prompt or "own")
+    agent_class = catalog.find_agent(agent, env)
     if opponent := opponent_of(agent_class):
         raise UsageError(
             f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
@@ -158,7 +158,6 @@ def endpoint_config(
         both["temperature"] = temperature
     given = {
         "env": env,
-        "prompt": prompt,
         "system_prompt": system_prompt,
         "history": history,
         "n_envs": n_envs,

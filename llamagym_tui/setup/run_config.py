@@ -17,18 +17,17 @@ from llamagym_tui.config import (
     UNUSED_BY_HEAD,
     Device,
     Dtype,
-    FormChoice,
     LearnerName,
     Mode,
     OnCollapse,
     ParallelEnvs,
-    Prompt,
     RunConfig,
+    Tracker,
     from_dict,
     in_sections,
     setting_types,
 )
-from llamagym_tui.errors import UntrustedAgent, UsageError
+from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.game.observed import names_some_by_turn
@@ -55,7 +54,6 @@ def run_config(
     model: str | None = None,
     base: str | None = None,
     env: Mapping[str, Any] | None = None,
-    prompt: Prompt | None = None,
     system_prompt: str | None = None,
     history: str | int | None = None,
     learner: LearnerName | None = None,
@@ -72,9 +70,9 @@ def run_config(
     max_failures: int | None = None,
     final_episodes: int | None = None,
     on_collapse: OnCollapse | None = None,
-    form: FormChoice | None = None,
     sft_warm_start: bool | None = None,
     sft_data: str | None = None,
+    track: Tracker | None = None,
 ) -> RunConfig:
     """Settings of a run. The arguments that are not explained here are fields of `RunConfig`; None: not given.
 
@@ -90,7 +88,6 @@ def run_config(
         "model": model,
         "base": base,
         "env": env,
-        "prompt": prompt,
         "system_prompt": system_prompt,
         "history": history,
         "mode": mode,
@@ -106,9 +103,9 @@ def run_config(
         "max_failures": max_failures,
         "final_episodes": final_episodes,
         "on_collapse": on_collapse,
-        "form": form,
         "sft_warm_start": sft_warm_start,
         "sft_data": sft_data,
+        "track": track,
     }
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if assignments:
@@ -119,7 +116,7 @@ def run_config(
         given = in_sections({"ppo.learner": learner}, given)
     typed = given
     if agent is not None:
-        agent_class = catalog.find_agent(agent, given.get("env"), prompt=given.get("prompt", "own"))
+        agent_class = catalog.find_agent(agent, given.get("env"))
         if "env" in given:
             given["env"] = with_opponent(agent_class, given["env"])
         if agent_class.run_settings and not (resume or branch_of):
@@ -152,13 +149,7 @@ def run_config(
     given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
     if _finds_history(agent_class, given):
         given["measured"]["history"] = ""
-    if "form" not in given and _has(given, "generation.policy"):
-        given["form"] = "off"  # who names the policy has said how replies are made
-    if "form" not in given and agent_class.asks_reason and _samples_alone(given):
-        given["form"] = "learn"  # no model gives a short reason and the action by itself
-    if given.get("form") == "learn":
-        _require_teachable(agent_class, given)
-    if given.get("form") == "score":
+    if _chooses_by_score(agent_class, given, trains_head=trains_head):
         given = in_sections({"generation.policy": "score"}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
     if trains_head:
@@ -223,18 +214,16 @@ def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -
         return False
     if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
         return False
-    if not _samples_alone(given):
+    if given.get("generation", {}).get("policy") == "generate":
         return False
-    return _names_actions(agent_class)
+    return _samples_alone(given) and names_actions(agent_class)
 
 
 def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
-    """Whether a run finds out how many earlier turns help: nobody has said so, nor is any form of prompts taught."""
+    """Whether a run finds out how many earlier turns help: nobody has said so, nor do demonstrations."""
     if agent_class.history is not None or given.get("history", "own") != "own":
         return False
-    return _samples_alone(given) and not (
-        given.get("sft_warm_start") or given.get("form") == "learn"
-    )
+    return _samples_alone(given) and not given.get("sft_warm_start")
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:
@@ -242,21 +231,30 @@ def _samples_alone(given: Mapping[str, Any]) -> bool:
     return not (_has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched())
 
 
-def _names_actions(agent_class: type[AgentBase]) -> bool:
+def names_actions(agent_class: type[AgentBase]) -> bool:
+    """True if an agent lists actions, for all turns or for each turn."""
     return names_some_by_turn(agent_class) or bool(catalog.action_names(agent_class))
 
 
-def _require_teachable(agent_class: type[AgentBase], given: Mapping[str, Any]) -> None:
-    """Raises UsageError: there is no form of replies that a run could learn first."""
-    if not _names_actions(agent_class):
+def _chooses_by_score(
+    agent_class: type[AgentBase], given: Mapping[str, Any], *, trains_head: bool
+) -> bool:
+    """True where no policy is named and replies are chosen among the admissible ones by their scores.
+
+    The bundled model has learnt to write actions. Others answer in prose, and the fallback would play for them.
+
+    Raises:
+        UsageError: an adapter on the LM head alone is to write free text.
+    """
+    has_head_alone = trains_head or given.get("lora", {}).get("layers") == "head"
+    if has_head_alone and given.get("generation", {}).get("policy") == "generate":
         raise UsageError(
-            f"--form learn teaches to name actions, and {agent_class.__name__} has no named ones; leave it out."
+            "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+            "--set lora.layers=all or --set full_finetuning=true."
         )
-    if not _samples_alone(given):
-        raise UsageError(
-            "--form learn is for a run of one process that samples itself; "
-            "leave out --ranks and generation.server, or --form learn."
-        )
+    if _has(given, "generation.policy") or not names_actions(agent_class):
+        return False
+    return has_head_alone or not _is_fully_trained(given)
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
@@ -295,6 +293,8 @@ def with_run_dir(config: RunConfig) -> RunConfig:
             "leave out --ranks, or add --set lora.layers=all."
         )
     require_startable(config)
+    if config.track is not None:
+        require_library(config.track, config.track)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
@@ -330,24 +330,7 @@ def ranks_of(config: RunConfig) -> int:
     size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
     if config.n_envs < size:
         raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
-    if config.shard:
-        need = _missing_for_shards(config, size)
-        if need:
-            raise UsageError(f"Weights in shards (shard=true) need {need}.")
     return size
-
-
-def _missing_for_shards(config: RunConfig, size: int) -> str:
-    """What a run needs and does not have to keep its weights in shards; empty: nothing."""
-    if size == 1:
-        return "more than one rank; give --ranks"
-    if config.precision != "fp32":
-        return "fp32 products; give --set precision=fp32"
-    if config.generation.server is not None:
-        return "a policy that samples itself; leave out generation.server"
-    if config.sft_warm_start:
-        return "a start without a warm start; make it first, with `llamagym-tui sft`"
-    return ""
 
 
 def warm_start_file(
@@ -572,11 +555,6 @@ def _branch(
 def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     """The settings of the run in a folder, overridden by those that are given."""
     earlier = run_store.read_config(folder)
-    if given.get("prompt", earlier.prompt) != earlier.prompt:
-        raise UsageError(
-            f"The run in {folder} is played under the prompt {earlier.prompt!r}, which it keeps; leave --prompt out, "
-            "or begin another run."
-        )
     if "agent" not in given:
         try:
             trust.require_trusted(earlier.agent)

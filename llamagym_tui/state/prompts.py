@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llamagym_tui.config import Mode
-from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
+from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import RECENT, MeanReturn, mean_return, standard_error
 
@@ -104,6 +104,33 @@ Versions = tuple[PromptVersion, ...]
 """The versions of a run's prompt in the order of their numbers."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptEdit:
+    """The last edit of the system prompt, with the policy maps before and after it."""
+
+    version: int
+    """Version of the prompt that came with it."""
+    version_before: int
+    episode: int
+    """Episodes that had been played by then."""
+    before: PolicyMapped | None
+    """The last map before it. None: there was none."""
+    after: PolicyMapped | None = None
+    """The first map under its prompt. None: not computed yet."""
+
+    def mapped(self, event: PolicyMapped) -> "PromptEdit":
+        """The edit after another map was computed."""
+        if self.after is not None or event.prompt_version != self.version:
+            return self
+        return PromptEdit(
+            version=self.version,
+            version_before=self.version_before,
+            episode=self.episode,
+            before=self.before,
+            after=event,
+        )
+
+
 def taken(versions: Versions, version: int, text: str) -> Versions:
     """The versions with a prompt that the trainer has taken; if it is among them already, it keeps its episodes."""
     if any(known.version == version and known.text == text for known in versions):
@@ -121,16 +148,6 @@ def counted(versions: Versions, event: EpisodesCounted, update: int) -> Versions
         _with_episodes(known, event, update) if known.version == version else known
         for known in versions
     )
-
-
-def taken_back(versions: Versions, saved: Versions) -> Versions:
-    """The versions as they were counted at a checkpoint; those taken later stay, with nothing played under them."""
-    at_checkpoint = {known.version: known for known in saved}
-    found = []
-    for now in versions:
-        unplayed = PromptVersion(version=now.version, text=now.text)
-        found.append(at_checkpoint.get(now.version, unplayed))
-    return tuple(found)
 
 
 def words(text: str, other: str = "", most: int = WORDS) -> str:

@@ -11,8 +11,8 @@ from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, w
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.run import Mark, RunState, SavedHistory
+from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.run import Mark, RunState
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
 from llamagym_tui.state.wheel import WheelState
@@ -78,7 +78,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
-                moved=event.moved,
                 batch_turns=0,
                 progress=None,
             )
@@ -213,13 +212,12 @@ def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunSt
 
 
 def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunState:
-    """Keep the history as it is at a checkpoint; a checkpoint that the person asked for is noted."""
+    """Take a checkpoint; one that the person asked for is noted."""
     written = replace(
         state,
         pending=state.pending.after(event),
         checkpoint=event,
         unwritten="",
-        saved=SavedHistory(state.stats, state.prompts),
     )
     if not state.pending.checkpoint:
         return written
@@ -328,15 +326,11 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    config = state.config
-    if event.unread_share is not None:
-        chosen = replace(config.generation, policy="score")
-        config = replace(config, generation=chosen)
     if event.trained and event.mode == "train":
         state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
-        config=config,
+        settings={},  # a resumed run tells again what it has kept
         agent=event.agent,
         model=event.model,
         # The folder of a recorded run may have been moved since.
@@ -366,7 +360,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
         outdated,
         updates=update,
         stats=stats,
-        moved=None,
         batch_turns=0,
         collapse="",
     )
@@ -376,15 +369,15 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
     if state.episodes <= event.episodes:
         return replace(state, episodes=event.episodes, updates=event.updates)
+    history = state.history.until(event.episodes)
     return replace(
         state,
         episodes=event.episodes,
         returns=state.returns.until(event.episodes),
         marks=_marks_until(state, event.episodes),
         updates=event.updates,
-        stats=state.saved.stats,
-        history=state.history.until(event.episodes),
-        prompts=prompts.taken_back(state.prompts, state.saved.prompts),
+        stats=history.samples[-1].stats if history.samples else None,
+        history=history,
     )
 
 

@@ -10,13 +10,12 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import Mode, MovedEpisode, RunConfig, Value
+from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
-from llamagym_tui.state.prompt_edit import PromptEdit
-from llamagym_tui.state.prompts import Versions
+from llamagym_tui.state.prompts import PromptEdit, Versions
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
@@ -31,13 +30,6 @@ class Mark(NamedTuple):
     label: str
     update: int
     """The number of updates by then."""
-
-
-class SavedHistory(NamedTuple):
-    """The history at the last checkpoint, from which a resumed run goes on."""
-
-    stats: events.UpdateStats | None = None
-    prompts: Versions = ()
 
 
 class RunState(Struct, frozen=True, kw_only=True, dict=True):
@@ -109,8 +101,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     film: tuple[events.PolicyMapped, ...] = ()
     """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
     `reduce.MAX_FRAMES`."""
-    moved: MovedEpisode | None = None
-    """The episode that the last update moved."""
     map_watched: bool = False
     """Whether the trainer keeps the map closely up to date."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
@@ -123,8 +113,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The policy's last action probabilities in a person's own game."""
     checkpoint: events.CheckpointSaved | None = None
     """The last checkpoint."""
-    saved: SavedHistory = field(default_factory=SavedHistory)
-    """The history at that checkpoint."""
     settings: dict[str, Value] = field(default_factory=dict)
     """Values of the settings that were changed live, by their dotted names."""
     collapse: str = ""
@@ -244,7 +232,7 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
             return replace(state, prompt_requested=command.system_prompt)
         case commands.Stop():
             return replace(state, stopping=True)
-        case commands.Watch() | commands.WatchNext() | commands.SetPace() | commands.Step():
+        case commands.Watch() | commands.SetPace() | commands.Step():
             watching = state.watching.requesting(command)
             return state if watching is state.watching else replace(state, watching=watching)
         case commands.TakeWheel() | commands.Act() | commands.LetGo():
@@ -284,7 +272,6 @@ def with_history(state: RunState, other: RunState) -> RunState:
         evaluations=other.evaluations,
         comparison=other.comparison,
         checkpoint=other.checkpoint,
-        saved=other.saved,
         film=other.film,
         edit=other.edit,
     )

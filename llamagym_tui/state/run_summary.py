@@ -1,7 +1,6 @@
 """A past run in a few figures: how long it was, how well it played, and how it ended.
 
-The summary is kept in the run folder, together with the place in the events up to which it goes, and is continued from
-there.
+The summary is kept in the run folder, and is made again once the run's log has grown.
 """
 
 import contextlib
@@ -11,10 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, Value, flat
-from llamagym_tui.protocol import event_log, events
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol import events
 from llamagym_tui.returns import (
     MAX_GROUPS,
     RECENT,
@@ -23,10 +22,11 @@ from llamagym_tui.returns import (
     ReturnSeries,
     smoothing_window,
 )
-from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE
+from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE, read_config
+from llamagym_tui.state.history import History
 from llamagym_tui.user_files import file_content, replace_file
 
-VERSION = 6
+VERSION = 7
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -37,16 +37,14 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """What a list of runs shows of a run."""
 
     version: int = VERSION
-    offset: int = 0
-    """Bytes of the file of events that the summary was made from."""
+    size: int = 0
+    """Bytes of the log that the summary was made from."""
     baselines: dict[str, float] = field(default_factory=dict)
     return_unit: str = ""
     episodes: int = 0
     updates: int = 0
     played_s: float = 0.0
     """Seconds of all sessions, the loading of the model included."""
-    session_s: float = 0.0
-    """Seconds of the last session."""
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     evaluation: events.EvaluationFinished | None = None
     """The last evaluation of the present policy. None: there was none."""
@@ -76,24 +74,48 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 
 
 def summary_of(run_dir: Path) -> RunSummary:
-    """The summary of a run, brought up to date, and kept in its folder if the folder can be written.
+    """The summary of a run, kept in its folder if the folder can be written.
 
     Raises:
-        RunStoreError: the events cannot be read.
+        RunStoreError: the run's settings or events cannot be read.
     """
     log = run_dir / EVENTS_FILE
     kept = _kept(run_dir)
-    size = log.stat().st_size if log.exists() else 0
-    if kept.offset > size:
-        kept = RunSummary()  # the file was replaced by a shorter one
-    summary = kept
-    for logged in event_log.read_from(log, kept.offset):
-        summary = replace(_after(summary, logged.event), offset=logged.end)
-    if summary != kept:
-        # Somebody else's folder, which we must not write, can be read all the same.
-        with contextlib.suppress(OSError):
-            replace_file(run_dir / SUMMARY_FILE, msgspec.json.encode(summary))
+    if kept is not None and log.exists() and kept.size == log.stat().st_size:
+        return kept
+    history = History(run_dir, read_config(run_dir))
+    while not history.complete:
+        history.read_on()
+    if history.fault:
+        raise RunStoreError(history.fault)
+    summary = summarised(history)
+    # A folder that we must not write can be read all the same.
+    with contextlib.suppress(OSError):
+        replace_file(run_dir / SUMMARY_FILE, msgspec.json.encode(summary))
     return summary
+
+
+def summarised(history: History) -> RunSummary:
+    """The summary of a history."""
+    state = history.state
+    newest = state.evaluations[-1] if state.evaluations else None
+    ending: Ending = "open"
+    if state.failure:
+        ending = "failed"
+    elif state.finished is not None:
+        ending = "finished"
+    return RunSummary(
+        size=history.size,
+        baselines=state.run.baselines if state.run else {},
+        return_unit=state.return_unit,
+        episodes=state.episodes,
+        updates=state.updates,
+        played_s=history.played_s,
+        returns=state.returns,
+        evaluation=newest if newest is not None and not newest.outdated else None,
+        changes=state.settings,
+        ending=ending,
+    )
 
 
 def differences(
@@ -127,56 +149,19 @@ def _setting_texts(config: RunConfig, changes: dict[str, Value]) -> dict[str, st
     return texts
 
 
-def _kept(run_dir: Path) -> RunSummary:
-    """The summary that is kept in a run folder; a new one if there is none that is sound."""
+def _kept(run_dir: Path) -> RunSummary | None:
+    """The summary that is kept in a run folder. None: there is no sound one."""
     try:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):
-        return RunSummary()
+        return None
     series = kept.returns
     is_sound = (
-        series.group > 0
+        kept.version == VERSION
+        and series.group > 0
         and len(series.sums) == len(series.squares) == len(series.effects) <= MAX_GROUPS
-        and kept.offset >= 0
     )
-    return kept if kept.version == VERSION and is_sound else RunSummary()
-
-
-def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
-    """The summary with one more event."""
-    begins_again = event.at_s < summary.session_s  # the clock of a new session begins at 0
-    spent = event.at_s if begins_again else event.at_s - summary.session_s
-    summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
-    match event:
-        case events.RunStarted():
-            return replace(
-                summary,
-                baselines=event.baselines,
-                return_unit=event.return_unit,
-                changes={},
-                ending="open",
-                episodes=event.episodes,
-            )
-        case events.EpisodesCounted():
-            returns = summary.returns.counted(event.returns, event.episodes)
-            return replace(summary, episodes=event.episodes, returns=returns)
-        case events.UpdateFinished():
-            stats = event.stats
-            returns = summary.returns.weighed(stats.design_effect, stats.episodes)
-            return replace(summary, updates=event.update, returns=returns)
-        case events.EvaluationFinished():
-            return replace(summary, evaluation=event)
-        case events.WarmStartFinished() | events.RolledBack():
-            return replace(summary, evaluation=None)  # another policy played it
-        case events.WarmStartEvaluated(after=after):
-            return replace(summary, evaluation=after)
-        case events.SettingsChanged():
-            return replace(summary, changes={**summary.changes, **event.changes})
-        case events.SessionFailed():
-            return replace(summary, ending="failed")
-        case events.RunFinished():
-            return replace(summary, ending="finished")
-    return summary
+    return kept if is_sound else None
 
 
 def _text(value: Any) -> str:

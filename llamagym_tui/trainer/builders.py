@@ -5,13 +5,12 @@ Each method is the one place that calls that part of the engine, whose errors it
 
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 import torch
 from huggingface_hub import constants
 
@@ -22,14 +21,6 @@ from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import keep_template
 from llamagym_tui.engine.learning.depth import what_is_trained
-from llamagym_tui.engine.learning.form import (
-    ADAPTER,
-    LESSONS,
-    MEASURED,
-    FormLearnt,
-    learn_form,
-    save_form,
-)
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.head_sft import prefer_by_head, train_head_on
 from llamagym_tui.engine.learning.learner import Learner
@@ -40,7 +31,6 @@ from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -49,15 +39,12 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.game.tools import tools_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
-from llamagym_tui.run_store import FORM_DIR
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
 from llamagym_tui.trainer.downloads import fetch, with_time_left
-from llamagym_tui.trainer.form_lessons import form_lessons
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
@@ -115,22 +102,17 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        # A layer's gathered weights come and go, and would pile up in holes of the heap.
-        if not config.shard:
-            keep_freed_memory()
+        keep_freed_memory()
         # Until `threads` has measured: on a busy machine more than one can be far slower.
         set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
-        form = Path(config.run_dir, FORM_DIR)
-        own = config.run_dir != "" and form.is_dir()
         loaded = load_model_and_tokenizer(
-            str(form) if own else config.model,
+            config.model,
             config.device,
             full_finetuning=config.full_finetuning,
-            lora=None if holds_adapter(config.model) and not own else config.lora,
+            lora=None if holds_adapter(config.model) else config.lora,
             dtype=config.dtype,
-            precision=config.precision,
-            base=None if own else config.base,
+            base=config.base,
         )
         if config.resume:
             keep_template(loaded.tokenizer, Path(config.run_dir))
@@ -138,47 +120,7 @@ class Builders:
         # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        return replace(loaded, name=config.model) if own else loaded
-
-    def learn_form(
-        self,
-        agent: AgentBase,
-        *,
-        progress: Callable[[int, int], None],
-        should_stop: Callable[[], bool],
-    ) -> FormLearnt:
-        """Let a copy of the model learn the form of replies, and keep it in the run folder, where `model` finds it."""
-        config = self.config
-        keep_freed_memory()
-        set_threads(1)
-        torch.manual_seed(config.seed)
-        lessons = form_lessons(agent, config, LESSONS + MEASURED)
-        entry = model_registry.find(config.model)
-        is_small = entry is not None and entry.full_finetuning
-        loaded = load_model_and_tokenizer(
-            config.model,
-            config.device,
-            full_finetuning=is_small,
-            lora=None if is_small or holds_adapter(config.model) else ADAPTER,
-            dtype=config.dtype,
-            base=config.base,
-        )
-        if loaded.model.has_narrow_head:  # a run's, which has been trained before
-            model = AutoModelForCausalLMWithValueHead(loaded.model.merged())
-            model.adapt(ADAPTER)
-            loaded = replace(loaded, model=model)
-        policy = self.policy(agent, loaded)
-        policy.generation = msgspec.structs.replace(config.generation, policy="generate")
-        self.threads(policy, loaded)
-        learnt = learn_form(
-            policy, lessons, seed=config.seed, progress=progress, should_stop=should_stop
-        )
-        if not learnt.was_known:
-            save_form(Path(config.run_dir), policy, _card(config, learnt))
-        del policy, loaded
-        gc.collect()
-        return_freed_memory()
-        return learnt
+        return loaded
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
@@ -191,7 +133,6 @@ class Builders:
             self.config.seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=names_by_turn(agent),
-            tools=tools_of(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
         return policy
@@ -216,8 +157,6 @@ class Builders:
                 f"The learner {ppo.learner} has no critic to foresee how an episode that is cut off would go on: leave "
                 "ppo.whole_episodes=false out, or take --learner ppo."
             )
-        if self.config.shard:
-            policy.model.backbone.shard(self.ranks)
         learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = learner.share
@@ -290,7 +229,7 @@ class Builders:
             agent = catalog.player(agent_class)
             own = endpoint_config(spec, name)
             history = turns_kept(own.history, agent.history)
-            endpoint = Endpoint(name, tools_of(agent))
+            endpoint = Endpoint(name)
             return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
         config = evaluated_config(
             spec,
@@ -403,13 +342,3 @@ class Builders:
     def checkpoint_files(self) -> Any:
         """The module that reads and writes checkpoints."""
         return checkpoint
-
-
-def _card(config: RunConfig, learnt: FormLearnt) -> str:
-    """What the folder of a model that has learnt the form says of it."""
-    return (
-        f"---\nlibrary_name: transformers\nbase_model: {config.model}\n---\n\n"
-        f"# {config.model}, which has learnt the form of replies in {catalog.agent_name(config.agent)}\n\n"
-        "By imitating replies that name actions drawn at random, with llamagym-tui: it was not taught to play. "
-        f"It names an action with probability {learnt.after.named:.3f} ({learnt.before.named:.3f} before).\n"
-    )

@@ -13,7 +13,6 @@ from llamagym_tui.config import Change, GenerationConfig, LearnerName
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
-from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import CollapseMonitor, Finding
 from llamagym_tui.trainer.generators import Generators
@@ -109,9 +108,6 @@ class Checkpoints:
         self._last = msgspec.structs.replace(counters, rollout=None, opponent=None)
         self._awaits_judgement = True
         self.is_failing = False
-        # The summary is read on from the last one here, so that the list of runs never has to.
-        with contextlib.suppress(RunStoreError):
-            summary_of(self._run_dir)
         if self._most:
             # Without room for it, the run goes on without a place to branch off from.
             with contextlib.suppress(RunStoreError, OSError):

@@ -6,16 +6,12 @@ from functools import partial
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.config.run import turns_kept
-from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.errors import GeneratorError, UsageError
+from llamagym_tui.errors import GeneratorError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.endpoint import Endpoint, Tokens
 from llamagym_tui.game.environment import agent_env, episode_seed, evaluated_agent
-from llamagym_tui.game.tools import tools_of
 from llamagym_tui.protocol.events import EvaluationFinished
-from llamagym_tui.returns import counted
-from llamagym_tui.run_store import utc_now
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.endpoint_rollout import EndpointRollout
@@ -34,7 +30,7 @@ class EndpointPlayer:
         self._notify = notify
         self._answers = 0
         self._cut = 0
-        self.endpoint = Endpoint(config.model, tools_of(self.agent))
+        self.endpoint = Endpoint(config.model)
 
     def close(self) -> None:
         self.endpoint.close()
@@ -65,43 +61,6 @@ class EndpointPlayer:
             elapsed_s=time.monotonic() - began,
             dropped=rollout.failures.dropped,
         )
-
-    def demonstrations(
-        self,
-        episodes: int,
-        seed: int,
-        shown: Callable[[int], None],
-        found: list[Demonstration],
-    ) -> None:
-        """Add episodes to `found` as they end, whose seeds count up from the first one's; those with a reply that names
-        no action are left out."""
-        rollout = self._rollout(self.agent, lambda number: seed + number, greedy=True)
-        for done, played in enumerate(rollout.play(episodes, self.config.n_envs), 1):
-            shown(done)
-            if played.counts.parse_failures:
-                continue
-            demonstration = Demonstration.of(
-                self.agent,
-                catalog.agent_name(self.config.agent),
-                self.prompt,
-                played.turns,
-                end=played.end,
-                source="model",
-                model=self.endpoint.model,
-                recorded_at=utc_now(),
-                seed=played.seed,
-            )
-            found.append(demonstration)
-        self._warn_of_cut()
-        if not found:
-            raise UsageError(
-                f"{self.endpoint.model} named no action in some turn of each episode, so there is nothing to learn "
-                "from; --set generation.max_new_tokens=N leaves room for longer replies."
-            )
-        if left_out := episodes - len(found):
-            self._warn(
-                f"{counted(left_out, 'episode')} left out, with a reply that names no action."
-            )
 
     @property
     def tokens(self) -> Tokens:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import MOST_UNREAD, RunConfig, UpdateStats
-from llamagym_tui.engine.learning.form import FormLearnt
+from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import LlamaGymError, described, located, user_place
 from llamagym_tui.protocol.events import RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
@@ -13,10 +12,8 @@ from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
 
 
-def run_started(
-    config: RunConfig, parts: Parts, trained: str, unread_share: float | None = None
-) -> RunStarted:
-    """How a session begins; `trained` and `unread_share` are as of the event."""
+def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
+    """The beginning of a session; `trained` is that of the event."""
     agent = parts.agent
     return RunStarted(
         agent=catalog.agent_name(config.agent),
@@ -35,7 +32,6 @@ def run_started(
         draws=parts.rollout.draws,
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
-        unread_share=unread_share,
         trained=trained,
     )
 
@@ -84,38 +80,3 @@ HISTORY_WARNING = (
     "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
     "long episodes take much longer than with other models."
 )
-
-
-def training_template_taken(name: str) -> str:
-    """Which of TRL's templates for training a model has now."""
-    return (
-        "The model's own chat template rewrites earlier replies, as by leaving out their thoughts, so TRL's "
-        f"{name} is taken in its place, which keeps them; what is saved of this run has it, too."
-    )
-
-
-def form_warning(unread: float) -> str:
-    """Why replies are chosen by score; `unread` is the share of the tried ones that name no action."""
-    return (
-        f"{unread:.0%} of the first replies of this model name no action, so they are chosen among the admissible "
-        "ones by their scores (generation.policy = score; --form off leaves free text)."
-    )
-
-
-def form_learnt(form: FormLearnt) -> str:
-    """What came of learning the form, measured on prompts that it was not learnt on."""
-    if form.was_known:
-        return (
-            f"The form of replies is known already ({1 - form.before.named:.1%} of replies name no action in it), so "
-            "it was not taught again."
-        )
-    before, after = (1 - each.named for each in (form.before, form.after))
-    if after > MOST_UNREAD:
-        return (
-            f"The form is not learnt: after {form.elapsed_s:.0f} s {after:.0%} of replies name no action in it "
-            f"({before:.0%} before); take a larger model, or --form score."
-        )
-    return (
-        f"The form is learnt, in {form.elapsed_s:.0f} s: {after:.1%} of replies name no action in it ({before:.0%} "
-        f"before), and the entropy of the action is {form.after.entropy:.2f} of its maximum: no play was taught."
-    )

@@ -1,12 +1,10 @@
 """Loads the parts of a session, in their order."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.engine.learning.form import FormLearnt
 from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy
@@ -31,30 +29,16 @@ class Parts:
     """How many threads compute."""
     start: Counters
     """Where the run stood when this session began."""
-    form: FormLearnt | None = None
-    """What the model has learnt before. None: nothing."""
 
 
-def load_parts(
-    builders: Builders,
-    checkpoints: Checkpoints,
-    emitter: EventEmitter,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Parts:
-    """Load everything, and report the progress; `should_stop` ends what a model learns before, which then stays."""
+def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
+    """Load everything, and report the progress."""
     config = builders.config
     emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
     builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
     if warning := builders.preflight(agent):
         emitter.warn(warning)
-    form = None
-    if config.form == "learn" and not config.resume:
-        doing = "learning the form of replies, from actions drawn at random"
-        emitter.emit(PhaseChanged(phase="loading", detail=doing))
-        progress = emitter.progress("learning the form")
-        form = builders.learn_form(agent, progress=progress, should_stop=should_stop)
-        emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     loaded = builders.model()
     if loaded.warning:
         emitter.warn(loaded.warning)
@@ -89,5 +73,4 @@ def load_parts(
         rollout=rollout,
         threads=builders.threads(policy, loaded),
         start=start,
-        form=form,
     )

@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 from msgspec.structs import replace
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import MOST_UNREAD, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
@@ -28,19 +28,19 @@ from llamagym_tui.errors import (
 )
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.run_store import FORM_DIR, RunStore
+from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
 from llamagym_tui.trainer.event_sinks import LEAST_S, EventEmitter, Sink
-from llamagym_tui.trainer.form import chosen_by_score, is_to_be_tried, unread_share
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
 from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.run import Run
+from llamagym_tui.trainer.tracker import Tracker
 
 ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
@@ -90,7 +90,13 @@ class Session:
         self._ranks = ALONE
         self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._is_attended = is_attended
-        self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
+        taken_by = [store.append, *sinks]
+        self._exits = contextlib.ExitStack()
+        if config.track is not None:
+            tracker = Tracker(config)
+            taken_by.append(tracker.take)
+            self._exits.callback(tracker.close)
+        self._emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._turn_s = 0.0
         """Seconds between two turns of the watched environment; 0: full speed."""
@@ -107,7 +113,6 @@ class Session:
         self._reading_began_at = 0.0
         self._prompt_s = math.inf
         """Seconds that reading a prompt took last; infinite before the first one."""
-        self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
     def run(self) -> events.Phase:
@@ -134,11 +139,10 @@ class Session:
         return self.phase
 
     def _discard_unbegun(self) -> None:
-        """Leave no run behind if this one has failed before it began, and nothing was learnt."""
+        """Leave no run behind if this one has failed before it began."""
         config = self._config
         is_new = not (config.resume or config.parent)
-        has_form = (self._store.run_dir / FORM_DIR).exists()
-        if self.phase == "failed" and self.active_run is None and is_new and not has_form:
+        if self.phase == "failed" and self.active_run is None and is_new:
             is_explained = isinstance(self.error, LlamaGymError)
             self._store.discard_unbegun(keeps_log=not is_explained)
 
@@ -150,25 +154,18 @@ class Session:
             self._builders = Builders(self._config, ranks)
         self._exits.callback(self._builders.close)
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
-        parts = load_parts(self._builders, checkpoints, self._emitter, self._is_stop_requested)
+        parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
         self._keep_found(parts)
-        unread = self._tried_form(parts)
         run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self.active_run = run
         parts.policy.on_reading = self._on_reading
         trained = self._builders.trained(parts.policy)
-        self._emit(event_builders.run_started(run.config, parts, trained, unread))
-        if unread is not None:
-            self._emitter.warn(event_builders.form_warning(unread))
-        if parts.form is not None:
-            self._emitter.warn(event_builders.form_learnt(parts.form))
+        self._emit(event_builders.run_started(run.config, parts, trained))
         run.policy_map.lay_out()
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
-        if name := parts.policy.chat.training_template:
-            self._emitter.warn(event_builders.training_template_taken(name))
         run.take_up(parts.start)
         if run.limit_reached:
             again = "go on with it with a larger limit (--minutes, --episodes)"
@@ -177,22 +174,6 @@ class Session:
             )
         self._enter("rolling_out")
         return run
-
-    def _tried_form(self, parts: Parts) -> float | None:
-        """Choose replies by score from now on if most of them name no action; the share of these.
-
-        None: it was not tried, or few are such.
-        """
-        if not is_to_be_tried(self._config, parts):
-            return None
-        doing = "trying whether replies name actions"
-        self._emit(events.PhaseChanged(phase="loading", detail=doing))
-        unread = unread_share(self._builders, parts, self._emitter.progress(doing))
-        if unread < MOST_UNREAD:
-            return None
-        self._keep(chosen_by_score(self._config))
-        parts.policy.generation = self._config.generation
-        return unread
 
     def _keep_found(self, parts: Parts) -> None:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
@@ -338,7 +319,6 @@ class Session:
         """
         while command := self.inbox.take(
             commands.Watch,
-            commands.WatchNext,
             commands.SetPace,
             commands.DrawStates,
             commands.WatchPolicyMap,
@@ -372,10 +352,6 @@ class Session:
                 self._emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
                 rollout.spectator.watch(env)
-                rollout.keep_wheel_in_view()
-            case commands.WatchNext(kind=kind):
-                if not rollout.spectator.watch_next(kind, replies=rollout.batch_turns):
-                    self._emitter.warn("No episode has ended yet; try again a little later.")
                 rollout.keep_wheel_in_view()
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
@@ -485,8 +461,6 @@ class Session:
 
     def _requested_warm_start(self, command: commands.WarmStart, run: Run) -> None:
         try:
-            if self._config.shard:
-                raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
             data = training_data(run.agent, command.sft_data, command.method)
         except (UsageError, DemoFileError) as error:
             self._emitter.warn(f"No warm start: {error}", refused="warm_start")
@@ -585,11 +559,7 @@ class Session:
         self.error = error
         run = self.active_run
         if run is not None:
-            saves = [run.rollout.emit_corrections]
-            # Nothing can be gathered from shards when another rank may still be at what this one was.
-            if not self._config.shard or isinstance(error, LlamaGymError):
-                saves.append(run.rescue)
-            for save in saves:
+            for save in (run.rollout.emit_corrections, run.rescue):
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more

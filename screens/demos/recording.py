@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import shipped, training_data, training_facts
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
-from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, DemonstrationsRead, EpisodeCorrected
 from llamagym_tui.screens.play.table import PolicyHint

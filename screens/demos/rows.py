@@ -1,12 +1,8 @@
-"""A file of demonstrations as rows: episodes with their faults, filtered; and their table.
+"""A file of demonstrations as rows: episodes with their faults, and their table."""
 
-Reads only; `edits` changes the file, and the file is read again.
-"""
-
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import attrgetter, eq, ge, gt, le, lt
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,9 +24,6 @@ OTHER_PROMPT = "≠"
 """The mark of a demonstration under another prompt."""
 SHOWN_OF_TEXT = 200
 """Characters of an observation that a line begins to show, at most."""
-COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
-_COMPARISON = re.compile(r"(?:return|turns)[<>=]")
-_COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
 
 
 class EpisodeRow(NamedTuple):
@@ -115,44 +108,6 @@ def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[E
         row._replace(other_prompt=bool(row.demo and prompt not in (None, row.demo.system_prompt)))
         for row in rows
     ]
-
-
-def matching(rows: Sequence[EpisodeRow], words: str) -> list[EpisodeRow]:
-    """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, ``other-prompt``, a source, or any text."""
-    wanted = words.casefold().split()
-    return [row for row in rows if all(_matches(row, word) for word in wanted)]
-
-
-def misread(words: str) -> str:
-    """A sentence on the first comparison of a filter that has no number, else empty."""
-    for word in words.casefold().split():
-        if _COMPARISON.match(word) and not _COMPARED.fullmatch(word):
-            return f"{word} compares with no number; write it as return>=1 or turns<3."
-    return ""
-
-
-def _matches(row: EpisodeRow, word: str) -> bool:
-    if word == "faulty":
-        return bool(row.faults)
-    if word == "other-prompt":
-        return row.other_prompt
-    demo = row.demo
-    if demo is None:
-        return word in row.content.decode("utf-8", "replace").casefold()
-    if compared := _COMPARED.fullmatch(word):
-        name, sign, number = compared.groups()
-        return bool(
-            COMPARISONS[sign](
-                demo.episode_return if name == "return" else demo.length, float(number)
-            )
-        )
-    if word in (demo.source.casefold(), demo.end):
-        return True
-    return any(
-        word in message["content"].casefold()
-        for message in demo.messages
-        if message["role"] != "system"
-    )
 
 
 SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}

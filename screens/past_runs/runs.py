@@ -17,7 +17,6 @@ from llamagym_tui.run_store import ABOUT_FILE, is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
-from llamagym_tui.screens.past_runs.trials import TrialsScreen, sweep_of
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -47,13 +46,6 @@ class RunsScreen(Screen[None]):
             "Compare",
             tooltip="The marked runs, or the marked and the chosen: curves in one chart, settings that differ.",
             id="runs.compare",
-        ),
-        Binding(
-            "t",
-            "trials",
-            "Trials",
-            tooltip="The table of the sweep that the run is of.",
-            id="runs.trials",
         ),
         Binding(
             "x,delete",
@@ -130,8 +122,6 @@ class RunsScreen(Screen[None]):
         """Comparing needs two runs or more that can be read."""
         if action == "compare":
             return True if len(self._to_compare()) > 1 else None
-        if action == "trials":
-            return (row := self.query_one(RunList).chosen) is not None and sweep_of(row)[0] != ""
         if action in ("mark", "name"):
             return True if self.query_one(RunList).chosen else None
         if action == "delete":
@@ -218,13 +208,6 @@ class RunsScreen(Screen[None]):
             )
         else:
             self.app.push_screen(CompareScreen(compared, self.query_one(RunList).rows))
-
-    def action_trials(self) -> None:
-        """All trials of the sweep that the chosen run is of."""
-        if (row := (runs := self.query_one(RunList)).chosen) is not None:
-            self.app.push_screen(
-                TrialsScreen(sweep_of(row)[0], runs.rows, run_is_open=self._run_is_open)
-            )
 
     def _to_compare(self) -> list[RunRow]:
         """The marked runs, or the marked one and the chosen one."""

@@ -18,14 +18,13 @@ from llamagym_tui.protocol.commands import Evaluate, ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, mean_return, signed
-from llamagym_tui.screens.conversation.entry_text import LEAST_REST
-from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.conversation.turns import LEAST_REST
+from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.play.class_table import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.grounds import drawing_content
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
-from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -242,7 +241,10 @@ class HumanTableScreen(ChoosingScreen[None]):
         )
         yield Static(header, id="table-header", markup=False)
         yield Static(id="drawing", markup=False)
-        yield ConversationView(id="table", by_person=True, placeholder=MAKING)
+        table = ConversationView(id="table", by_person=True, placeholder=MAKING)
+        table.shows_newest = True
+        yield table
+        yield TurnInFull(table)
         yield Static(id="choices", markup=False)
         yield reasoning_input("reasoning")
         yield Static(id="hint", markup=False)

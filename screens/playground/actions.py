@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from textual import on
 from textual.screen import Screen
 
 from llamagym_tui import user_files
@@ -17,15 +16,13 @@ from llamagym_tui.protocol.commands import (
     Step,
     TakeWheel,
     Watch,
-    WatchNext,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.kept_screen import open_kept
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Notice, ReplySoFar
-from llamagym_tui.state.watching import watched_text
+from llamagym_tui.state.transcript import ReplySoFar
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
@@ -48,13 +45,11 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
         case "pace":
             other = watching.slower() if parameters == ("slower",) else watching.faster()
             able = able and other != watching.turn_s_intended
-        case "take_wheel":
-            able = able and (state.wheel.is_wanted or watching.now.kind in ("env", "failure"))
         case "view":
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":
             able = state.inspection.found is not None or (able and state.watched is not None)
-        case "settings" | "watch" | "watch_next":
+        case "settings" | "watch" | "take_wheel":
             pass
         case _:
             return True
@@ -65,8 +60,6 @@ class PlaygroundActions(Screen[None]):
     _state: RunState
     _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
-    _awaits_shown = False
-    """Whether something was asked for that is to be brought into view when it comes."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
@@ -117,14 +110,10 @@ class PlaygroundActions(Screen[None]):
         self.post_message(CommandAsked(pace))
 
     def action_watch(self, by: int) -> None:
-        """Watch another environment; from an episode that is shown again, back to the one before."""
+        """Watch another environment."""
 
         def other(state: RunState) -> Watch:
-            watching = state.watching
-            replayed = watching.now.kind in ("best", "worst") and watching.requested is None
-            return Watch(
-                env=(watching.env_intended + (0 if replayed else by)) % max(state.n_envs, 1)
-            )
+            return Watch(env=(state.watching.env_intended + by) % max(state.n_envs, 1))
 
         self.post_message(CommandAsked(other))
 
@@ -133,38 +122,13 @@ class PlaygroundActions(Screen[None]):
 
         open_inspector(self.query_one(ConversationView), self._state)
 
-    def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
-        """Watch it from its beginning, wherever the conversation was scrolled to."""
-        self._awaits_shown = True
-        self.post_message(CommandAsked(WatchNext(kind=kind)))
-
-    def _go_to_shown(self, before: RunState) -> None:
-        """Bring what was asked for into view once the trainer has confirmed that it is shown."""
-        now = self._state.watching.now
-        if not self._awaits_shown or now is before.watching.now:
-            return
-        view = self.query_one(ConversationView)
-        told = Notice(watched_text(now, self._state.n_envs))
-        began = [each.serial for each in self._state.transcript.entries if each.fact == told]
-        if now.awaits_failure or not began:
-            view.action_follow()
-            return
-        self._awaits_shown = False
-        view.hold(began[-1])
-
     def action_turn(self, by: int) -> None:
         """Mark the reply before the marked one, or after it."""
         self.query_one(ConversationView).mark_next(by)
 
     def action_unmark(self) -> None:
-        """Go back to the play as it goes: mark no reply, follow the newest line, and replay nothing."""
+        """Go back to the play as it goes: mark no reply and follow the newest line."""
         self.query_one(ConversationView).action_follow()
-        if not self._state.watching.is_of_play:
-            self.post_message(CommandAsked(Watch(env=self._state.watching.now.env)))
-
-    @on(ConversationView.Marked)
-    def _mark_changed(self) -> None:
-        self.refresh_bindings()
 
     @property
     def marked(self) -> ReplySoFar | None:

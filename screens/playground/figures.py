@@ -41,16 +41,7 @@ def first_sight(state: RunState) -> str:
             played += f" {'▲' if gained > 0 else '▼'} {abs(gained):,}"
         if played and not state.map_is_present:
             played += f" ({age(state.updates - mapped.update)})"
-    return "; ".join(filter(None, (one_line(state.described), played, form_text(state))))
-
-
-def form_text(state: RunState) -> str:
-    """A note that the model chooses among the admissible replies because its own were unreadable."""
-    run = state.run
-    policy = state.settings.get("generation.policy", state.config.generation.policy)
-    if run is None or run.unread_share is None or policy == "generate":
-        return ""
-    return f"chooses from legal replies ({run.unread_share:.0%} of its own were unreadable)"
+    return "; ".join(filter(None, (one_line(state.described), played)))
 
 
 def age(updates: int) -> str:

@@ -13,8 +13,7 @@ from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
-from llamagym_tui.screens.conversation.pane import ConversationPane
-from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
@@ -37,13 +36,7 @@ LEAST_CHART = 9
 MOST_SIDE = 90
 """Columns of curve and map, at most."""
 
-RUN = Binding.Group("The run")
 SPEED = Binding.Group("Speed", compact=True)
-CHANGE = Binding.Group("Change it")
-LOOK = Binding.Group("Look")
-PLAY = Binding.Group("Play")
-REST = Binding.Group("Judge and keep")
-KEYS = Binding.Group("Help and the way out")
 
 
 class Panels(NamedTuple):
@@ -64,7 +57,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Pause",
             tooltip="Pause after the current step.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "space",
@@ -72,7 +64,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Resume",
             tooltip="Resume playing and training.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "plus,equals_sign",
@@ -96,7 +87,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Restart",
             tooltip="Start again from the last checkpoint.",
             id="restart",
-            group=RUN,
         ),
         Binding(
             "p",
@@ -104,7 +94,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Prompt",
             tooltip="Edit the system prompt of the next episodes.",
             id="prompt",
-            group=CHANGE,
         ),
         Binding(
             "s",
@@ -112,7 +101,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Settings",
             tooltip="Change learning rate, KL and more, live.",
             id="settings",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -120,7 +108,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Inference",
             tooltip="Only play: nothing is trained.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -128,7 +115,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Train",
             tooltip="Train the model on what it plays.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "m",
@@ -136,7 +122,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Metrics",
             tooltip="Charts of every figure, and what is healthy.",
             id="metrics",
-            group=LOOK,
         ),
         Binding(
             "g",
@@ -144,7 +129,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Map",
             tooltip="What the policy does in each state, and what is best.",
             id="policy_map",
-            group=LOOK,
         ),
         Binding(
             "h",
@@ -152,7 +136,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Play",
             tooltip="Play at a table of your own.",
             id="table",
-            group=PLAY,
         ),
         Binding(
             "e",
@@ -160,7 +143,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Evaluate",
             tooltip="Measure how well it plays now; training is not affected.",
             id="evaluate",
-            group=REST,
         ),
         Binding(
             "c",
@@ -168,7 +150,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
-            group=REST,
         ),
         Binding(
             "ctrl+r",
@@ -176,7 +157,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Roll back",
             tooltip="Back to the last good checkpoint; asks first.",
             id="roll_back",
-            group=REST,
         ),
         Binding(
             "full_stop",
@@ -219,35 +199,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "x",
-            "watch_next('failure')",
-            "Next failure",
-            tooltip="Watch the next reply that names no action.",
-            id="watch.failure",
-            show=False,
-        ),
-        Binding(
             "i",
             "inspect",
             "Inspect tokens",
             tooltip="The reply you look at, token by token: ratio, clip, alternatives.",
             id="inspect",
-            show=False,
-        ),
-        Binding(
-            "b",
-            "watch_next('best')",
-            "Best episode",
-            tooltip="Watch the best episode of the last batch.",
-            id="watch.best",
-            show=False,
-        ),
-        Binding(
-            "B",
-            "watch_next('worst')",
-            "Worst episode",
-            tooltip="Watch the worst episode of the last batch.",
-            id="watch.worst",
             show=False,
         ),
         Binding(
@@ -294,7 +250,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "escape",
             "unmark",
             "To the play",
-            tooltip="Back to the play as it goes: no marked reply, no replay, the newest line.",
+            tooltip="Back to the play as it goes: no marked reply, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -310,7 +266,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "L",
             "app.lesson",
             "Lesson",
-            tooltip="What to do in the lesson you play, its question, its answer.",
+            tooltip="The text of the lesson, then its answer.",
             id="lesson",
             show=False,
         ),
@@ -328,7 +284,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "All keys",
             tooltip="What the keys and figures mean.",
             id="help",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -336,7 +291,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Quit",
             tooltip="Write a checkpoint and leave.",
             id="quit",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -344,7 +298,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Back",
             tooltip="Write a checkpoint and go back to where the run was begun.",
             id="quit",
-            group=KEYS,
         ),
     ]
 
@@ -360,14 +313,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         yield TooSmall()
         yield RunHeader(self._state, id="run-header", has_progress=False)
         with Container(id="body"):
-            view = ConversationView(
-                id="conversation", placeholder=waiting_text(self._state), can_mark=True
-            )
+            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
             yield ConversationPane(view, id="conversation-pane")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(ConversationView).focus()
+        view = self.query_one(ConversationView)
+        view.focus()
+        self.watch(view, "marked_row", self.refresh_bindings, init=False)
         self.call_after_refresh(self._furnish)
 
     async def _furnish(self) -> None:
@@ -414,7 +367,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
-        before = self._state
         self._state = state
         panels = self._panels
         if panels is None or not self.is_attached:
@@ -422,10 +374,9 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
-        conversation.fold(not state.watching.turn_s)
+        conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        self._go_to_shown(before)
-        panels.banner.show(state, getattr(self.app, "lesson_line", ""))
+        panels.banner.show(state)
         self._fit(state, panels.map)
         for text in self.query(StateText):
             text.show(state)
@@ -465,8 +416,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "unmark" if state.live and not state.watching.is_of_play:
-                return True
             case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):

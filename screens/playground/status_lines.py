@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, get_args
 from textual.content import Content
 from textual.widgets import Static
 
-from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
@@ -111,11 +110,8 @@ class Banner(Static):
 
     _found: list[Sentence] = []
 
-    def show(self, state: RunState, lesson: str = "") -> None:
-        """Show the sentences of a state and the next step of a lesson."""
+    def show(self, state: RunState) -> None:
         found = sentences(state, partial(key_of, self.app))
-        if lesson:
-            found.append(Sentence(lesson, "-note"))
         if found == self._found:
             return
         self._found = found
@@ -247,14 +243,8 @@ class WatchLine(StateText):
         now = watching.now
         if now != FIRST or watching.requested is not None:
             what = watched_text(now, self.state.n_envs)
-            match watching.requested:
-                case Watch(env=env):
-                    what += f" → {env + 1:,}?"
-                case WatchNext(kind=kind):
-                    what += f" → {kind}?"
-            parts.append(what)
-        if now.kind != "env" and not now.awaits_failure:
-            parts.append(f"{key_of(self.app, 'turn.unmark', 'escape')} goes back to the play")
+            requested = watching.requested
+            parts.append(what if requested is None else f"{what} → {requested.env + 1:,}?")
         speed = f"{watching.turn_s:g} s a turn" if watching.turn_s else "full speed"
         if watching.turn_s_requested is not None:
             to = watching.turn_s_requested

@@ -20,8 +20,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     Spot,
     changed_choices,
 )
-from llamagym_tui.screens.widgets.contrast import text_on
-from llamagym_tui.screens.widgets.grounds import ground_style
+from llamagym_tui.screens.widgets.look import ground_style, text_on
 
 FLASH_S = 2.0
 """Seconds for which a changed cell is marked."""

@@ -1,6 +1,6 @@
 """Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -57,41 +57,6 @@ class ConfirmDialog(ModalScreen[bool]):
                 then()
 
         app.push_screen(self, answered)
-
-
-class GuessDialog(ModalScreen[int]):
-    """A text with a question and three answers to guess at; dismissed with the number of the guess, or 0 for none.
-
-    None, as by escape, means to leave.
-    """
-
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS = [
-        *(Binding(f"{number}", f"dismiss({number})", "Guess") for number in (1, 2, 3)),
-        Binding("enter", "dismiss(0)", "Play without a guess", key_display="⏎"),
-        Binding("n,escape,q", "dismiss(None)", "Leave it", key_display="n esc"),
-    ]
-
-    def __init__(self, title: str, question: str, guesses: Sequence[str], text: str) -> None:
-        super().__init__()
-        self._title = title
-        self._text = text
-        self._question = question
-        self._guesses = guesses
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = Content(self._title)
-            asked = Content(f"Guess first: {self._question}")
-            guesses = Content("   ").join(
-                _answer(str(number), words, number) for number, words in enumerate(self._guesses, 1)
-            )
-            others = Content("   ").join(
-                [_answer("⏎", "play without a guess", 0), _answer("esc", "leave it", None)]
-            )
-            parts = [asked, guesses, others, Content(self._text)]
-            yield Static(Content("\n\n").join(parts), markup=False)
-        yield KeyBar()
 
 
 class CautiousDialog(ConfirmDialog):

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from benchmarks.random_states import RandomStates, random_states
 from scripts.bundled_model.conditions import Numbers, State
 from scripts.bundled_model.instructions import Instruction, always, either, report
 from scripts.bundled_model.lessons import Chance, Exchange, Lesson, Mark, numbers_in
+from scripts.bundled_model.random_states import RandomStates, random_states
 
 GRIDS = ("frozen_lake", "frozen_lake_8x8", "frozen_lake_slippery", "cliff_walking", "taxi")
 BOXES = ("cart_pole", "mountain_car", "acrobot", "CartPole-v1", "MountainCar-v0", "Acrobot-v1")

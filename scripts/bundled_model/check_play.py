@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning import evaluated, expert_file
-from benchmarks.timing import summary
+from benchmarks.timing import evaluated, printed, summary
+from llamagym_tui.demos.expert_play import FIRST_SEED
 
 EPISODES = {
     "frozen_lake": 500,
@@ -20,6 +20,8 @@ EPISODES = {
     "acrobot": 5,
 }
 """Of greedy and of sampled play under the default prompt, of each agent."""
+SEED = 7
+"""Of evaluations."""
 HANDS = 20
 """Demonstrations in which a sentence stands before the action."""
 SENTENCES = (
@@ -32,7 +34,7 @@ SENTENCES = (
 def report_play(path: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for agent, episodes in EPISODES.items():
-        for way, figures in evaluated(agent, path, episodes, "2").items():
+        for way, figures in evaluated(agent, path, episodes, 2, SEED).items():
             found[f"default prompt, {agent}, {way}: mean return"] = figures["mean_return"]
     return found | {
         f"parse failures after {HANDS} hands with a sentence before the action": after_sentences(
@@ -45,16 +47,16 @@ def after_sentences(path: Path, seed: int = 1) -> float:
     """Share of sampled replies that name no action, after a warm start on such hands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        hands = [
-            json.loads(line)
-            for line in expert_file(place / "expert.jsonl", "blackjack", HANDS, seed).open()
-        ]
+        expert = place / "expert.jsonl"
+        limits = ("--episodes", HANDS, "--seed", FIRST_SEED + 1_000_000 * seed)
+        printed("demos", "generate", "blackjack", *limits, "--out", expert)
+        hands = [json.loads(line) for line in expert.open()]
         file = place / "hands.jsonl"
         file.write_text("".join(json.dumps(hand) + "\n" for hand in reasoned(hands)))
         start = ("--model", path, "--sft-data", file, "--episodes", 0, "--seed", seed)
         summary("sft", "blackjack", *start, "--run-dir", place / "sft")
         return float(
-            evaluated("blackjack", place / "sft", 5000, "2")["sampled"]["parse_failure_rate"]
+            evaluated("blackjack", place / "sft", 5000, 2, SEED)["sampled"]["parse_failure_rate"]
         )
 
 

@@ -76,20 +76,6 @@ def test_its_canonical_reply_reads_as_the_action(agent: Agent) -> None:
         assert agent.read(agent.format_action(action)).action == action
 
 
-def test_its_replies_with_a_reason_read_as_their_action_and_no_two_are_one(agent: Agent) -> None:
-    if not agent.reasons:
-        return
-    asking = type("Asking", (type(agent),), {"asks_reason": True})()
-    assert set(asking.reasons) == set(asking.action_names)
-    assert asking.get_system_prompt() != agent.get_system_prompt()
-    assert "reason" in asking.get_system_prompt()
-    replies = [reply for action in actions_of(agent) for reply in asking.replies(action)]
-    assert len(set(replies)) == len(replies) == sum(map(len, asking.reasons.values()))
-    for action in actions_of(agent):
-        assert agent.replies(action) == (agent.format_action(action),)
-        assert all(asking.read(reply) == (action, "json") for reply in asking.replies(action))
-
-
 def test_canonical_replies_differ(agent: Agent) -> None:
     replies = {agent.format_action(action) for action in actions_of(agent)}
     assert len(replies) == len(actions_of(agent))

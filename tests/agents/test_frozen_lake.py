@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import MAPS
 
-from benchmarks.exact_frozen_lake import best_success, outcome
+from benchmarks.world_baselines import exact
 from llamagym_tui.agents.frozen_lake import MAPS as OURS
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 
@@ -45,20 +45,10 @@ def test_in_a_hole_and_at_the_goal_there_is_nothing_to_advise() -> None:
 
 
 def test_the_baselines_are_those_of_dynamic_programming() -> None:
-    random = outcome(lambda field: (0.25,) * 4, AGENT.env_kwargs)
-    assert AGENT.baselines["random"] == round(random.success, 4)
-    assert AGENT.baselines["optimal"] == best_success(AGENT.env_kwargs) == 1.0
-
-
-def test_a_walk_of_six_steps_needs_a_limit_of_six() -> None:
-    straight = {0: 1, 4: 1, 8: 2, 9: 1, 13: 2, 14: 2}
-
-    def walk(field: int) -> list[float]:
-        return [float(action == straight.get(field, 0)) for action in range(4)]
-
-    assert outcome(walk, AGENT.env_kwargs) == (1.0, 0.0, 6.0)
-    assert outcome(walk, AGENT.env_kwargs, steps=5) == (0.0, 1.0, 5.0)
-    assert best_success(AGENT.env_kwargs, steps=5) == 0.0
+    env = gymnasium.make(AGENT.env_id, **AGENT.env_kwargs)
+    random = exact(env, lambda actions, state: sum(actions) / 4)
+    assert AGENT.baselines["random"] == round(random, 4)
+    assert AGENT.baselines["optimal"] == exact(env, lambda actions, state: max(actions)) == 1.0
 
 
 def test_another_map_is_told_and_crossed_too() -> None:

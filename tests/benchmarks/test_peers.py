@@ -1,12 +1,8 @@
 """The peers' side by side: what of an episode GRPO trains on, and the table."""
 
-import importlib
-import io
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +10,10 @@ import torch
 import typer
 from transformers import AutoTokenizer
 
-from benchmarks import own_environment
-from benchmarks.llamagym_environment import CHATML_TEMPLATE
-from benchmarks.peers import BUNDLED, agilerl_python, run, subject_of, table, texts
+from benchmarks.peers import BUNDLED, run, subject_of, table
 from benchmarks.peers_trl import PARSE_PENALTY, Episodes
 from benchmarks.worlds import Records
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.game.environment import agent_env
 
 
@@ -43,76 +36,6 @@ def test_results_of_two_models_do_not_mix(tmp_path: Path) -> None:
     records.add(where | {"model": "smollm2"})
     with pytest.raises(typer.BadParameter, match="results of smollm2"):
         run(records, subject_of("bundled"), "blackjack", "ours", 1, [1], tmp_path)
-
-
-@pytest.fixture
-def agilerl_side(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """AgileRL's side of the table, without AgileRL, which is in no environment of this project."""
-    stands_for = SimpleNamespace(
-        LLMPPO=None, base=None, RolloutHarness=None, train_llm_rollout=None
-    )
-    for name in ("", ".algorithms", ".algorithms.core", ".llm_envs", ".training", ".training.llm"):
-        monkeypatch.setitem(sys.modules, f"agilerl{name}", stands_for)
-    monkeypatch.setitem(sys.modules, "agilerl.training.llm.rollout", stands_for)
-    return importlib.reload(importlib.import_module("benchmarks.peers_agilerl"))
-
-
-def test_agilerl_plays_our_texts_and_the_fallback_for_a_reply_without_an_action(
-    agilerl_side: ModuleType,
-) -> None:
-    world = agilerl_side.TextWorld(
-        "FrozenLake-v1", {"is_slippery": False}, texts("frozen_lake")["observations"]
-    )
-    seen, _ = world.reset(seed=1)
-    assert seen == FrozenLakeAgent().format_observation(0)
-    left = FrozenLakeAgent().format_observation(0)
-    for nothing in ("down", '{"action": 7}'):
-        assert world.step(nothing) == (left, -0.5, False, False, {})
-    steps = [world.step(f'{{"action": {number}}}') for number in (1, 1, 2, 1, 2, 2)]
-    assert [step[1] for step in steps] == [0, 0, 0, 0, 0, 1]
-    assert steps[0][0] == FrozenLakeAgent().format_observation(4)
-    assert [step[2] for step in steps] == [False] * 5 + [True]
-
-
-def test_agilerl_is_saved_at_its_marks_whose_time_leaves_out_the_saving(
-    agilerl_side: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, learned, saved = [0.0], list[Any](), list[str]()
-
-    def learn(experiences: Any, turn_ids: torch.Tensor) -> None:
-        learned.append(experiences)
-        now[0] += 40
-
-    def save(agent: Any, folder: Path) -> None:
-        saved.append(folder.name)
-        now[0] += 1000
-
-    monkeypatch.setattr(agilerl_side, "time", SimpleNamespace(process_time=lambda: now[0]))
-    monkeypatch.setattr(agilerl_side, "save", save)
-    answers = io.StringIO()
-    marks = agilerl_side.Marks(SimpleNamespace(learn=learn), [1, 3], tmp_path, answers)
-    turn_ids = torch.tensor([[-1, 0, 0, -1, 1], [-1, 0, -1, -1, -1]])
-    for number in range(4):
-        marks(number, turn_ids)
-    with pytest.raises(SystemExit):
-        marks(4, turn_ids)
-    assert learned == [0, 1, 2, 3, 4]
-    found = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert saved == ["1", "3"]
-    assert [(each["updates"], each["turns"], each["episodes"]) for each in found] == [
-        (2, 6, 4),
-        (5, 15, 10),
-    ]
-
-
-def test_agilerl_environment_that_exists_is_used_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGILERL_ENVIRONMENT", str(tmp_path))
-    monkeypatch.setattr(own_environment, "interpreter", lambda *given: Path("made"))
-    assert agilerl_python() == tmp_path / "bin/python"
-    monkeypatch.delenv("AGILERL_ENVIRONMENT")
-    assert agilerl_python() == Path("made")
 
 
 def chatml_tokenizer() -> Any:
@@ -177,33 +100,3 @@ def test_grpo_trains_on_what_the_model_replied_in_the_conversation_that_its_temp
     assert played["returns"] == [float(stick) - PARSE_PENALTY], "the fallback sticks, and costs"
     after = episodes._between(prompt, cut_off, "more")
     assert after[0] == tokenizer.eos_token_id, "a reply that was cut off is ended"
-
-
-def test_llamagym_trains_on_the_conversation_of_chatml_cut_where_a_reply_begins(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    stands_for = SimpleNamespace(Agent=object, AutoModelForCausalLMWithValueHead=None)
-    for name in ("llamagym", "trl"):
-        monkeypatch.setitem(sys.modules, name, stands_for)
-    side = importlib.reload(importlib.import_module("benchmarks.llamagym_side"))
-    today = chatml_tokenizer()
-    today.save_pretrained(tmp_path)
-    tokenizer = side.ChatMLTokenizer.from_pretrained(tmp_path)
-    tokenizer.chat_template = CHATML_TEMPLATE
-    messages = [
-        {"role": role, "content": words}
-        for role, words in (("system", "Play."), ("user", "10?"), ("assistant", "hm"))
-    ]
-    messages += [{"role": "user", "content": "20?"}]
-    asked = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    ids = today.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-    assert tokenizer(asked)["input_ids"] == ids
-    reply = today('{"action": 0}<|im_end|>')["input_ids"]
-    (words,) = tokenizer.batch_decode([ids + reply], skip_special_tokens=True)
-    assert words.split("[/INST]")[-1].strip() == '{"action": 0}'
-    messages += [{"role": "assistant", "content": '{"action": 0}'}]
-    query, _, answer = tokenizer.apply_chat_template(messages, tokenize=False).rpartition(
-        "[/INST] "
-    )
-    assert tokenizer(f"{query}[/INST] ")["input_ids"] == ids
-    assert tokenizer(answer)["input_ids"] == reply

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
-from transformers import AutoModelForCausalLM
 
 from benchmarks import reading
 from benchmarks.exact_blackjack import CARDS, STATES, expected_return, greedy, optimal_policy
 from benchmarks.hands_kept_back import KEPT_BACK, HandsKeptBackAgent
-from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.game.environment import agent_env
 
 BOOK = optimal_policy()
@@ -69,18 +66,6 @@ def test_shares_are_those_of_the_hands_that_are_asked_for() -> None:
     assert reading.like(found, BOOK, set(STATES) - KEPT_BACK) == 1.0
 
 
-def test_a_rule_is_followed_where_it_has_one_stick_and_where_it_has_one_hit() -> None:
-    before = dict.fromkeys(STATES, 0.5)
-    after = {state: 0.4 if state[0] >= 17 else 0.6 for state in STATES}
-    from_17 = [state for state in STATES if state[0] >= 17]
-    after[from_17[0]] = 0.5
-    share = (len(from_17) - 1) / len(from_17)
-    words = reading.moved(before, after)
-    assert f"the right way in {279 / 280:.2f} of hands" in words
-    assert f"down in {share:.2f} of those" in words
-    assert "up in 1.00 of those below" in words
-
-
 def test_the_way_goes_from_random_to_best_whatever_is_played_against_other_dealers() -> None:
     best = {state: float(BOOK[state]) for state in reading.LOOKED_AT}
     assert reading.way(best) == pytest.approx(1.0)
@@ -106,21 +91,3 @@ def test_the_wordings_tell_all_hands_apart() -> None:
     for told in reading.WORDINGS.values():
         assert len({told(state) for state in STATES}) == len(STATES)
         assert told(STATES[0]) != told(STATES[1])
-
-
-def test_the_control_has_the_shape_of_the_model_and_weights_of_its_seed(tmp_path: Path) -> None:
-    source = str(bundled_model_path())
-    places = [
-        reading.control(tmp_path / str(at), seed, source) for at, seed in enumerate((1, 1, 2))
-    ]
-    one, again, other = (
-        AutoModelForCausalLM.from_pretrained(place).state_dict() for place in places
-    )
-    given = AutoModelForCausalLM.from_pretrained(source).state_dict()
-    assert {name: each.shape for name, each in one.items()} == {
-        name: each.shape for name, each in given.items()
-    }
-    name = "model.layers.0.self_attn.q_proj.weight"
-    assert one[name].equal(again[name])
-    assert not one[name].equal(other[name])
-    assert not one[name].equal(given[name])

@@ -34,14 +34,8 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 PURPOSES = {
     "[minigrid]": "the agent babyai, and all of BabyAI and MiniGrid",
     "[textworld]": "the agent textworld, and text games from files (Linux)",
-    "[openenv]": "docs/examples/openenv_agent.py, for a server of OpenEnv's",
-    "[gem]": "docs/examples/gem_agent.py, with pip install --no-deps gem-llm",
-    "[textarena]": "docs/examples/textarena_agent.py, Connect Four",
-    "[tensorboard]": "--track tensorboard, track --to tensorboard",
-    "[trackio]": "--track trackio, track --to trackio",
-    "[wandb]": "--track wandb, track --to wandb",
-    "[minari]": "demos export --to minari, demos import minari",
-    "[sweep]": "llamagym-tui sweep",
+    "[tensorboard]": "--track tensorboard",
+    "[wandb]": "--track wandb",
     "[serve]": "llamagym-tui serve",
 }
 
@@ -85,7 +79,7 @@ def test_each_line_says_what_was_found(lines, tmp_path: Path, monkeypatch: pytes
     room = SimpleNamespace(there=5 * 2**29, free=3 * 2**29)
     monkeypatch.setattr("llamagym_tui.trainer.preflight.preflight", lambda *parts: room)
     monkeypatch.setattr("shutil.disk_usage", lambda place: room)
-    monkeypatch.setattr("importlib.util.find_spec", lambda module: module == "optuna" or None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: module == "wandb" or None)
     code, found = lines()
     assert code == 0
     absent = {
@@ -101,7 +95,7 @@ def test_each_line_says_what_was_found(lines, tmp_path: Path, monkeypatch: pytes
         ("threads", "3 for the bundled model, measured now"),
         ("terminal", "none; only the playground needs one"),
         *((name.lower(), f"{tmp_path / name}, 1.5 GiB free") for name in ("DATA", "CACHE", "CONFIG")),
-        *(absent | {"[sweep]": "installed: llamagym-tui sweep"}).items(),
+        *(absent | {"[wandb]": "installed: --track wandb"}).items(),
     ]  # fmt: skip
 
 

@@ -19,9 +19,9 @@ from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.run_folder import FORM_DIR, MODEL_DIR
+from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.run_folder import MODEL_DIR
 from tests import fakes
-from tests.cli.test_track import evaluated
 from tests.recorded_run import record
 
 ASKED = [
@@ -50,7 +50,18 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.Tenso
 @pytest.fixture
 def adapted(tmp_path: Path, adapter: tuple[Path, torch.Tensor]) -> tuple[Path, torch.Tensor]:
     """A run that has trained that adapter, and the logits."""
-    events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
+    events = [
+        *fakes.opening_events(),
+        *fakes.learning(2),
+        EvaluationFinished(
+            episodes=200,
+            greedy=True,
+            mean_return=-0.25,
+            return_stderr=0.07,
+            parse_failure_rate=0.0,
+            elapsed_s=1.0,
+        ),
+    ]
     run_dir = record(
         tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12)
     )
@@ -160,17 +171,6 @@ def test_without_merge_an_adapter_stays_one(
     assert not list((tmp_path / "adapter").glob("value*"))
 
 
-def test_an_adapter_on_a_model_that_only_the_run_has_is_exported_merged(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path
-) -> None:
-    (adapted[0] / FORM_DIR).mkdir()
-    result = CliRunner().invoke(app, ["export", str(adapted[0]), str(tmp_path / "adapter")])
-    assert result.exit_code == 2
-    assert "on a copy of the model that only this run has; add --merge." in result.stderr
-    assert not (tmp_path / "adapter").exists()
-    exported(adapted[0], tmp_path / "plain", "--merge")
-
-
 def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
     adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +273,6 @@ def test_what_is_converted_and_uploaded_is_named_with_its_places(
         f"The model of one is in {out} and {out / 'a.gguf'} and me/it on the hub\n"
     )
     assert "chat_template.jinja" in (out / "a.gguf").read_text().split()
-    assert (out / "Modelfile").read_text().startswith("FROM ./a.gguf\nTEMPLATE ")
     assert sent == [("me/it", {"exist_ok": True}), {"repo_id": "me/it", "folder_path": out}]
 
 

@@ -27,7 +27,7 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_text, read_row
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.state import run_summary
-from llamagym_tui.state.past_run import PastRun
+from llamagym_tui.state.history import History
 from llamagym_tui.state.replay import Recording, ReplayPlayer
 from tests import fakes
 from tests.recorded_run import record
@@ -231,7 +231,7 @@ def looked_at(folder: Path) -> None:
             spark([point.mean_return for point in row.curve], 40)
     try:
         recording = Recording(folder)
-        PastRun(recording.config).read_on()
+        History(folder, recording.config).read_on()
         while not recording.complete:
             recording.read_on()
         ReplayPlayer(recording).jump(recording.duration_s)

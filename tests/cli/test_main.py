@@ -20,11 +20,9 @@ from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli import models as models_command
 from llamagym_tui.cli.main import app
-from llamagym_tui.cli.track import following, until_closed
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup import catalog, run_config
-from llamagym_tui.setup.lessons import lessons
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
 from tests.recorded_run import record
@@ -59,16 +57,13 @@ def test_the_lines_of_usage_name_what_each_command_takes():
     arguments = {
         "train": "[AGENT]",
         **dict.fromkeys(["sft", "dpo", "eval", "compare", "match", "demos generate"], "{AGENT}"),
-        **dict.fromkeys(["report", "track", "replay"], "[RUN]"),
+        **dict.fromkeys(["report", "replay"], "[RUN]"),
         "lessons": "[NAME]",
         "export": "{RUN} {OUT}",
-        "sweep": "{SPEC}",
         "serve": "[[AGENT [OPTIONS]]]...",
         "seat": "{CLASS} {SEAT}",
-        **dict.fromkeys(["demos check", "demos merge"], "{FILE}..."),
+        "demos check": "{FILE}...",
         "demos list": "[PLACE]",
-        "demos export": "{FILE}",
-        "demos import": "{FORM} {SOURCE}",
     }
     found = usages(typer.main.get_command(app))
     assert {name: words for name, words in found.items() if words != "[OPTIONS]"} == {
@@ -105,13 +100,13 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
     return fake
 
 
-PLAYS = "--model --base --env… --prompt=own|reason --prompt-file --history"
+PLAYS = "--model --base --env… --prompt-file --history"
 COMPUTES = "--device=auto|cpu|cuda|mps --dtype=float32|bfloat16 --threads"
 LEARNS = "--learner=ppo|reinforce|rebn|rloo|grpo|gigpo --mode=train|inference"
 BEGINS = f"{PLAYS} {LEARNS} --envs≥1 --ranks≥1 --parallel-envs=auto|on|off --seed≥0 {COMPUTES}"
 ENDS = "--episodes≥1 --minutes≥0.001 --max-failures≥1"
-FALLS = "--on-collapse=warn|rollback --form=auto|score|learn|off"
-LIES = "--set… --run-dir --resume --from --track=tensorboard|trackio|wandb"
+FALLS = "--on-collapse=warn|rollback"
+LIES = "--set… --run-dir --resume --from --track=tensorboard|wandb"
 IMITATES = f"agent! --episodes≥0 (2000) --json --debug {PLAYS} --seed≥0 {COMPUTES} --sft-data --set… --run-dir"
 MEASURES = f"--greedy --sampled (True) --envs≥1 (128) --seed≥0 (0) --json --debug {PLAYS} {COMPUTES} --set…"
 COMMAND_LINE = {
@@ -120,32 +115,27 @@ COMMAND_LINE = {
     "train": f"agent --json --debug {BEGINS} {ENDS} --final-episodes≥0 {FALLS} --sft-warm-start --sft-data {LIES} "
     "--trust-agent",
     "sft": IMITATES,
-    "dpo": IMITATES.replace("--prompt=own|reason ", ""),
+    "dpo": IMITATES,
     "eval": f"agent! --episodes≥1 (1000) {MEASURES}",
     "compare": "agent! --b-model --b-prompt-file --b-temperature≥0.01 "
     "--b-learner=ppo|reinforce|rebn|rloo|grpo|gigpo --minutes≥0.001 (2.0) --half-width≥1e-06 --episodes≥2 (20000) "
     + MEASURES.replace("--history", "--history --learner=ppo|reinforce|rebn|rloo|grpo|gigpo"),
     "match": "agent! --b-model! --episodes≥2 (400) --greedy --sampled --envs≥1 (128) --seed≥0 (0) --json --debug "
     "--model --device=auto|cpu|cuda|mps --threads",
-    "lessons": "name --check --debug",
+    "lessons": "name",
     "agents": "",
     "models": "",
     "runs": "",
     "report": "run --output -o --film --csv --debug",
-    "track": "run --to=tensorboard|trackio|wandb (tensorboard) --follow (hidden) --debug",
     "export": "run! out! --merge --gguf --push-to-hub --base --debug",
-    "sweep": "spec! --jobs≥1 (1) --show --debug",
     "replay": "run --debug",
     "serve": "words… --watch --host (127.0.0.1) --port≥1≤65535 (8000) --sessions≥1 --seats≥1 --debug",
     "seat": "(hidden) folder! number≥1! --debug",
     "doctor": "",
     "demos": "",
-    "demos generate": "agent! --episodes≥1 (500) --output -o --out --seed≥0≤1073741824 --env… --model --set…",
+    "demos generate": "agent! --episodes≥1 (500) --output -o --seed≥0≤1073741824 (5000000) --env…",
     "demos check": "files…! --agent",
     "demos list": "place",
-    "demos merge": "files…! --output -o!",
-    "demos export": "file! --to=parquet|pairs|prompts|dpo|kto|minari! --output -o --agent",
-    "demos import": "form=minari|openai|sharegpt|alpaca|pairs! name! --agent! --output -o!",
 }
 """Arguments and options of each command: what they take, from where to where, and in brackets what is usual."""
 
@@ -223,7 +213,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         measured={name: "" for name in fakes.MEASURED_OF_HEAD if name != "n_envs"},
         **fakes.HEAD_ALONE,
     )
-    assert options == {"json_output": True, "debug": False, "tracker": None}
+    assert options == {"json_output": True, "debug": False}
 
 
 def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(
@@ -313,11 +303,6 @@ def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_p
     path = write_agent(tmp_path, "run_settings = {'max_turns': 5}")
     assert run("eval", str(path)).exit_code == 0
     assert headless.calls[0][0].max_turns == 5
-    # A reason has room for its words: 48 tokens, and not the 32 of an action alone.
-    for prompt, tokens in (("reason", 48), ("own", 32)):
-        assert run("eval", "blackjack", "--prompt", prompt).exit_code == 0
-        config = headless.calls[-1][0]
-        assert (config.prompt, config.generation.max_new_tokens) == (prompt, tokens)
 
 
 def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
@@ -487,7 +472,7 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         ),
         (
             ["demos", "generate", "tic-tac-toe", "--env", "opponent=bundled"],
-            "play against one of random, careful, expert, first",
+            "choose an opponent among random, careful, expert, first",
         ),
         (["train", "blackjack", "--mode", "dream"], "'--mode'"),
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
@@ -503,7 +488,6 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         ),
         (["blackjack", "--set", "ppo.lr=-1"], "ppo.lr takes float > 0.0, not '-1'"),
         (["--nope"], "No such option: --nope"),
-        (["demos", "merge", "a.jsonl"], "'--output'"),
     ],
 )
 def test_a_mistake_gets_one_sentence_on_stderr(words: list[str], sentence: str) -> None:
@@ -620,37 +604,25 @@ def test_a_command_hands_on_what_it_was_given(
     )
     monkeypatch.setitem(sys.modules, "llamagym_tui.app.app", fake)
     monkeypatch.setattr(main, "_is_shown", lambda: True)
-    monkeypatch.setattr(main, "require_library", kept("library"))
+    monkeypatch.setattr(run_config, "require_library", kept("library"))
     monkeypatch.setattr("llamagym_tui.cli.doctor.report", kept("doctor"))
-    monkeypatch.setattr("llamagym_tui.cli.lessons.check", kept("check"))
-    monkeypatch.setattr("llamagym_tui.cli.track.track", kept("track", "done"))
     monkeypatch.setattr("llamagym_tui.cli.headless_sft.warm_start", kept("taught"))
     monkeypatch.setattr(run_config, "sft_file", kept("file", "/mine.jsonl"))
-    monkeypatch.setattr("os.nice", kept("nice"))
     a_run_folder(data / "runs" / "one")
     one, new = data / "runs" / "one", tmp_path / "new"
-    lesson = lessons()["learning-rate"]
     assert run("blackjack", "--track", "wandb", "--run-dir", str(new)).exit_code == 3
     (library, playground), calls = calls, []
     assert library == ("library", "wandb", "wandb", {})
-    beside = playground[-1]["beside"]
-    assert (beside.func, beside.args) == (following, (new, "wandb"))
+    assert (playground[1].track, playground[1].run_dir) == ("wandb", str(new))
     assert run("replay", "one").exit_code == 3
     assert run("doctor").exit_code == 3
-    assert run("lessons", "1", "--check", "--debug").exit_code == 3
-    assert run("track", "one", "--to", "trackio").stdout == "done\n"
-    assert run("track", str(one), "--follow").stdout == "done\n"
     assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
     config = calls[-1][1]
-    assert (config.sft_data, config.env, config.form) == ("/mine.jsonl", {"sab": True}, "auto")
+    assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
     given = {"method": "dpo", "episodes": 2000, "json_output": False, "debug": False}
     assert calls == [
         ("replay", one, {}),
         ("doctor", {}),
-        ("check", "learning-rate", lesson, {"debug": True}),
-        ("track", one, "trackio", {}),
-        ("nice", 10, {}),
-        ("track", one, "tensorboard", until_closed, {}),
         ("file", "blackjack", Path("a"), ["sab=true"], "dpo", {}),
         ("taught", config, given),
     ]
@@ -707,38 +679,18 @@ def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
     assert (refused.exit_code, "needs a terminal" in refused.stderr) == (2, True)
 
 
-def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
+def test_demos_are_checked_and_listed(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
-    bad.write_bytes(b"{}\n")
+    bad.write_bytes(b"{}\n" * 6)
     checked = run("demos", "check", str(bad))
-    assert checked.exit_code == 1
-    assert checked.stdout.startswith(f"{bad}:1: These fields are missing")
-    unread = "0 episodes, mean return 0.000, 1 unreadable line: 1"
+    assert (checked.exit_code, checked.stdout.startswith(f"{bad}:1: ")) == (1, True)
+    unread = "0 episodes, mean return 0.000, 6 unreadable lines: 1, 2, 3, 4, 5, …"
     assert run("demos", "list", str(tmp_path)).stdout == f"{bad}: {unread}\n"
-    torn = tmp_path / "torn.jsonl"
-    torn.write_bytes(b"{}\n" * 6)
-    assert run("demos", "list", str(torn)).stdout.endswith(
-        ", 6 unreadable lines: 1, 2, 3, 4, 5, …\n"
-    )
-    torn.unlink()
     good = tmp_path / "good.jsonl"
     good.write_bytes(SHIPPED.read_bytes()[: SHIPPED.read_bytes().index(b"\n") + 1])
-    merged = run("demos", "merge", str(good), str(good), "-o", str(tmp_path / "both"))
-    assert merged.stdout == f"{tmp_path / 'both'}: 1 episode (1 duplicate left out)\n"
     assert run("demos", "check", str(good)).stdout == f"{good}: 1 episode, nothing wrong\n"
-    for words, path, what in (
-        (["parquet"], good.with_suffix(".parquet"), "1 episode"),
-        (["pairs"], good.with_suffix(".pairs.jsonl"), "1 line"),
-        (["prompts", "-o", str(tmp_path / "p")], tmp_path / "p", "1 line"),
-    ):
-        assert run("demos", "export", str(good), "--to", *words).stdout == f"{path}: {what}\n"
-        path.unlink()
-    good.unlink()
-    (tmp_path / "both").unlink()
     missing = run("demos", "list", str(tmp_path / "none"))
     assert (missing.exit_code, f"There is no {tmp_path / 'none'};" in missing.stderr) == (2, True)
-    assert run("demos", "list", str(bad)).stdout == run("demos", "list", str(tmp_path)).stdout
-    assert run("demos", "merge", str(bad), "-o", str(tmp_path / "out.jsonl")).exit_code == 1
 
 
 def test_help_names_the_commands_but_not_the_hidden_one() -> None:

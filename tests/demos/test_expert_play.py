@@ -1,8 +1,7 @@
-"""Episodes of scripted experts, the files of them that ship, and their exports."""
+"""Episodes of scripted experts, and the files of them that ship."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
-from llamagym_tui.demos import export
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.expert_play import expert_episodes
@@ -77,7 +75,7 @@ def test_a_file_that_ships_is_what_its_command_gives(path: Path, most: int | Non
 def test_generate_writes_a_file_that_check_accepts(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     made = CliRunner().invoke(
-        app, ["demos", "generate", "blackjack", "--episodes", "7", "--out", str(path)]
+        app, ["demos", "generate", "blackjack", "--episodes", "7", "-o", str(path)]
     )
     assert made.exit_code == 0, made.stderr
     assert made.stdout.startswith(f"{path}: 7 episodes, mean return ")
@@ -97,31 +95,3 @@ def test_without_a_place_a_persons_own_episodes_are_left_alone(
     CliRunner().invoke(app, ["demos", "generate", "blackjack", "--episodes", "2"])
     assert demo_files.read(demo_files.default_path("blackjack")) == [own]
     assert len(demo_files.read(demo_files.demos_dir() / "blackjack-expert.jsonl")) == 2
-
-
-def test_pairs_have_the_conversation_up_to_each_reply(tmp_path: Path) -> None:
-    path = tmp_path / "made.jsonl"
-    demo = next(demo for demo in played("blackjack", 50, 0) if demo.length == 2)
-    demo_files.write(path, [demo])
-    pairs = tmp_path / "made.pairs.jsonl"
-    assert (
-        CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout
-        == f"{pairs}: 2 lines\n"
-    )
-    lines = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
-    assert [line["prompt"] + line["completion"] for line in lines] == [
-        demo.messages[:3],
-        demo.messages,
-    ]
-
-
-@pytest.mark.slow
-def test_a_parquet_table_has_a_row_an_episode_and_a_column_a_field(tmp_path: Path) -> None:
-    from datasets import Dataset
-
-    path = tmp_path / "made.jsonl"
-    demo_files.write(path, found := played("blackjack", 5, 0))
-    assert export.to_parquet(path, tmp_path / "table.parquet") == 5
-    table = Dataset.from_parquet(str(tmp_path / "table.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert table.column_names == [field.name for field in msgspec.structs.fields(Demonstration)]
-    assert table["messages"][:] == [demo.messages for demo in found]

@@ -18,8 +18,8 @@ from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
-from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import OfferedAction, choices

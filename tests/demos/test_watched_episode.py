@@ -111,7 +111,7 @@ def test_what_a_warm_start_could_train_on_is_checked() -> None:
     path.parent.mkdir()
     path.write_bytes(b"nonsense\n")
     own, shipped = recorder.offers("Play.")
-    assert "line 1: This is not JSON" in own.fault
+    assert "line 1: This is no demonstration" in own.fault
     assert shipped.fault == ""
     assert shipped.facts is not None
     assert shipped.facts.episodes == 500

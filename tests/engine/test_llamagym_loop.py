@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import gymnasium
@@ -212,7 +211,7 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
             "generate_config_dict takes a dictionary, not l",
         ),
         ({"generate_config_dict": {"a/top_k": 0, "top_k": 0}}, "has top_k twice, once as 'top_k'"),
-        ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not llamagym_tui's PPOConfig"),
+        ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not PPOConfig"),
         ({"ppo_config_dict": {"lr": 1e-5, "ppo/learning_rate": 1e-5}}, "learning_rate and lr"),
         ({"ppo_config_dict": {"learner": "grpo"}}, "grpo compares episodes of one seed"),
         ({"ppo_config_dict": {"adap_kl_ctrl": True, "steps": 9}}, "adap_kl_ctrl, steps; known"),
@@ -504,58 +503,15 @@ def test_the_score_policy_acts_by_what_each_turn_allows(tokenizer):
         agent.act(observation, {"admissible_commands": []})
 
 
-class Prose(BlackjackAgent):
-    """Reads an action in every so-manieth reply."""
-
-    named = 0
-    read_so_far = 0
-
-    def extract_action(self, response: str) -> int | None:
-        self.read_so_far += 1
-        return 1 if self.read_so_far % 16 < self.named else None
-
-
-@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings")
-@pytest.mark.parametrize(
-    ("named", "given", "policy", "unread"),
-    [
-        (0, {}, "score", "8 of the first 8"),
-        (8, {}, "score", "8 of the first 15"),
-        (9, {}, "generate", ""),
-        (0, {"policy": "generate"}, "generate", ""),
-    ],
-)
-def test_replies_are_chosen_by_score_where_most_of_the_first_name_no_action(
-    tokenizer, named, given, policy, unread
-):
-    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    agent = Prose(model, tokenizer, "cpu", {"max_new_tokens": 4, **given}, {"batch_size": 100})
-    agent.named = named
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        loop = loop_of(agent)
-        for _ in range(int(unread.split()[-1]) if unread else 16):
-            assert loop.policy.generation.policy == "generate"
-            agent.act((12, 5, 0))
-            agent.assign_reward(0.0)
-            agent.terminate_episode()
-    assert loop.policy.generation.policy == policy
-    told = [str(each.message) for each in seen if "name no action" in str(each.message)]
-    if policy == "score":
-        assert told[0].startswith(f"{unread} replies name no action")
-        assert loop.batch == []
-        assert agent.act((12, 5, 0)) in (0, 1, agent.fallback_action)
-    else:
-        assert told == []
-        assert len(loop.batch) == 16
-
-
 def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(tokenizer):
     def trained(agent_class, *, is_default: bool, **given) -> dict[str, torch.Tensor]:
+        """The trained weights by name; replies are chosen by score if and only if they are on the head alone."""
         model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
         model.adapt(LoraConfig())
         model.has_default_adapter = is_default
         agent = agent_class(model, tokenizer, "cpu", **given)
+        kind = loop_of(agent).policy.generation.policy
+        assert kind == ("score" if model.has_narrow_head else "generate")
         return {
             name: weight
             for name, weight in agent.model.pretrained_model.named_parameters()
@@ -571,6 +527,8 @@ def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(token
         assert up.shape == (len(tokenizer), directions)
     assert len(trained(BlackjackAgent, is_default=False)) > 2, "it was asked for"
     assert len(trained(SeedAgent, is_default=True)) > 2, "its actions have no names"
+    text = {"generate_config_dict": {"policy": "generate"}}
+    assert len(trained(BlackjackAgent, is_default=True, **text)) > 2, "it is to write"
     rate = {"ppo_config_dict": {"learning_rate": 1e-4}}
     assert len(trained(BlackjackAgent, is_default=True, **rate)) > 2, "it has no use for the rate"
     whole = {"ppo_config_dict": {"batch_size": 16, "mini_batch_size": 16}}

@@ -11,8 +11,8 @@ import pytest
 
 from llamagym_tui.agents.textworld import TextWorldAgent
 from llamagym_tui.demos.expert_play import expert_episodes
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame
-from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed, reply_of

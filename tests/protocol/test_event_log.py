@@ -15,7 +15,6 @@ from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.event_log import EventLog
 from llamagym_tui.protocol.events import (
     EpisodeFinished,
-    EpisodesCounted,
     EpisodeStarted,
     Event,
     EventsLeftOut,
@@ -24,7 +23,6 @@ from llamagym_tui.protocol.events import (
     Progressed,
     TokensStreamed,
     TurnFinished,
-    UpdateFinished,
 )
 from tests import fakes
 
@@ -95,18 +93,6 @@ def test_watched_episodes_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
         )
 
 
-def test_a_long_episode_is_kept_whole_and_paid_for_by_the_next(tmp_path: Path) -> None:
-    events = [*episode(0, 0.0, turns=200), *episode(1, 20.0), *episode(2, 40.0)]
-    kept = written(tmp_path / "events.jsonl", events)
-    assert [event.episode for event in kept if isinstance(event, EpisodeFinished)] == [0, 2]
-    assert len([event for event in kept if isinstance(event, TurnFinished)]) == 201
-
-
-def test_what_is_no_conversation_is_always_kept(tmp_path: Path) -> None:
-    events: list[Event] = [PhaseChanged(phase="updating")] * 500
-    assert len(written(tmp_path / "events.jsonl", events)) == 500
-
-
 def test_an_event_stands_in_the_file_within_a_second(tmp_path: Path) -> None:
     clock = Clock()
     log = EventLog(tmp_path / "events.jsonl", clock=clock)
@@ -116,15 +102,6 @@ def test_an_event_stands_in_the_file_within_a_second(tmp_path: Path) -> None:
     log.append(PhaseChanged(phase="rolling_out"))
     assert len(list(event_log.read(tmp_path / "events.jsonl"))) == 2
     log.close()
-
-
-def test_closing_writes_the_rest_and_may_be_repeated(tmp_path: Path) -> None:
-    log = EventLog(tmp_path / "events.jsonl")
-    log.append(PhaseChanged(phase="loading"))
-    log.close()
-    log.close()
-    log.append(PhaseChanged(phase="stopped"))
-    assert list(event_log.read(tmp_path / "events.jsonl")) == [PhaseChanged(phase="loading")]
 
 
 def test_a_torn_last_line_is_skipped_by_readers_and_cut_by_the_next_writer(tmp_path: Path) -> None:
@@ -137,14 +114,6 @@ def test_a_torn_last_line_is_skipped_by_readers_and_cut_by_the_next_writer(tmp_p
         PhaseChanged(phase="loading"),
         PhaseChanged(phase="stopped"),
     ]
-
-
-@pytest.mark.parametrize("torn", [b"x", b'{"type":' + b"y" * 200_000])
-def test_a_file_of_nothing_but_a_torn_line_becomes_empty(tmp_path: Path, torn: bytes) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(torn)
-    assert written(path, []) == []
-    assert path.read_bytes() == b""
 
 
 def test_a_broken_line_within_the_file_is_named(tmp_path: Path) -> None:
@@ -177,16 +146,6 @@ def test_a_number_that_json_cannot_say_is_null_on_disk_and_none_when_it_is_read(
         json.loads((tmp_path / "events.jsonl").read_bytes().splitlines()[2])["episode_return"]
         is None
     )
-
-
-def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_path: Path) -> None:
-    counts = {"mode": "train", "prompt_version": 0, "env_steps": 2, "episodes_per_s": 1.0}
-    counted = EpisodesCounted(returns=[1.0, math.nan], lengths=[1, 1], episodes=2, **counts)
-    stats = msgspec.structs.replace(fakes.STATS, mean_return=math.nan, kl_ref=0.5)
-    update = UpdateFinished(update=1, episodes=2, stats=stats)
-    one, other = written(tmp_path / "events.jsonl", [counted, update])
-    assert (one.returns[0], math.isnan(one.returns[1])) == (1.0, True)
-    assert (math.isnan(other.stats.mean_return), other.stats.kl_ref) == (True, 0.5)
 
 
 @pytest.mark.slow
@@ -240,11 +199,6 @@ def test_a_number_that_nothing_can_be_computed_from_is_no_event(
         list(event_log.read(path))
 
 
-def test_a_text_may_hold_any_number(tmp_path: Path) -> None:
-    shown = ObservationShown(episode=0, turn=0, text='[1e999, "x":123456789012345678901234567890]')
-    assert written(tmp_path / "events.jsonl", [episode(0, 0.0)[0], shown])[1] == shown
-
-
 def test_a_line_beyond_the_bound_is_named_and_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,15 +210,3 @@ def test_a_line_beyond_the_bound_is_named_and_not_read(
     assert [next(log) for _ in range(3)] == [PhaseChanged(phase="loading")] * 3
     with pytest.raises(RunStoreError, match=r"Line 4 of .* \(it has over 100 bytes\)"):
         next(log)
-
-
-def test_the_marks_of_a_resumed_run_begin_where_it_goes_on() -> None:
-    budget = event_log.ConversationBudget()
-    kept = [
-        each
-        for at in range(7000)
-        for event in episode(at, 5000.0 + at / 10, turns=4)
-        for each in budget.kept(event)
-    ]
-    (mark,) = [event for event in kept if isinstance(event, EventsLeftOut)]
-    assert mark.at_s == 5600.0

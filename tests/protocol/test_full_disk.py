@@ -10,8 +10,7 @@ import pytest
 
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.event_log import EventLog
-from llamagym_tui.protocol.events import EventsLeftOut, ModeChanged, PhaseChanged, WarningRaised
-from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.protocol.events import EventsLeftOut, PhaseChanged
 from tests.protocol.test_event_log import Clock, episode
 
 
@@ -55,46 +54,6 @@ def test_what_could_not_be_written_is_written_once_there_is_space(
     assert list(event_log.read(tmp_path / "events.jsonl")) == sent
 
 
-def test_a_flood_of_events_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "MOST_WAITING", 80_000)
-    log = EventLog(tmp_path / "events.jsonl", clock=Clock())
-    for number in range(100_000):
-        log.append(PhaseChanged(phase="rolling_out", detail=str(number)))
-    log.close()
-    assert [event.detail for event in event_log.read(tmp_path / "events.jsonl")] == [
-        *map(str, range(100_000))
-    ]
-
-
-def test_a_full_disk_is_tried_less_and_less_often(tmp_path: Path, disk: Disk) -> None:
-    clock = Clock()
-    log = EventLog(tmp_path / "events.jsonl", clock=clock)
-    disk.room = 0
-    for _ in range(6000):  # ten minutes
-        clock.now += 0.1
-        log.append(PhaseChanged(phase="updating"))
-    assert 20 <= disk.attempts <= 30
-
-
-def test_a_person_is_warned_once_and_hears_when_it_works_again(tmp_path: Path, disk: Disk) -> None:
-    clock, seen = Clock(), []
-    log = EventLog(tmp_path / "events.jsonl", clock=clock)
-    emitter = EventEmitter([log.append, lambda event: seen.append(event)], clock)
-    for second in range(200):
-        clock.now += 1.0
-        disk.room = 0 if second < 100 else 10**9
-        emitter.emit(ModeChanged(mode="train"))
-    full, again = [event for event in seen if isinstance(event, WarningRaised)]
-    assert (
-        f"{tmp_path / 'events.jsonl'} cannot be written (No space left on device)" in full.message
-    )
-    assert full.unwritten
-    assert "written again" in again.message
-    assert not again.unwritten
-    log.close()
-    assert len(list(event_log.read(tmp_path / "events.jsonl"))) == 202
-
-
 def test_conversations_go_first_and_a_mark_has_their_number(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,22 +77,6 @@ def test_conversations_go_first_and_a_mark_has_their_number(
     assert kept[-1] == gap
     watched = sum(not isinstance(event, PhaseChanged | EventsLeftOut) for event in kept)
     assert (gap.count, gap.reason) == (40 - watched, "full_disk")
-
-
-def test_even_figures_are_lost_rather_than_all_memory(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "MOST_WAITING", 100)
-    log = EventLog(tmp_path / "events.jsonl", clock=Clock())
-    disk.room = 0
-    for _ in range(1000):
-        log.append(PhaseChanged(phase="updating"))
-    assert len(log._waiting) < 3400
-    disk.room = 10**9
-    log.close()
-    *kept, gap = event_log.read(tmp_path / "events.jsonl")
-    assert isinstance(gap, EventsLeftOut)
-    assert gap.count == 1000 - len(kept)
 
 
 def test_the_end_of_a_run_with_a_full_disk_is_reported_and_gives_the_file_free(

@@ -40,24 +40,6 @@ def test_read_again_they_are_the_same_episodes_in_a_random_order_that_is_always_
         assert fmean(part) == pytest.approx(0.3, abs=0.08)
 
 
-@pytest.mark.parametrize(
-    "returns", [[1.0, -1.0] * 15, [float(at) for at in range(200)]], ids=["few", "all different"]
-)
-def test_where_it_would_not_be_shorter_their_order_is_kept(returns: list[float]) -> None:
-    event = counted(returns, [1] * len(returns))
-    assert grouped(event) is event
-
-
-def test_a_log_has_them_grouped_and_gives_each_of_them_back(tmp_path: Path) -> None:
-    log = event_log.EventLog(path := tmp_path / "events.jsonl")
-    log.append(counted([1.0, -1.0] * 100, [1, 2] * 100))
-    log.close()
-    assert b'"returns":[1,-1],"lengths":[1,2],"counts":[100,100]' in path.read_bytes()
-    (event,) = event_log.read(path)
-    assert isinstance(event, EpisodesCounted)
-    assert (sum(event.returns), sum(event.lengths), len(event.returns)) == (0.0, 300, 200)
-
-
 @pytest.mark.parametrize("counts", [[1], [10**15, 1], [0, 1], [-5, 6]])
 def test_numbers_that_belong_to_no_episodes_are_no_event(tmp_path: Path, counts: list[int]) -> None:
     event = msgspec.structs.replace(counted([1.0, -1.0], [1, 2]), counts=counts)

@@ -50,17 +50,6 @@ def test_what_cannot_be_seen_is_shown_but_joiners_of_scripts_stay() -> None:
     assert literal("👩\u200d💻 می\u200cخواهم") == "👩\u200d💻 می\u200cخواهم"
 
 
-def test_every_code_point_is_harmless_afterwards_and_letters_are_as_they_were() -> None:
-    everything = "".join(
-        map(chr, (*range(0x14000), *range(0x1BC00, 0x20000), *range(0xE0000, 0xE0200)))
-    )
-    assert harmful(literal(everything)) == []
-    letters = "".join(
-        char for char in everything if unicodedata.category(char)[0] in "LNPS" and char not in "ᅟᅠㅤﾠ"
-    )
-    assert literal(letters) == letters
-
-
 @given(st.text(st.characters(exclude_categories=())))
 def test_random_texts_are_harmless_and_as_long(text: str) -> None:
     assert harmful(literal(text)) == []
@@ -80,21 +69,6 @@ def test_one_line_has_no_line_ends_and_is_no_longer_than_the_longest() -> None:
 
 def test_what_is_printed_is_literal_and_its_columns_stay() -> None:
     assert printed("a\x1b]52;c;aGk=\x07   b\nc\td") == "a␛]52;c;aGk=␇   b␤c␉d\n"
-
-
-def test_line_ends_are_printed_only_where_that_is_meant() -> None:
-    assert printed("a\x1b\n  b\x9b\n", lines=True) == "a␛\n  b�\n\n"
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252"])
-def test_nothing_raises_whatever_a_terminal_can_show(encoding: str) -> None:
-    shown = printed("\x1b 日本 é \ud800\udce9", encoding)
-    assert shown[1:3] == " 日" if encoding == "utf-8" else shown.startswith("? ??")
-    assert harmful(shown, kept="\n") == []
-
-
-def test_an_endless_text_is_printed_up_to_a_length() -> None:
-    assert len(printed("x" * 10**7)) == LONGEST_LINE + 1
 
 
 def test_json_is_ascii_without_controls_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:

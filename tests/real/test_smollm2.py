@@ -55,7 +55,7 @@ def trained(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_it_answers_in_prose_so_that_it_plays_by_score(trained) -> None:
     folder, _ = trained
     config = read_config(folder)
-    assert (config.form, config.generation.policy, config.lora.layers) == ("auto", "score", "head")
+    assert (config.generation.policy, config.lora.layers) == ("score", "head")
 
 
 def test_it_learns_blackjack_and_its_critic_sees(trained) -> None:

@@ -102,8 +102,6 @@ def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_par
 def test_a_branch_is_a_run_of_its_own_with_its_parents_files(parent: Path) -> None:
     (parent / "update-3" / "start").mkdir()
     (parent / "update-3" / "start" / "value_head.safetensors").write_text("before")
-    (parent / "form").mkdir()
-    (parent / "form" / "model.safetensors").write_text("learnt the form")
     config = with_run_dir(run_config(agent=None, run_dir=None, resume=False, branch_of="parent@3"))
     folder = Path(config.run_dir)
     assert config.resume
@@ -117,8 +115,6 @@ def test_a_branch_is_a_run_of_its_own_with_its_parents_files(parent: Path) -> No
     assert model.samefile(parent / "update-3" / "model.safetensors"), "no room is taken"
     assert [path.name for path in (folder / "model").iterdir()] == ["model.safetensors"]
     assert (folder / "start" / "value_head.safetensors").read_text() == "before"
-    form = folder / "form" / "model.safetensors"
-    assert form.samefile(parent / "form" / "model.safetensors")
     assert read_config(parent).parent is None
     assert kept_updates(parent) == [3, 12]
 

@@ -12,7 +12,7 @@ import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.setup.run_config import ranks_of, run_config, sft_file
+from llamagym_tui.setup.run_config import run_config, sft_file
 
 OWN = """
 from llamagym_tui import Agent
@@ -61,8 +61,6 @@ def test_every_argument_is_the_setting_of_its_name():
         "max_failures": 7,
         "final_episodes": 6,
         "on_collapse": "rollback",
-        "form": "off",
-        "prompt": "reason",
         "sft_warm_start": True,
         "sft_data": "mine.jsonl",
     }
@@ -73,54 +71,26 @@ def test_every_argument_is_the_setting_of_its_name():
     assert set(inspect.signature(run_config).parameters) == set(given) | others
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({}, "Weights in shards (shard=true) need more than one rank; give --ranks."),
-        ({"ranks": 2, "n_envs": 1}, "2 ranks need an environment each; set --envs to 2 or more."),
-        ({"ranks": 2, "precision": "bf16"}, "need fp32 products; give --set precision=fp32."),
-        (
-            {"ranks": 2, "generation": {"server": "http://localhost:1/v1"}},
-            "need a policy that samples itself; leave out generation.server.",
-        ),
-        (
-            {"ranks": 2, "sft_warm_start": True},
-            "need a start without a warm start; make it first, with `llamagym-tui sft`.",
-        ),
-        ({"ranks": 2, "n_envs": 2}, None),
-    ],
-)
-def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], sentence: str | None):
-    known = {"agent": "blackjack", "run_dir": "", "shard": True}
-    config = msgspec.convert(known | settings, RunConfig)
-    if sentence is None:
-        assert ranks_of(config) == 2
-        return
+def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
+    def kind(*assignments: str, **given: Any) -> tuple[str, str, bool | None]:
+        found = run_config(
+            agent="blackjack", run_dir=None, resume=False, assignments=assignments, **given
+        )
+        return found.generation.policy, found.lora.layers, found.full_finetuning
+
+    assert kind() == ("score", "head", False)
+    assert kind("generation.policy=generate") == ("generate", "all", None)
+    assert kind("full_finetuning=true") == ("generate", "all", True)
+    # Other models answer in prose, so they choose unless they are told to write.
+    assert kind("lora.layers=all", model="someone/tiny") == ("score", "all", None)
+    of_text = ("lora.layers=all", "generation.policy=generate")
+    assert kind(*of_text, model="someone/tiny") == ("generate", "all", None)
     with pytest.raises(UsageError) as refused:
-        ranks_of(config)
-    assert str(refused.value).endswith(sentence)
-
-
-def test_a_form_is_taught_to_a_run_of_one_process_whose_agent_names_actions(tmp_path: Path):
-    agent = str(tmp_path / "mine.py")
-    (tmp_path / "mine.py").write_text(
-        OWN.replace("{run_settings}", "{}").replace("Taxi-v4", "MountainCarContinuous-v0")
+        kind("full_finetuning=false", "lora.layers=head", "generation.policy=generate")
+    assert str(refused.value) == (
+        "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+        "--set lora.layers=all or --set full_finetuning=true."
     )
-    alone = (
-        "--form learn is for a run of one process that samples itself; leave out --ranks and "
-        "generation.server, or --form learn."
-    )
-    nameless = "--form learn teaches to name actions, and Mine has no named ones; leave it out."
-    for spec, given, sentence in (
-        ("blackjack", {"ranks": 2}, alone),
-        ("blackjack", {"assignments": ["generation.server=http://localhost:1/v1"]}, alone),
-        (agent, {}, nameless),
-    ):
-        with pytest.raises(UsageError) as refused:
-            run_config(agent=spec, run_dir=None, resume=False, form="learn", **given)
-        assert str(refused.value) == sentence
-    assert of("blackjack").form == "auto"
-    assert run_config(agent="blackjack", run_dir=None, resume=False, form="learn").form == "learn"
 
 
 def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
@@ -272,7 +242,6 @@ def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
     """A policy that generates learns in Taxi from -10 a refused action never to pick up: -200 after five minutes."""
     assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
     assert of("taxi", "generation.policy=generate").generation.policy == "generate"
-    assert of("blackjack").generation.policy == "generate"
 
 
 def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(

@@ -9,10 +9,7 @@ from msgspec import structs
 
 from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared
 from llamagym_tui.state.comparison import compared_text, unread_text
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.transcript import Notice
 from tests import fakes
-from tests.state.test_reduce import after
 
 
 def side(version: int, prompt: str, mean: float) -> EvaluationFinished:
@@ -70,13 +67,3 @@ def test_a_side_whose_replies_name_no_action_in_most_turns_says_so(share: float,
     assert text.endswith(sentence)
     both = structs.replace(found, a=b, b=b)
     assert unread_text(both, "X") == sentence.replace(" B's", " X's") + sentence
-
-
-def test_the_conversation_names_the_prompts_the_update_and_how_many_were_played() -> None:
-    state = after(fakes.run_started(), comparison())
-    assert state.comparison == comparison()
-    assert state.transcript.entries[-1].fact == Notice(
-        "At update 7 v2 “Hit below 13.” takes hit 75% less often than v1 “You are playing Blackjack. Get closer …”: "
-        f"+0.120 ± 0.049 (95 %, {PAIRS})."
-    )
-    assert reduce(state, fakes.run_started()).comparison is not None, "a resumed run has it, too"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import pickle
-import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
-from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import (
     AnyEvent,
     PhaseChanged,
@@ -22,13 +18,10 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
     WarningRaised,
 )
-from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.state import transcript
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
-
-EVENTS = 100_000
 
 
 def everything() -> Iterator[AnyEvent]:
@@ -76,39 +69,3 @@ def test_the_second_half_of_a_long_run_adds_nothing_to_its_state(
     for event in islice(events, told // 2):
         state = reduce(state, event)
     assert size(state) < 1.02 * half
-
-
-@pytest.mark.slow
-async def test_an_app_that_was_told_100_000_events_holds_no_more_than_after_half_of_them(
-    tmp_path: Path,
-):
-    events, told = everything(), 0
-
-    class Teller(fakes.FakeClient):
-        async def events(self) -> AsyncIterator[AnyEvent]:
-            nonlocal told
-            for event in events:
-                while told == goal:
-                    await asyncio.sleep(0.01)
-                told += 1
-                yield event
-
-    async def holds(told_until: int) -> int:
-        """Bytes that Python has allocated once so much was told and painted."""
-        nonlocal goal
-        goal = told_until
-        view = app.screen.query_one(ConversationView)
-        while told < goal or view.entries is not app.run_state.transcript.entries:
-            await pilot.pause(0.1)
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0]
-
-    goal, app = 1, LlamaGymApp(fakes.config(tmp_path / "run"), client_factory=Teller)
-    async with app.run_test(size=(120, 34)) as pilot:
-        await pilot.pause(1.0)
-        tracemalloc.start()
-        try:
-            half, whole = await holds(EVENTS // 2), await holds(EVENTS)
-        finally:
-            tracemalloc.stop()
-    assert whole - half < 0.15 * half, "caches fill up; 50 bytes an event would be too many"

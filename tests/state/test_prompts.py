@@ -58,12 +58,6 @@ def test_a_version_is_named_by_its_first_words_or_by_those_that_no_other_has():
     assert (prompts.named(versions, 1), prompts.named(versions, 5)) == ("v1 “… Stick.”", "v5")
 
 
-def test_a_prompt_that_is_told_twice_keeps_its_episodes():
-    versions = prompts.counted(prompts.taken((), 1, "old"), fakes.counted([1.0], 1), 0)
-    assert prompts.taken(versions, 1, "old") is versions
-    assert prompts.taken(versions, 1, "another")[0].train.episodes == 0
-
-
 def test_the_oldest_versions_but_the_first_go_first():
     versions: prompts.Versions = ()
     for number in range(1, MAX_VERSIONS + 3):

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.commands import Pause, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
     AnyEvent,
     DemonstrationsRead,
     EpisodeStarted,
-    Hello,
     ModeChanged,
     ObservationsDistinguished,
     PhaseChanged,
@@ -42,33 +41,10 @@ def started(*events: AnyEvent) -> RunState:
     return after(*fakes.opening_events(), *events)
 
 
-def test_before_the_trainer_is_up_the_run_is_loading():
-    state = after()
-    assert (state.phase, state.detail, state.agent) == (
-        "loading",
-        "starting the trainer",
-        "blackjack",
-    )
-
-
-def test_hello_and_phases_tell_what_is_being_done():
-    state = after(
-        Hello(protocol=1, pid=42), PhaseChanged(phase="loading", detail="loading the model")
-    )
-    assert (state.pid, state.detail) == (42, "loading the model")
-
-
 def test_run_started_brings_the_trainers_names_and_prompt():
     state = started()
     assert (state.agent, state.phase, state.prompt_version) == ("Blackjack", "rolling_out", 1)
     assert state.system_prompt == fakes.PROMPT
-
-
-@pytest.mark.parametrize(("mode", "is_told"), [("train", True), ("inference", False)])
-def test_what_is_trained_is_told_where_something_is(mode, is_told):
-    event = structs.replace(fakes.run_started(), trained="128 weights of an adapter", mode=mode)
-    facts = [entry.fact for entry in after(event).transcript.entries]
-    assert facts == [Notice("Trained: 128 weights of an adapter.")] * is_told
 
 
 def test_counted_episodes_move_the_counters_and_the_mean():
@@ -147,32 +123,6 @@ def test_updates_and_evaluations_are_kept():
     assert state.transcript.entries[-1].fact == Notice(note)
 
 
-def test_an_evaluation_and_a_mark_name_prompt_and_update():
-    evaluation = fakes.evaluation(
-        1.0,
-        episodes=1,
-        return_stderr=0.0,
-        update=3,
-        prompt_version=2,
-        system_prompt="Hit below 13.",
-    )
-    updated = UpdateFinished(update=3, episodes=8, stats=fakes.STATS)
-    state = started(
-        updated, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), evaluation
-    )
-    assert state.marks == (Mark(8, "prompt v2 “Hit below 13.”", 3),)
-    note = "Evaluation: mean return +1 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
-    assert state.transcript.entries[-1].fact == Notice(note)
-
-
-def test_an_evaluation_has_the_unit_of_its_returns():
-    evaluation = fakes.evaluation(43.0, episodes=1, return_stderr=0.0)
-    state = reduce(started(structs.replace(fakes.run_started(), return_unit="steps")), evaluation)
-    assert state.transcript.entries[-1].fact == Notice(
-        "Evaluation: mean return +43 steps over 1 greedy episode"
-    )
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -199,19 +149,6 @@ def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
     )
 
 
-def test_the_trainers_own_reason_is_kept_when_its_process_is_lost_after_it():
-    state = trainer_lost(
-        started(SessionFailed(message="The model is not there.")), "The trainer died."
-    )
-    assert state.failure == "The model is not there."
-
-
-def test_a_finished_run_is_no_failure():
-    end = RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0)
-    state = started(end)
-    assert (state.phase, state.finished, state.failure, state.live) == ("stopped", end, "", False)
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -228,12 +165,6 @@ def test_the_earlier_end_of_a_resumed_run_is_not_told_when_it_goes_on(end: AnyEv
         "",
         True,
     )
-
-
-def test_quitting_interrupts_training_only_while_there_is_some():
-    assert started().training
-    assert not after().training
-    assert not started(ModeChanged(mode="inference")).training
 
 
 def test_the_recent_mean_is_as_unsure_as_the_means_of_its_seeds():
@@ -264,29 +195,6 @@ def test_a_long_run_costs_no_more_memory_than_a_short_one():
     assert len(state.recent) <= RECENT
     assert len(state.marks) == MAX_MARKS
     assert len(state.transcript.entries) <= MAX_ENTRIES
-
-
-def test_what_was_asked_for_already_is_not_asked_again():
-    state = started()
-    asked = requested(state, Pause())
-    assert requested(asked, Pause()) is asked
-    assert requested(state, Resume()) is state
-    assert requested(state, SetMode(mode="train")) is state
-
-
-def test_a_pause_that_is_taken_back_before_it_is_confirmed_ends_in_playing():
-    state = requested(requested(started(), Pause()), Resume())
-    state = after(PhaseChanged(phase="paused"), state=state)
-    assert state.pause_requested is False
-    state = after(PhaseChanged(phase="rolling_out"), state=state)
-    assert (state.phase, state.pause_requested) == ("rolling_out", None)
-
-
-def test_a_run_that_is_started_again_keeps_what_was_seen():
-    lost = trainer_lost(started(fakes.counted([1.0], 1)), "The trainer died.")
-    again = run.restarted(lost)
-    assert (again.live, again.phase, again.failure, again.episodes) == (True, "loading", "", 1)
-    assert again.transcript.entries[-1].fact == Notice("The trainer is started again.")
 
 
 def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
@@ -384,24 +292,3 @@ def test_what_happens_is_told_in_the_conversation_and_the_run_goes_on(event: Any
     state = started(event)
     assert state.live
     assert state.transcript.entries[-1].fact == Notice(note)
-
-
-def test_it_is_said_where_states_have_nearly_all_in_common():
-    event = ObservationsDistinguished(observations=12, distinguished=12, differing_share=0.0123)
-    said = "The model distinguishes 12 of 12 observations of the first batch"
-    assert started(event).transcript.entries[-1].fact == Notice(
-        f"{said}; 1.23% of their states' power differs between them."
-    )
-
-
-def test_the_run_knows_how_many_episodes_were_dropped():
-    assert started(fakes.counted([1.0], 1, dropped=3)).dropped == 3
-
-
-def test_what_was_earned_under_another_prompt_is_no_longer_in_words():
-    state = started(structs.replace(fakes.counted([1.0] * 4, 4), words="wins all"))
-    assert state.described == "wins all"
-    changed = reduce(
-        state, PromptChanged(prompt_version=state.prompt_version + 1, system_prompt="Stick.")
-    )
-    assert changed.described == ""

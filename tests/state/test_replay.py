@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -16,12 +15,11 @@ from llamagym_tui.protocol.events import (
     Event,
     ObservationShown,
     PhaseChanged,
-    PromptChanged,
     WarningRaised,
 )
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer, clock_text
+from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Notice
 from tests import fakes
@@ -99,24 +97,6 @@ def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):
     assert (last_warning(playing.state), playing.at_s) == ("2", 2.5)
 
 
-def test_speed_counts_from_the_moment_on_which_it_is_changed(tmp_path: Path):
-    playing, clock = player(record(tmp_path, warnings(20)))
-    clock.now += 2.0
-    playing.tick()
-    playing.change_speed(+2)
-    clock.now += 3.0
-    playing.tick()
-    assert (playing.speed, playing.at_s, last_warning(playing.state)) == (4.0, 14.0, "14")
-
-
-def test_speed_stays_within_its_bounds(tmp_path: Path):
-    playing, _ = player(record(tmp_path, warnings(2)))
-    playing.change_speed(+99)
-    assert playing.speed == 128.0
-    playing.change_speed(-99)
-    assert playing.speed == 0.25
-
-
 def test_nothing_plays_while_paused_and_no_time_is_made_up_for_afterwards(tmp_path: Path):
     playing, clock = player(record(tmp_path, warnings(9)))
     playing.toggle()
@@ -156,23 +136,6 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
         assert playing.state == expected, target
 
 
-def test_a_long_jump_is_played_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "PLAYED_EVENTS", 10)
-    playing, _ = player(record(tmp_path, warnings(40)))
-    playing.toggle()
-    playing.jump(25.0)
-    assert (last_warning(playing.state), playing.at_s) == ("9", 25.0)
-    for expected in ("19", "25", "25"):
-        playing.tick()
-        assert (last_warning(playing.state), playing.at_s, playing.playing) == (
-            expected,
-            25.0,
-            False,
-        )
-    playing.jump(38.0)
-    assert last_warning(playing.state) == "35"
-
-
 def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 2)
     recording = whole(record(tmp_path, warnings(1000)))
@@ -205,32 +168,6 @@ def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pyt
     assert (playing.at_s, last_warning(playing.state)) == (4.0, "4")
 
 
-def test_turning_points_are_known_by_their_time(tmp_path: Path):
-    prompt = PromptChanged(prompt_version=2, system_prompt="x")
-    events = stamped(fakes.run_started(), *warnings(3), prompt, fakes.run_started())
-    assert whole(record(tmp_path, events)).turning_points == [4.0, 5.0]
-
-
-def test_a_run_that_was_moved_names_the_folder_that_is_open(tmp_path: Path):
-    whole(record(tmp_path / "old", fakes.demo_run()))
-    (tmp_path / "old").rename(tmp_path / "new")
-    recording = whole(tmp_path / "new")
-    assert recording.frame_at(recording.duration_s).state.run_dir == str(tmp_path / "new")
-    playing, _ = player(tmp_path / "new")
-    playing.jump(recording.duration_s)
-    assert (playing.state.run_dir, playing.state.run is not None) == (str(tmp_path / "new"), True)
-
-
-def test_a_recorded_state_takes_no_commands(tmp_path: Path):
-    playing, _ = player(record(tmp_path, stamped(*fakes.opening_events())))
-    playing.jump(9.0)
-    assert (playing.state.phase, playing.state.live, playing.state.training) == (
-        "rolling_out",
-        False,
-        False,
-    )
-
-
 def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: Path):
     run_dir = record(tmp_path, warnings(2))
     with (run_dir / "events.jsonl").open("a") as file:
@@ -239,13 +176,3 @@ def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: 
     playing.jump(9.0)
     assert (last_warning(playing.state), playing.at_end) == ("1", True)
     assert "Line 3 of" in playing.recording.fault
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path):
-    with pytest.raises(RunStoreError, match="holds no run"):
-        Recording(tmp_path)
-
-
-@pytest.mark.parametrize(("at_s", "text"), [(0.4, "0:00"), (65.0, "1:05"), (3753.9, "1:02:33")])
-def test_time_is_told_in_minutes_and_hours(at_s: float, text: str):
-    assert clock_text(at_s) == text

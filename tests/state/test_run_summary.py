@@ -8,20 +8,16 @@ import msgspec
 import pytest
 
 from llamagym_tui.config import PPOConfig, WarmStartStats
-from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EpisodesCounted,
     RolledBack,
     RunFinished,
     SessionFailed,
     SettingsChanged,
-    UpdateFinished,
     WarmStartEvaluated,
     WarmStartFinished,
 )
-from llamagym_tui.returns import MAX_GROUPS
 from llamagym_tui.run_folder import SUMMARY_FILE
 from llamagym_tui.state.run_summary import differences, summary_of
 from tests import fakes
@@ -54,18 +50,6 @@ def test_the_mean_is_of_the_last_thousand_episodes_as_at_the_end_of_a_run(tmp_pa
     assert summary.recent.episodes == 4
 
 
-def test_the_mean_is_as_unsure_as_the_means_of_its_seeds(tmp_path: Path):
-    stats = msgspec.structs.replace(fakes.STATS, episodes=4, design_effect=3.0)
-    learnt = UpdateFinished(update=1, episodes=4, stats=stats)
-    summary = summary_of(record(tmp_path, [fakes.counted([1.0, 1.0, 0.0, 0.0], 4), learnt]))
-    assert summary.recent is not None
-    assert summary.recent.stderr == pytest.approx(0.5)  # of two seeds with the means 1 and 0
-
-
-def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
-    assert summary_of(record(tmp_path, fakes.opening_events())).mean_return is None
-
-
 def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp_path: Path):
     found = fakes.evaluation(-0.4)
     after = msgspec.structs.replace(found, mean_return=-0.1)
@@ -90,22 +74,9 @@ def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp
 def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = summary_of(a_run(tmp_path))
     read: list[AnyEvent] = []
-    monkeypatch.setattr("llamagym_tui.state.run_summary.event_log.read_from", spying(read))
+    monkeypatch.setattr(event_log, "read_from", spying(read))
     assert summary_of(tmp_path) == first
     assert read == [], "an event was read again"
-
-
-def test_a_run_that_went_on_is_read_on_from_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    summary_of(a_run(tmp_path))
-    append(tmp_path, fakes.counted([1.0], 513), END)
-    read: list[AnyEvent] = []
-    monkeypatch.setattr("llamagym_tui.state.run_summary.event_log.read_from", spying(read))
-    summary = summary_of(tmp_path)
-    assert [type(event) for event in read] == [EpisodesCounted, RunFinished]
-    (tmp_path / SUMMARY_FILE).unlink()
-    assert summary == summary_of(tmp_path)
 
 
 def spying(read: list[AnyEvent]):
@@ -128,31 +99,6 @@ def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path:
     assert summary_of(tmp_path) == expected
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"offset": -1},
-        {"returns": {"group": 0}},
-        {"returns": {"group": -1}},
-        {"returns": {"sums": [1.0], "squares": [], "effects": [1.0], "last": 1}},
-        {"returns": {"sums": [1.0], "squares": [1.0], "effects": [], "last": 1}},
-        {
-            "returns": {
-                "sums": [0.0] * (MAX_GROUPS + 1),
-                "squares": [0.0] * (MAX_GROUPS + 1),
-                "effects": [0.0] * (MAX_GROUPS + 1),
-                "last": 1,
-            }
-        },
-    ],
-)
-def test_a_summary_that_cannot_be_is_made_anew(tmp_path: Path, change: dict[str, object]):
-    expected = summary_of(a_run(tmp_path))
-    kept = msgspec.json.decode((tmp_path / SUMMARY_FILE).read_bytes())
-    (tmp_path / SUMMARY_FILE).write_bytes(msgspec.json.encode(kept | change))
-    assert summary_of(tmp_path) == expected
-
-
 def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_episodes_of_that(tmp_path: Path):
     resumed = msgspec.structs.replace(fakes.run_started(), episodes=300)
     assert summary_of(a_run(tmp_path, END, resumed)).episodes == 300
@@ -168,11 +114,6 @@ def test_how_it_ended_is_that_of_the_last_session(tmp_path: Path):
     assert summary_of(a_run(tmp_path, SessionFailed(message="x"))).ending == "failed"
     append(tmp_path, fakes.run_started())
     assert summary_of(tmp_path).ending == "open"
-
-
-def test_a_folder_without_events_is_refused(tmp_path: Path):
-    with pytest.raises(RunStoreError, match="cannot be read"):
-        summary_of(tmp_path)
 
 
 def test_two_runs_differ_in_what_was_given_and_in_what_was_changed_live(tmp_path: Path):
@@ -191,8 +132,3 @@ def test_a_setting_changed_live_is_kept_in_the_summary_until_the_run_is_resumed(
     assert summary_of(a_run(tmp_path, change)).changes == {"ppo.lr": 1e-4}
     append(tmp_path, fakes.run_started())
     assert summary_of(tmp_path).changes == {}
-
-
-def test_the_seconds_before_the_first_event_count_too(tmp_path: Path):
-    late = msgspec.structs.replace(fakes.counted([1.0], 1), at_s=5.0)
-    assert summary_of(record(tmp_path, [late])).played_s == 5.0

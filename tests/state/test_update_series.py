@@ -14,11 +14,6 @@ def update(number: int, episodes: int | None = None, **stats: float) -> UpdateFi
     return UpdateFinished(update=number, episodes=at, stats=replace(fakes.STATS, **stats))
 
 
-def test_a_short_series_keeps_every_update():
-    series = UpdateSeries().add(update(1, entropy=2.0)).add(update(2, entropy=1.0))
-    assert series.values("entropy") == [(100, 2.0), (200, 1.0)]
-
-
 def test_a_long_series_is_bounded_evenly_spaced_and_ends_with_the_last_update():
     series = UpdateSeries()
     for number in range(1, 5 * MAX_SAMPLES + 4):
@@ -34,14 +29,3 @@ def test_updates_that_are_made_again_after_a_resume_replace_those_before():
     series = UpdateSeries().add(update(1)).add(update(2)).add(update(3))
     again = series.add(update(2, 150, entropy=9.0))
     assert [(sample.update, sample.episodes) for sample in again.samples] == [(1, 100), (2, 150)]
-
-
-def test_a_roll_back_keeps_what_was_seen():
-    series = UpdateSeries().add(update(1)).add(update(2)).add(update(2, 300))
-    assert [sample.episodes for sample in series.samples] == [100, 200, 300]
-
-
-def test_updates_between_which_no_episode_ended_are_all_kept():
-    series = UpdateSeries().add(update(1, 16)).add(update(2, 16)).add(update(3, 16))
-    assert [sample.update for sample in series.samples] == [1, 2, 3]
-    assert [sample.update for sample in series.add(update(3, 16)).samples] == [1, 2, 3]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llamagym_tui.config import RunConfig, WarmStartStats
+from llamagym_tui.config import WarmStartStats
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
     EvaluationCancelled,
@@ -15,11 +15,9 @@ from llamagym_tui.protocol.events import (
     WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
-    WarningRaised,
 )
-from llamagym_tui.state.reduce import comparison_text, reduce
-from llamagym_tui.state.run import RunState, initial_state
-from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, WarmStartState
+from llamagym_tui.state.reduce import comparison_text
+from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
 
 BEFORE = fakes.evaluation(-0.4)
@@ -77,11 +75,6 @@ def test_none_is_awaited_after_one_that_was_cancelled(at: int) -> None:
     assert told(cancelled, begun=begun(evaluates=True)).stage is Stage.OVER
 
 
-def test_an_evaluation_of_the_run_is_none_of_it() -> None:
-    assert told(BEFORE) == WarmStartState()
-    assert told(BEFORE, begun=begun(evaluates=True)) == begun(evaluates=True)
-
-
 def test_what_it_has_changed_is_one_line() -> None:
     worse = structs.replace(AFTER, parse_failure_rate=0.162, greedy=False)
     # 1.96 · 0.05 = 0.098
@@ -96,65 +89,3 @@ def test_what_it_has_changed_is_one_line() -> None:
         before=structs.replace(BEFORE, episodes=0, elapsed_s=30.0), after=AFTER
     )
     assert comparison_text(none).endswith("cannot be compared: no episode ended in 30 s")
-
-
-def test_an_evaluation_before_it_is_none_of_the_present_policy() -> None:
-    state = after_events(BEFORE, FINISHED)
-    assert [found.outdated for found in state.evaluations] == ["before the warm start"]
-    state = after_events(WarmStartEvaluated(before=BEFORE, after=AFTER), state=state)
-    assert [(found.mean_return, found.outdated) for found in state.evaluations] == [
-        (-0.4, "before the warm start"), (-0.05, ""),
-    ]  # fmt: skip
-
-
-def after_events(*events: Any, state: RunState | None = None) -> RunState:
-    state = state or initial_state(RunConfig(agent="blackjack", run_dir="/run"))
-    for event in events:
-        state = reduce(state, event)
-    return state
-
-
-def test_one_that_a_run_begins_with_is_shown_too() -> None:
-    warm_start = told(
-        PhaseChanged(phase="warm_starting", detail="reading the demonstrations"), progress(3, 0.7)
-    )
-    assert (warm_start.stage, warm_start.step, warm_start.steps, warm_start.losses) == (
-        Stage.TRAINING,
-        3,
-        1000,
-        (0.7,),
-    )
-    assert told(FINISHED, begun=warm_start).stage is Stage.OVER
-
-
-def test_a_second_one_begins_anew() -> None:
-    over = told(PhaseChanged(phase="warm_starting"), progress(3), FINISHED)
-    assert told(PhaseChanged(phase="warm_starting"), begun=over).losses == ()
-
-
-def test_a_refusal_says_why() -> None:
-    refusal = WarningRaised(message="No warm start: line 3 is torn.", refused="warm_start")
-    warm_start = told(PhaseChanged(phase="warm_starting"), refusal, begun=begun(evaluates=True))
-    assert (warm_start.stage, warm_start.detail) == (
-        Stage.REFUSED,
-        "No warm start: line 3 is torn.",
-    )
-    assert told(WarningRaised(message="Something else.")) == WarmStartState()
-
-
-def test_the_end_of_the_session_is_its_end() -> None:
-    assert told(progress(1)).ended().stage is Stage.OVER
-
-
-def test_the_last_losses_are_kept() -> None:
-    warm_start = told(*[progress(step, float(step)) for step in range(MAX_LOSSES + 3)])
-    assert (len(warm_start.losses), warm_start.losses[0], warm_start.losses[-1]) == (
-        MAX_LOSSES,
-        3.0,
-        MAX_LOSSES + 2,
-    )
-
-
-def test_the_run_state_holds_it() -> None:
-    state = reduce(initial_state(RunConfig(agent="blackjack", run_dir="/run")), progress(3))
-    assert state.warm_start.step == 3

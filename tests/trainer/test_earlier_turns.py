@@ -68,7 +68,7 @@ def test_a_number_of_earlier_turns_that_is_given_is_not_measured(tmp_path) -> No
 
 
 def test_what_is_foretold_of_a_turn_is_what_comes_from_it_on(tmp_path) -> None:
-    policy, batch, learner = played(tmp_path, "bundled", "score", 0)
+    policy, batch, learner = played(tmp_path, "bundled", 0)
     for trajectory in batch:
         for at, segment in enumerate(trajectory.segments):
             segment.turns[0] = replace(segment.turns[0], reward=float(2**at))
@@ -100,7 +100,6 @@ def random_5m(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("history", [0, 4, "all"])
-@pytest.mark.parametrize("kind", ["score", "generate"])
 @pytest.mark.parametrize(
     "model",
     [
@@ -111,10 +110,8 @@ def random_5m(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
     ],
 )
-def test_an_update_moves_an_adapter_on_the_head(tmp_path, model, kind, history, random_5m) -> None:
-    policy, batch, learner = played(
-        tmp_path, random_5m if model == "random" else model, kind, history
-    )
+def test_an_update_moves_an_adapter_on_the_head(tmp_path, model, history, random_5m) -> None:
+    policy, batch, learner = played(tmp_path, random_5m if model == "random" else model, history)
     before = policy.narrow.up.detach().clone()
     stats = learner.update(batch)
     assert stats.first_ratio < 1e-3
@@ -122,7 +119,7 @@ def test_an_update_moves_an_adapter_on_the_head(tmp_path, model, kind, history, 
     assert not torch.equal(policy.narrow.up, before)
 
 
-def played(folder: Path, model: str, kind: str, history: int | str):
+def played(folder: Path, model: str, history: int | str):
     """A policy, a batch of 64 turns that it has played, and its learner."""
     config = run_config(
         agent=AGENT,
@@ -133,7 +130,7 @@ def played(folder: Path, model: str, kind: str, history: int | str):
         env={"idle": 5},
         threads=1,
         seed=1,
-        assignments=[*FEW, f"generation.policy={kind}", "generation.max_new_tokens=8"],
+        assignments=FEW,
     )
     builders = Builders(config)
     agent = builders.agent()

@@ -7,15 +7,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -41,7 +39,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
@@ -130,24 +127,6 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
     (found,) = stage.of(ObservationsDistinguished)
     assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
     assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
-
-
-def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=24)
-    moved = {"episode": 7, "episode_return": -1.0, "moved": 0.5, "of_batch": 2.0, "turn": 1}
-    moved |= {
-        "observation": "seen",
-        "reply": "said",
-        "advantage": -1.5,
-        "before": 0.75,
-        "after": 0.5,
-    }
-    stage.also_before_step = lambda rollout: setattr(stage.learner, "moved", MovedEpisode(**moved))
-    stage.session.run()
-    found = stage.of(UpdateFinished)[0]
-    assert found.moved is not None
-    assert msgspec.structs.asdict(found.moved) == moved
-    assert found.update == 1
 
 
 def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
@@ -661,7 +640,6 @@ def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None
     ("chat", "said"),
     [
         ({"keeps_history": False}, "rewrites earlier turns"),
-        ({"training_template": "qwen3_training"}, "TRL's qwen3_training is taken in its place"),
     ],
 )
 def test_a_template_that_rewrites_history_is_reported_at_the_start(
@@ -670,24 +648,6 @@ def test_a_template_that_rewrites_history_is_reported_at_the_start(
     stage = Stage(tmp_path, episodes=2, chat=chat)
     stage.session.run()
     assert said in warnings(stage)[0]
-
-
-def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "FLUSH_EVERY_S", 0.0)
-    stage = Stage(tmp_path, episodes=16)
-    kept: list[int] = []
-
-    def look(rollout: Rollout) -> None:
-        path = tmp_path / "summary.json"
-        if path.exists():
-            kept.append(msgspec.json.decode(path.read_bytes())["offset"])
-
-    stage.also_before_step = look
-    stage.session.run()
-    assert kept[-1] > 0
-    assert len(stage.of(CheckpointSaved)) > 1
 
 
 @pytest.mark.parametrize("has_adapters", [True, False])

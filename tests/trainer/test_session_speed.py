@@ -15,7 +15,6 @@ from llamagym_tui.protocol.commands import (
     Step,
     Stop,
     Watch,
-    WatchNext,
 )
 from llamagym_tui.protocol.events import (
     ActionsProbed,
@@ -127,7 +126,7 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
         if number == 1:
             for command in (
                 SetMode(mode="inference"),
-                WatchNext(kind="best"),
+                Watch(env=1),
                 SetPace(turn_s=4.0),
                 Stop(),
             ):
@@ -186,10 +185,3 @@ def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
     stage.session.run()
     assert stage.steps == 2
     assert stage.events[-1].at_s < 60
-
-
-def test_watching_an_episode_that_is_not_there_is_a_warning(stage: Stage) -> None:
-    stage.script = {1: [WatchNext(kind="best"), Stop()]}
-    stage.session.run()
-    assert "No episode has ended yet" in stage.of(WarningRaised)[0].message
-    assert len(stage.of(WatchChanged)) == 1

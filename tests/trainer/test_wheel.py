@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.demos import edits, export
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import EnvError
@@ -169,21 +168,6 @@ def test_what_a_person_did_is_reported_before_a_run_fails(tmp_path: Path) -> Non
     assert stage.rollout.corrections_emitted == 1
 
 
-def show_an_ended_episode(rollout: Any) -> None:
-    rollout.spectator.observe(
-        0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated")
-    )
-    rollout.spectator.watch_next("best")
-
-
-def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.also_before_step = show_an_ended_episode
-    stage.script = {1: [TakeWheel()], 3: [Stop()]}
-    stage.session.run()
-    assert [event.refused for event in stage.of(WarningRaised)] == ["wheel"]
-
-
 # What a screen knows
 
 
@@ -299,13 +283,10 @@ def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(
     assert demo_files.check(path, BlackjackAgent()) == []
 
 
-def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_pairs(
-    tmp_path, monkeypatch
-) -> None:
-    path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
+def test_only_the_persons_turns_of_a_correction_are_trained_on(tmp_path, monkeypatch) -> None:
+    _, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert [message.get("weight") for message in demo.lesson] == [None, None, 0, None, None]
     assert all("weight" not in message for message in demo.messages)
-    assert export.to_lines(path, tmp_path / "pairs.jsonl", "pairs") == 1
 
 
 def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(
@@ -327,14 +308,6 @@ def test_a_corrected_episode_is_recorded_once_though_it_was_watched(tmp_path, mo
     added = [kept.add(event, "bundled") for event in (*seen, TWO_TURNS.finished, TWO_TURNS)]
     assert added == [False] * (len(seen) + 1) + [True]
     assert kept.keepable() is None
-
-
-def test_an_edited_reply_of_a_correction_is_trained_on_too(tmp_path, monkeypatch) -> None:
-    _, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
-    edited = edits.with_reply(demo, 0, f"Not yet. {HIT}", BlackjackAgent())
-    assert edited.corrected == {0: HIT, 1: HIT}
-    ends_there = edits.with_reply(demo, 0, STICK, BlackjackAgent())
-    assert (ends_there.length, ends_there.corrected) == (1, {0: HIT})
 
 
 def test_an_episode_of_one_hand_has_the_line_that_it_had_before(tmp_path, monkeypatch) -> None:

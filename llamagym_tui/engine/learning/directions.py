@@ -1,33 +1,25 @@
-"""What an adapter on the LM head sees: directions in which a batch's states differ where admissible replies part.
+"""Directions in which an adapter on the LM head sees states: those in which they differ where admissible replies part.
 
-They must tell states apart and nothing else: what they saw at other places of a reply would change its form. So the
-states at the other places are measured as nuisances.
+A pre-trained model's states have one large vector in common and, a thousandth of its power, what differs between
+prompts. The directions leave the common part out: their inner product with every common state is 0, so an adapter needs
+no bias. They are scaled so that states differ by as much in each. Notation: N states, D hidden size, M common states, K
+directions.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.narrow import NarrowEncoded
-from llamagym_tui.engine.model.whitening import constant, whitening
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 LEAST_NEW_SPREAD = 0.05
 """Share of the states' spread from which on a direction that the first batches did not show is taken up."""
+LEAST_SPREAD = 0.01
+"""Share of the largest spread along a direction. Smaller ones count as this, or rounding would be scaled up."""
 Place = tuple[int, ...]
 """The tokens of a reply up to one of its places: none where it begins, after the prompt's last token."""
-
-
-class Seen(NamedTuple):
-    """The states of a batch."""
-
-    parting: dict[Place, Tensor]
-    """(R, D) at each place after which admissible replies part."""
-    elsewhere: dict[Place, Tensor]
-    """(R, D) at each other place."""
 
 
 @torch.no_grad()
@@ -44,20 +36,18 @@ def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
     is_free = ~down.any(1)  # (K,)
     if not is_free.any():
         return
-    seen = _seen(parts)
-    if not seen.parting:
+    parting = _parting_states(parts)
+    if not parting:
         return
-    nuisances = list(map(_centred, seen.elsewhere.values()))
-    states = torch.cat(list(seen.parting.values()))
-    others = [found.mean(0) for found in seen.elsewhere.values()]
-    left_out = torch.stack([*others, *(found.mean(0) for found in seen.parting.values())])
+    states = torch.cat(list(parting.values()))
+    left_out = torch.stack([of_place.mean(0) for of_place in parting.values()])
     least = 0.0
     known = down[~is_free]
     if not len(known):
         # An action may be preferred or avoided in all states alike, which no difference between them tells.
-        of_others = torch.stack(others) if others else left_out[:0]
-        down[0] = constant(states.mean(0), of_others, nuisances)
-        is_free[0] = not down[0].any()
+        mean = states.mean(0)
+        down[0] = mean / mean.square().sum()
+        is_free[0] = False
     else:
         # As long as the common states, or what is known would count as rounding beside them.
         length = left_out.norm(dim=1).mean()
@@ -65,27 +55,20 @@ def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
         least = LEAST_NEW_SPREAD
     if len(states) == 1:  # it differs from no other
         return
-    found = whitening(states, left_out, nuisances, int(is_free.sum()), least)
+    found = whitening(states, left_out, int(is_free.sum()), least)
     down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
 
-def _seen(parts: Sequence[tuple[TokenTree, Encoded]]) -> Seen:
-    """The states at each place of the admissible replies, of all forwards together: most have some places in common."""
+def _parting_states(parts: Sequence[tuple[TokenTree, Encoded]]) -> dict[Place, Tensor]:
+    """(R, D) states at each place after which admissible replies part, of all forwards together."""
     states: dict[Place, list[Tensor]] = {}
-    parting: set[Place] = set()
     for tree, encoded in parts:
-        if not isinstance(encoded, NarrowEncoded):  # a forward of whole replies
-            continue
         places = _places(tree)
-        parents = tree.parents
-        parting |= {places[parent + 1] for parent in parents if parents.count(parent) > 1}
-        for column, place in enumerate(places):
-            states.setdefault(place, []).append(encoded.hidden[:, column])
-    found = {place: torch.cat(each) for place, each in states.items()}
-    return Seen(
-        parting={place: each for place, each in found.items() if place in parting},
-        elsewhere={place: each for place, each in found.items() if place not in parting},
-    )
+        for parent in sorted(set(tree.parents)):
+            if tree.parents.count(parent) > 1:
+                column = parent + 1
+                states.setdefault(places[column], []).append(encoded.hidden[:, column])
+    return {place: torch.cat(found) for place, found in states.items()}
 
 
 def _places(tree: TokenTree) -> list[Place]:
@@ -96,5 +79,37 @@ def _places(tree: TokenTree) -> list[Place]:
     return places
 
 
-def _centred(states: Tensor) -> Tensor:
-    return states - states.mean(0)
+def whitening(states: Tensor, common: Tensor, most: int, least: float = 0.0) -> Tensor:
+    """(K, D) directions in which states differ, those that tell most apart first.
+
+    Args:
+        states: (N, D) of distinct contexts, N at least 2.
+        common: (M, D) states whose directions are left out besides the mean of `states`.
+        most: K at most; there are fewer if the states have fewer directions.
+        least: directions along which states spread by less than this share of their whole spread are left out.
+    """
+    states = states.double()
+    mean = states.mean(0)
+    centred = states - mean
+    # 1. Leave out the span of the common states, so that A @ common is exactly 0 for each of them.
+    basis = _basis(torch.cat([mean[None], common.double()]))
+    differing = centred - (centred @ basis) @ basis.T
+    # 2. The principal components; each row of `axes` is a direction of unit length.
+    _, lengths, axes = torch.linalg.svd(differing, full_matrices=False)
+    spreads = lengths / len(states) ** 0.5
+    # An axis may point either way: a resumed run has to find the same one.
+    largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
+    axes = axes * largest.sign()
+    # 3. Only directions in which there is more than rounding.
+    whole = centred.square().sum(1).mean().sqrt()
+    is_enough = (spreads > 1e-6 * spreads[0]) & (spreads >= least * whole)
+    count = min(most, int(is_enough.sum()))
+    damped = (spreads[:count].square() + (LEAST_SPREAD * spreads[0]) ** 2).sqrt()
+    return (axes[:count] / damped[:, None]).float()
+
+
+def _basis(vectors: Tensor) -> Tensor:
+    """(D, M) orthonormal columns that span M or more vectors, of which some may depend on the others."""
+    _, lengths, axes = torch.linalg.svd(vectors, full_matrices=False)
+    # Only directions in which there is more than rounding.
+    return axes[lengths > 1e-4 * lengths[0]].T

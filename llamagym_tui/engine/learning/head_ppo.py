@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
 from llamagym_tui.engine.learning.directions import measure
-from llamagym_tui.engine.learning.kept_form import KeptForm
 from llamagym_tui.engine.learning.losses import deviation_k3, reference_kl
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -25,7 +24,6 @@ from llamagym_tui.engine.learning.packing import (
     Row,
     batch_rows,
     collate,
-    forwards,
     rows_of_turns,
 )
 from llamagym_tui.engine.learning.ppo import PPO, PPOState, Scored, Trained
@@ -56,8 +54,6 @@ LEAST_RATE = 1e-5
 MOST_RATE = 0.015
 PREFERRED = 1.0
 """Nats by which a reply is to be likelier than the one that it is preferred to."""
-Known = dict[tuple[ActionTrie, bool], dict[Opening, PackedTree]]
-"""Rows of the same replies and kind together (whether they were chosen by score); of these, rows of one prompt."""
 MOMENT = "adam."
 """Before the names of Adam's moments, in what was learnt under a prompt."""
 CRITIC = "critic."
@@ -88,8 +84,6 @@ class HeadPPO(PPO):
         self.optimizer = _adam(self._rows, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
-        self._odd: list[Row] = []
-        """Rows of one turn of that batch whose replies are none of the admissible ones."""
         self._prompt: str | None = None
         """The system prompt under which the adapter is trained. None: nobody has said so yet."""
         self._learnt: dict[str, dict[str, Tensor]] = {}
@@ -288,7 +282,6 @@ class HeadPPO(PPO):
     ) -> Trained:
         """Steps on the whole batch, then the critic's fit."""
         self._measure()
-        form = self._kept_form(rows)
         self._take_rows()
         sums = UpdateSums()
         rate = self.optimizer.param_groups[0]["lr"]
@@ -299,7 +292,7 @@ class HeadPPO(PPO):
             progress(made, STEPS)
             of_step = UpdateSums()
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self._loss_of_batch(targets, of_step, is_first=made == 0) + form.loss()
+            loss = self._loss_of_batch(targets, of_step, is_first=made == 0)
             loss.backward()
             if self._rows.grad is not None:
                 of_step.grad_norms.append(self._rows.grad.norm())
@@ -416,37 +409,17 @@ class HeadPPO(PPO):
     def _take_in(self, rows: Sequence[Row]) -> None:
         turns = list(rows_of_turns(rows))
         self._seen = seen_in(turns)
-        known, odd = self._sorted(turns)
-        self._odd = odd
-        self._parts = list(self._computed(known, odd))
+        self._parts = list(self.encoded(turns))
 
     def _measure(self) -> None:
         """Take up directions in which the batch's prompts differ, whatever was replied to them."""
-        seen = [(part.trees.trees[0], encoded) for part, encoded in self._parts]
-        odd: dict[ActionTrie, list[Opening]] = {}
-        for row in self._odd:
-            if row.segment.turns[0].is_trained:
-                trie, prompt = self._prompt_of(row)
-                odd.setdefault(trie, []).append(prompt)
-        for trie, prompts in odd.items():
-            seen.append((trie.tree, states_of(self.policy, prompts, trie)))
-        measure(self.narrow.down, seen)
+        measure(self.narrow.down, [(part.trees.trees[0], each) for part, each in self._parts])
 
     def _prompt_of(self, row: Row) -> tuple[ActionTrie, Opening]:
         """The admissible replies and the prompt of a row of one turn."""
         turn = row.segment.turns[0]
         before = tuple(row.segment.ids[: turn.start])
         return self.policy.trie_of(turn.actions), Opening(row.segment.prefix, before)
-
-    def _kept_form(self, rows: Sequence[Row]) -> KeptForm:
-        """What the batch's prompts ask of the form of replies; nothing where one of the admissible ones is chosen."""
-        is_chosen = self.policy.generation.policy == "score"
-        tries = (self.policy.trie_of(turn.actions) for row in rows for turn in row.segment.turns)
-        return KeptForm(
-            self.narrow,
-            {trie.tree: trie for trie in tries},
-            [(part.trees.trees[0], encoded) for part, encoded in self._parts if not is_chosen],
-        )
 
     def why_it_stood_still(self, sums: UpdateSums, lr: float, *, has_advantages: bool) -> str:
         """The cause for which an update has not moved the policy; steps that were undone as too far are none."""
@@ -457,37 +430,18 @@ class HeadPPO(PPO):
             )
         return ""
 
-    def encoded(self, rows: Sequence[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
-        """Rows with what the trunk says of them: what is remembered from the rollout, the rest by forwards."""
-        yield from self._computed(*self._sorted(rows_of_turns(rows)))
-
-    def _sorted(self, turns: Iterable[Row]) -> tuple[Known, list[Row]]:
-        """Rows of one turn: those with an admissible reply by it and their prompt, and the others."""
-        others: list[Row] = []
-        known: Known = {}
-        for row in turns:
-            trie, prompt = self._prompt_of(row)
-            if not _is_admissible(row, trie):
-                others.append(row)
-                continue
-            is_chosen = row.segment.turns[0].choice is not None
-            same_kind = known.setdefault((trie, is_chosen), {})
-            packed = same_kind.setdefault(prompt, PackedTree(trie.tree))
-            packed.rows.append(row)
-            packed.paths.append(self._paths(row, trie))
-        return known, others
-
-    def _computed(
-        self, known: Known, others: Sequence[Row]
-    ) -> Iterator[tuple[PackedRows, Encoded]]:
-        """Rows in the parts that are computed at once, with what the trunk says of each."""
-        device = self.narrow.up.device
-        for (trie, is_chosen), same_kind in known.items():
-            part = collate((), list(same_kind.values()), device, is_chosen=is_chosen)
-            yield part, states_of(self.policy, list(same_kind), trie)
-        with torch.no_grad():
-            for part in forwards(others, self.limits, device):
-                yield part, self.narrow.plain(part.encode(self.policy.model.backbone))
+    def encoded(self, rows: Iterable[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
+        """The turns of rows that the policy chose, with what the trunk says of them, by their admissible replies."""
+        by_trie: dict[ActionTrie, dict[Opening, PackedTree]] = {}
+        for row in rows_of_turns(rows):
+            if row.segment.turns[0].is_trained:
+                trie, prompt = self._prompt_of(row)
+                packed = by_trie.setdefault(trie, {}).setdefault(prompt, PackedTree(trie.tree))
+                packed.rows.append(row)
+                packed.paths.append(_paths(row, trie))
+        for trie, by_prompt in by_trie.items():
+            part = collate((), list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
+            yield part, states_of(self.policy, list(by_prompt), trie)
 
     def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
@@ -503,16 +457,6 @@ class HeadPPO(PPO):
             for index, value in zip(prompts, found, strict=True):
                 values[index] = value
         return values
-
-    def _paths(self, row: Row, trie: ActionTrie) -> list[list[int]]:
-        """The paths of a row of one turn, whose reply is an admissible one, in columns of `states_of`."""
-        turn = row.segment.turns[0]
-        # The prompt's last token is in column 0, and node k in column 1 + k.
-        before = [0] * turn.start
-        replies = [[*before, *(node + 1 for node in path)] for path in trie.paths]
-        if turn.choice is not None:
-            return [replies[turn.choice.chosen], *replies]
-        return [replies[trie.replies.index(_reply_of(row))]]
 
     def _loss_of_batch(self, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() mean over the batch's turns of policy, entropy and KL loss."""
@@ -622,17 +566,14 @@ class HeadPPO(PPO):
             self.narrow.up[self.narrow.trained] = self._rows
 
 
-def _reply_of(row: Row) -> tuple[int, ...]:
+def _paths(row: Row, trie: ActionTrie) -> list[list[int]]:
+    """The paths of a row of one turn in columns of `states_of`: that of the chosen reply, then those of all."""
     turn = row.segment.turns[0]
-    return tuple(row.segment.ids[turn.start : turn.end])
-
-
-def _is_admissible(row: Row, trie: ActionTrie) -> bool:
-    """Whether the policy made the turn of a row, with an admissible reply: any other needs a forward of its own."""
-    turn = row.segment.turns[0]
-    if not turn.is_trained:
-        return False
-    return turn.choice is not None or _reply_of(row) in trie.replies
+    assert turn.choice is not None, "an adapter on the head alone chooses by score"
+    # The prompt's last token is in column 0, and node k in column 1 + k.
+    before = [0] * turn.start
+    replies = [[*before, *(node + 1 for node in path)] for path in trie.paths]
+    return [replies[turn.choice.chosen], *replies]
 
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:

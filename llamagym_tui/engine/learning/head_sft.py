@@ -6,6 +6,7 @@ of the admissible replies a state has. How replies are worded is common to all s
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.head_ppo import HeadPPO
@@ -13,12 +14,16 @@ from llamagym_tui.engine.learning.sft import Progress, drawn
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import ChatMessage, Preference, assistant
 
 STEPS = 100
 """Steps on all demonstrations together, whose rate is that of `HeadPPO`'s first update."""
+_NONE_ADMISSIBLE = (
+    "An adapter on the LM head alone learns which admissible reply to choose, and no reply here is one of these: "
+    "train all layers (--set lora.layers=all)."
+)
 UNUSED = ("epochs", "min_steps", "batch_size", "lr", "warmup")
 """Settings that these steps have no use for."""
 
@@ -45,7 +50,9 @@ def train_head_on(
     _require_used(settings, "sft")
     began_s = time.perf_counter()
     conversations = drawn(conversations, settings, seed)
-    trajectories = [replayed(learner.policy, each).finish("terminated") for each in conversations]
+    trajectories = [_chosen(learner.policy, each) for each in conversations]
+    if not any(trajectory.own_turns for trajectory in trajectories):
+        raise UsageError(_NONE_ADMISSIBLE)
     losses = learner.imitate(trajectories, STEPS, progress, should_stop)
     return _stats(trajectories, len(conversations), losses, began_s, is_whole=len(losses) == STEPS)
 
@@ -80,7 +87,10 @@ def prefer_by_head(
         is_cancelled = should_stop()
         return is_cancelled
 
-    found = [_either(learner.policy, pair) for pair in drawn(pairs, settings, seed)]
+    either = [_either(learner.policy, pair) for pair in drawn(pairs, settings, seed)]
+    found = [(first, second) for first, second in either if first.own_turns and second.own_turns]
+    if not found:
+        raise UsageError(_NONE_ADMISSIBLE)
     losses = learner.prefer(found, settings.beta, STEPS, progress, is_to_stop)
     chosen = [first for first, _ in found]
     return _stats(chosen, len(found), losses, began_s, is_whole=not is_cancelled)
@@ -93,11 +103,25 @@ def _either(policy: Policy, pair: Preference) -> tuple[Trajectory, Trajectory]:
         if message["role"] == "assistant":
             message = {**message, "weight": 0}
         before.append(message)
-    first, second = (
-        replayed(policy, [*before, assistant(reply)]).finish("terminated")
-        for reply in (pair.chosen, pair.rejected)
-    )
+    first = _chosen(policy, [*before, assistant(pair.chosen)])
+    second = _chosen(policy, [*before, assistant(pair.rejected)])
     return first, second
+
+
+def _chosen(policy: Policy, conversation: Sequence[ChatMessage]) -> Trajectory:
+    """A conversation whose replies were chosen among the admissible ones; any other reply is not trained on."""
+    trajectory = replayed(policy, conversation).finish("terminated")
+    for segment in trajectory.segments:
+        for at, turn in enumerate(segment.turns):
+            trie = policy.trie_of(turn.actions)
+            reply = tuple(segment.ids[turn.start : turn.end])
+            if turn.is_trained and reply in trie.replies:
+                chosen = trie.replies.index(reply)
+                choice = Choice(chosen, 0.0, trie.replies, policy.reply_divisors(trie))
+                segment.turns[at] = replace(turn, choice=choice)
+            else:
+                segment.turns[at] = replace(turn, is_trained=False)
+    return trajectory
 
 
 def _require_used(settings: SFTSettings, section: str) -> None:

@@ -22,14 +22,14 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.distinguished import (
     Distinguished,
     distinguished,
     observation_ids,
 )
-from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
+from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.learner import LearnerState
 from llamagym_tui.engine.learning.losses import (
     PolicyLoss,
@@ -110,8 +110,6 @@ class PPO:
         self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
-        self.moved: MovedEpisode | None = None
-        """The episode that the last update moved most. None: it moved none."""
         self._adapted_kl_coef: float | None = None
         self._rng = random.Random(seed)
         backbone = policy.model.backbone
@@ -124,7 +122,6 @@ class PPO:
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
         self._pace = Pace(self._trunk)
-        backbone.remember_fixed_layers()
         groups = [
             {"params": self._trunk, "lr": config.lr},
             {"params": self._head, "lr": config.value_lr},
@@ -132,9 +129,6 @@ class PPO:
         self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
             groups, betas=(0.9, 0.95), weight_decay=0.0
         )
-        self.shards = backbone.shards
-        if self.shards:
-            self.shards.learns(policy.model, self.optimizer)
 
     @property
     def config(self) -> PPOConfig:
@@ -196,7 +190,6 @@ class PPO:
             reward_scale=self.reward_scale,
         )
         self._adapt_kl_coef(stats.kl_ref)
-        was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
         used = UsedBatch(
@@ -208,9 +201,6 @@ class PPO:
             self.config.learner,
         )
         self.used.append(used)
-        self.moved = None
-        if not was_warming_up:
-            self.moved = moved_most(self.policy.chat, used, sums.log_ratios)
         waited_in_update_s = self.ranks.waited_s - waited_s
         self.ranks.waits = self.ranks.gather(waited_in_update_s / max(stats.update_s, 1e-9))
         if marks and not any(self.ranks.gather(marks.have_moved())):
@@ -335,11 +325,8 @@ class PPO:
 
     def score(self, part: PackedRows) -> Scored:
         """How probable the decisions are under the weights of now: by a forward."""
-        # Shards add up a gradient of the trunk in the backward, so while it is to have none, nothing is recorded.
-        needs_trunk = not (self.shards and self.is_warming_up)
-        with torch.set_grad_enabled(needs_trunk):
-            encoded = part.encode(self.policy.model.backbone)
-            decisions = part.score(encoded, self.policy.generation.temperature)
+        encoded = part.encode(self.policy.model.backbone)
+        decisions = part.score(encoded, self.policy.generation.temperature)
         return Scored(part, decisions, encoded)
 
     def loss(
@@ -379,7 +366,7 @@ class PPO:
         return clipped_policy_loss(
             scored.decisions.logprobs,
             part.old_logprobs,
-            advantages * part.weights,
+            advantages,
             self.config.clip_range,
         )
 
@@ -403,16 +390,13 @@ class PPO:
 
     def step(self, sums: UpdateSums) -> None:
         """Clip the gradients and make an optimizer step; one that is not finite is skipped and counted."""
-        # Shards have added the trunk's gradients of all ranks in the backward; in the warm-up it has none.
         head_weights = self._head if self.config.has_critic else []
-        if self.is_warming_up or self.shards:
+        if self.is_warming_up:
             self.ranks.add_gradients(head_weights)
         else:
             self.ranks.add_gradients([*self._trunk, *head_weights])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
-        if self.shards:
-            trunk = self.shards.whole(trunk)
         head = nn.utils.clip_grad_norm_(head_weights, self.config.max_grad_norm)
         if not (trunk + head).isfinite():
             self.optimizer.zero_grad(set_to_none=True)
@@ -420,9 +404,7 @@ class PPO:
             return
         sums.grad_norms.append(trunk)
         self.optimizer.param_groups[0]["lr"] = self.lr * self._pace.factor
-        if not (
-            self.is_warming_up or self.shards
-        ):  # shards have no weights of their own between two forwards
+        if not self.is_warming_up:
             self._pace.keep()
         self.optimizer.step()
 
@@ -441,10 +423,8 @@ class PPO:
         `progress` is called before each step with those made in this epoch, and those of the whole epoch.
         """
         sums.begin_epoch()
-        # Where layers are remembered, most of what a minibatch costs is its distinct prompts.
-        by_prompt = self.policy.model.backbone.fixed is not None
         size = self.config.mini_batch_size
-        drawn = list(minibatches(rows, size, self._rng, by_prompt=by_prompt))
+        drawn = list(minibatches(rows, size, self._rng))
         for at, minibatch in enumerate(drawn):
             is_first = is_first_epoch and at == 0
             if not is_first and self.ranks.first(should_stop()):
@@ -621,13 +601,9 @@ class PPO:
     @torch.no_grad()
     def share(self) -> None:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
-        if self.shards:  # each rank has its part of the trunk and of its moments
-            weights = list(self._head)
-            moments = None
-        else:
-            reference = [then for _, then in self.reference.start] if self.reference else []
-            weights = [*self._trunk, *self._head, *reference]
-            moments = self.optimizer.state_dict()
+        reference = [then for _, then in self.reference.start] if self.reference else []
+        weights = [*self._trunk, *self._head, *reference]
+        moments = self.optimizer.state_dict()
         own = (weights, moments, self.state, self.policy.version, self.config)
         first_weights, first_moments, first_state, first_version, config = self.ranks.first(own)
         if self.ranks.rank == 0:
@@ -635,8 +611,7 @@ class PPO:
         self.config = config
         for weight, first in zip(weights, first_weights, strict=True):
             weight.copy_(first)
-        if first_moments:
-            self.optimizer.load_state_dict(first_moments)
+        self.optimizer.load_state_dict(first_moments)
         self.restore(first_state)
         self.policy.version = first_version
 

@@ -94,7 +94,7 @@ def _narrow_logprobs(policy: Policy, prompts: Sequence[Opening], trie: ActionTri
     encoded = states_of(policy, prompts, trie)
     width = 1 + len(trie.tree)
     every = torch.arange(len(prompts) * width, device=encoded.hidden.device)
-    score = encoded.scorer_at(every // width, every % width, policy.narrow.temperature)
+    score = encoded.scorer_at(every // width, every % width, 1.0)
     found: list[Tensor] = []
     for reply, path in zip(trie.replies, trie.paths, strict=True):
         # Token k of a reply is predicted at node k - 1, the first one at the prompt's last token.

@@ -16,8 +16,7 @@ import msgspec
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Lookahead, Reply
-from llamagym_tui.engine.policy.served import sampler_of
+from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
@@ -98,7 +97,7 @@ class Rollout:
         self.episode_limit = episode_limit
         """Episodes to end since the run began. None: no limit."""
         self._emit = emit
-        self.spectator = Spectator(self._emit_watched, self._kept)
+        self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
 
         def warn(sentence: str) -> None:
@@ -153,7 +152,6 @@ class Rollout:
         if mode == "inference":
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
             self._batch.take()
-            self.spectator.forget_batches()
             for slot in self.slots:
                 slot.counts = replace(slot.counts, mode="inference")
 
@@ -175,16 +173,10 @@ class Rollout:
 
     def _emit_watched(self, item: Item) -> None:
         """Emit an event, or a state as a drawing if those are wanted."""
-        shown = self._kept(item) if isinstance(item, Undrawn) else item
-        if isinstance(shown, Undrawn) or (
-            isinstance(shown, events.StateDrawn) and not self._drawing
-        ):
-            return
-        self._emit(shown)
-
-    def _kept(self, state: Undrawn) -> Item:
-        """A state as a drawing if those are wanted, and there is one."""
-        return (self._drawn(state) if self._drawing else None) or state
+        if not isinstance(item, Undrawn):
+            self._emit(item)
+        elif self._drawing and (drawn := self._drawn(item)) is not None:
+            self._emit(drawn)
 
     def _drawn(self, state: Undrawn) -> events.StateDrawn | None:
         """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
@@ -269,7 +261,6 @@ class Rollout:
         """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""
         parts = [slot.cut() for slot in self._cuttable]
         self._batch.add([part for part in parts if part.own_turns])
-        self.spectator.next_batch()
         return self._batch.take()
 
     def take_known_prompts(self) -> float:
@@ -286,7 +277,6 @@ class Rollout:
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
-        self.spectator.next_batch()
         self._batch.take()
         self.emit_corrections()
         self._replies = None
@@ -338,7 +328,7 @@ class Rollout:
         self._emit = emit
         self.forget_caches()
         if self.live:
-            self.spectator.watch(self.spectator.env or 0)
+            self.spectator.watch(self.spectator.env)
         return lost
 
     def emit_corrections(self) -> None:
@@ -369,7 +359,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.close()
         del self.slots[n_envs:]
-        self._sampler = sampler_of(self.policy, n_envs)
+        self._sampler = Sampler(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:
@@ -433,14 +423,9 @@ class Rollout:
         """Let a person act in the watched environment from its next turn on, which is the one that waits, if one does.
 
         Raises:
-            UsageError: what is watched is no play under way.
             EnvError: its actions cannot be taken with keys.
         """
         env = self.spectator.env
-        if env is None:
-            raise UsageError(
-                "What is watched was played already; ] goes back to the play, where w takes the wheel."
-            )
         offered: tuple[OfferedAction, ...] = ()
         if not names_by_turn(self.agent):
             offered = choices(self.agent, self.slots[env].env.action_space)
@@ -521,7 +506,7 @@ class Rollout:
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         """Offer the person what can be done in this turn; the wheel is let go where that is not known."""
         text = self.policy.chat.reply(reply.ids)
-        name = named_action(self.agent, self.policy.chat.meant(reply.ids))
+        name = named_action(self.agent, self.policy.chat.reply(reply.ids))
         try:
             offered = choices(self.agent, slot.env.action_space, slot.admissible)
         except EnvError as error:
@@ -541,7 +526,7 @@ class Rollout:
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
         env = self.spectator.env
-        slot = None if env is None else self.slots[env]
+        slot = self.slots[env] if env < len(self.slots) else None
         if slot is None or slot.episode is None or self._replies is not None:
             return None
         return slot.pending_prompt()
@@ -550,7 +535,7 @@ class Rollout:
         """Streams the watched reply's text as its tokens come; nothing if no live environment is watched, or a person
         may reply there."""
         env = self.spectator.env
-        if env is None or env not in live or env == self.wheel.env:
+        if env not in live or env == self.wheel.env:
             return lambda index, token: None
         watched = self.slots[env].counts
         at = live.index(env)

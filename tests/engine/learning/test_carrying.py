@@ -19,7 +19,7 @@ AFTER = "Play well."
 
 def learnt(tokenizer) -> tuple[Policy, HeadPPO]:
     """A policy with a direction for each observation, that has taken in a batch under `BEFORE`."""
-    policy = head_policy(tokenizer, "score", r=32)
+    policy = head_policy(tokenizer, r=32)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     learner.narrow.scale = 2.0
@@ -72,11 +72,11 @@ def test_values_go_along_and_learning_goes_on(tokenizer) -> None:
     up = learner.narrow.up.detach().clone()
     learner.update(play(policy))
     assert not torch.equal(learner.narrow.up, up)
-    assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(rate, rel=0.35)
+    assert learner.optimizer.param_groups[0]["lr"] > rate / 4
 
 
 def test_nothing_is_carried_before_the_first_batch(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     learner.use_prompt(BEFORE)
@@ -87,7 +87,7 @@ def test_nothing_is_carried_before_the_first_batch(tokenizer) -> None:
 
 
 def test_observations_are_kept_once_and_not_without_end(tokenizer, monkeypatch) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     rows = batch_rows(play(policy, 60))
     assert len(seen_in(rows)) == len(OBSERVATIONS) < MOST
     monkeypatch.setattr("llamagym_tui.engine.learning.carrying.MOST", 7)

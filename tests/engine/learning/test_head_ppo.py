@@ -31,11 +31,11 @@ CONFIG = PPOConfig(kl_coef=0.0, kl_coef_final=0.0, entropy_coef=0.01, entropy_co
 OBSERVATIONS = [f"You see {number}." for number in range(20)]
 
 
-def head_policy(tokenizer, kind: str, seed: int = 0, r: int = 8) -> Policy:
+def head_policy(tokenizer, seed: int = 0, r: int = 8) -> Policy:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
     model.adapt(LoraConfig(layers="head", r=r))
     policy = Policy(
-        model, tokenizer, GenerationConfig(policy=kind, max_new_tokens=6), REPLIES, seed
+        model, tokenizer, GenerationConfig(policy="score", max_new_tokens=6), REPLIES, seed
     )
     policy.history = 0
     return policy
@@ -49,21 +49,16 @@ def head_learner(policy: Policy) -> Learner:
     return learner_for(policy, CONFIG, 0, ALONE)
 
 
-def play(
-    policy: Policy, episodes: int = 60, *, as_free_text: bool = False, by_observation: bool = False
-) -> list[Trajectory]:
+def play(policy: Policy, episodes: int = 60, *, by_observation: bool = False) -> list[Trajectory]:
     """Episodes of one turn, whose reward is 1 for the second action on even observations, else for the first.
 
-    `as_free_text`: replies that were chosen count as sampled token by token; `by_observation`: the reward is 1 on odd
-    observations, whatever is done.
+    `by_observation`: the reward is 1 on odd observations, whatever is done.
     """
     found = []
     for first in range(0, episodes, len(OBSERVATIONS)):
         numbers = range(first, min(first + len(OBSERVATIONS), episodes))
         begun, replies = replied(policy, [OBSERVATIONS[each - first] for each in numbers])
         for number, episode, reply in zip(numbers, begun, replies, strict=True):
-            if as_free_text:
-                reply.choice = None
             text = episode.reply(reply)
             is_right = text == REPLIES[1 - number % 2]
             reward = number % 2 if by_observation else is_right
@@ -83,13 +78,13 @@ def replied(policy: Policy, observations: list[str]) -> tuple[list[Episode], lis
     return begun, replies
 
 
-@pytest.fixture(params=["score", "generate"])
-def policy(request, tokenizer) -> Policy:
-    return head_policy(tokenizer, request.param)
+@pytest.fixture
+def policy(tokenizer) -> Policy:
+    return head_policy(tokenizer)
 
 
 def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     before = {name: value.clone() for name, value in policy.model.named_parameters()}
@@ -108,7 +103,7 @@ def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None
 
 
 def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     narrow = learner.narrow
@@ -157,7 +152,7 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
 
 
 def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     returns = []
     for _ in range(12):
@@ -177,14 +172,6 @@ def test_the_first_ratio_is_one_at_every_update(policy: Policy) -> None:
         assert learner.update(play(policy)).first_ratio < 1e-4
 
 
-def test_admissible_replies_of_free_text_are_scored_as_they_were_sampled(tokenizer) -> None:
-    batch = play(head_policy(tokenizer, "score"), as_free_text=True)
-    texts = {tuple(each.segments[0].ids[each.turns[0].start :]) for each in batch}
-    assert len(texts) == len(REPLIES)
-    learner = head_learner(head_policy(tokenizer, "generate"))
-    assert learner.update(batch).first_ratio < 1e-4
-
-
 def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> None:
     learner = head_learner(policy)
     learner.update(play(policy))
@@ -193,17 +180,16 @@ def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> 
     def refuse(*arguments: object, **named: object) -> None:
         raise AssertionError("a prompt was read again")
 
-    if policy.generation.policy == "score":  # a reply off the tree is read in any case
-        monkeypatch.setattr(backbone, "encode", refuse)
-        monkeypatch.setattr(backbone, "encode_trees", refuse)
+    monkeypatch.setattr(backbone, "encode", refuse)
+    monkeypatch.setattr(backbone, "encode_trees", refuse)
     learner.update(play(policy))
 
 
 def test_an_update_without_memory_is_the_same(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     batch = play(policy)
     head_learner(policy).update(batch)
-    other = head_policy(tokenizer, "score")  # the same weights, and nothing remembered
+    other = head_policy(tokenizer)  # the same weights, and nothing remembered
     head_learner(other).update(copy.deepcopy(batch))
     assert policy.narrow is not None
     assert other.narrow is not None
@@ -216,7 +202,7 @@ def test_an_update_without_memory_is_the_same(tokenizer) -> None:
 @pytest.mark.parametrize("name", ["ppo", pytest.param("gigpo", marks=pytest.mark.slow)])
 def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, name) -> None:
     # eight directions in which the observations differ, and the one that is the same for all
-    policy = head_policy(tokenizer, "score", r=9)
+    policy = head_policy(tokenizer, r=9)
     learner = learner_for(policy, replace(CONFIG, learner=name), 0, ALONE)
     if name != "ppo":
         monkeypatch.setattr(policy.model.v_head, "forward", None)
@@ -227,7 +213,7 @@ def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, na
 
 
 def test_its_critic_foresees_returns(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     first = learner.update(play(policy, 400, by_observation=True))
     assert first.explained_variance == 0.0
@@ -240,13 +226,13 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
     tokenizer, tmp_path, made, episodes
 ) -> None:
     # Three episodes show few directions: those of later batches come beside them.
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     for _ in range(made):
         learner.update(play(policy, episodes))
     save_checkpoint(tmp_path, policy, learner, {})
-    again = head_policy(tokenizer, "score", seed=5)
+    again = head_policy(tokenizer, seed=5)
     learner_again = head_learner(again)
     load_checkpoint(tmp_path, again, learner_again, dict)
     assert learner_again.state == learner.state
@@ -267,7 +253,7 @@ def learnt_under(learner: HeadPPO) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = learner_for(policy, replace(CONFIG, kl_coef=0.1), 0, ALONE)
     assert isinstance(learner, HeadPPO)
     assert not learner.use_prompt("Play.")
@@ -297,7 +283,7 @@ def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(t
 
 
 def test_under_another_prompt_for_a_while_the_policy_is_another_and_then_as_it_was(tokenizer):
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     learner.use_prompt("Play.")
@@ -317,7 +303,7 @@ def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tm
     config = replace(CONFIG, kl_coef=0.1)
     found = []
     for is_resumed in (False, True):
-        policy = head_policy(tokenizer, "score")
+        policy = head_policy(tokenizer)
         learner = learner_for(policy, config, 0, ALONE)
         learner.use_prompt("Play.")
         learner.update(play(policy))
@@ -326,7 +312,7 @@ def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tm
         learner.update(play(policy))
         if is_resumed:
             save_checkpoint(tmp_path, policy, learner, {})
-            policy = head_policy(tokenizer, "score", seed=5)
+            policy = head_policy(tokenizer, seed=5)
             learner = learner_for(policy, config, 0, ALONE)
             load_checkpoint(tmp_path, policy, learner, dict)
         assert not learner.use_prompt("Play well.")
@@ -345,7 +331,7 @@ def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tm
 
 
 def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     learner = head_learner(policy)
     assert isinstance(learner, HeadPPO)
     learner.update(play(policy))
@@ -360,7 +346,7 @@ def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer)
 
 
 def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     head_learner(policy).update(play(policy))
     tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
     policy.model.save_pretrained(tmp_path / "adapter")
@@ -375,7 +361,7 @@ def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None
 
 
 def test_a_saved_head_is_loaded_as_one_on_a_fixed_trunk(tokenizer, tmp_path) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     head_learner(policy).update(play(policy))
     tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
     policy.model.save_pretrained(tmp_path / "adapter")

@@ -23,9 +23,9 @@ LESSONS = [
 ]
 
 
-@pytest.fixture(params=["score", "generate"])
-def learner(request, tokenizer) -> HeadPPO:
-    learner = head_learner(head_policy(tokenizer, request.param, r=24))
+@pytest.fixture
+def learner(tokenizer) -> HeadPPO:
+    learner = head_learner(head_policy(tokenizer, r=24))
     assert isinstance(learner, HeadPPO)
     return learner
 

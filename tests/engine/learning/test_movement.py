@@ -133,7 +133,7 @@ def test_a_weight_that_has_changed_in_one_bit_has_moved() -> None:
 def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     monkeypatch.setattr("tests.engine.learning.test_head_ppo.OBSERVATIONS", OBSERVATIONS[:1])
     # Nor is the place at which replies part any different from the others.
     monkeypatch.setattr(directions, "constant", lambda mean, *_: torch.zeros_like(mean))
@@ -144,7 +144,7 @@ def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
 def test_steps_of_a_head_that_went_too_far_and_were_undone_are_no_stand_still(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     monkeypatch.setattr(HeadPPO, "_kl", lambda self: 1e9)
     learner = head_learner(policy)
     learner.update(play(policy))
@@ -152,7 +152,7 @@ def test_steps_of_a_head_that_went_too_far_and_were_undone_are_no_stand_still(
 
 
 def test_an_adapter_on_the_head_is_not_taught_in_silence(tokenizer: Any) -> None:
-    policy: Policy = head_policy(tokenizer, "score")
+    policy: Policy = head_policy(tokenizer)
     with pytest.raises(LlamaGymError, match=r"TRL does not train this model .* `lm_head`"):
         train_on(policy, [TALK, TALK], SFTSettings(epochs=2, min_steps=0))
 
@@ -183,7 +183,7 @@ def test_a_run_with_a_setting_that_its_adapter_has_no_use_for_does_not_begin(
 ) -> None:
     from llamagym_tui.trainer.builders import Builders
 
-    policy = head_policy(tokenizer, "score")
+    policy = head_policy(tokenizer)
     whole_batch = PPOConfig(batch_size=64, mini_batch_size=64)
     config = RunConfig(agent="blackjack", run_dir="", ppo=whole_batch)
     assert isinstance(Builders(config).learner(policy), HeadPPO)

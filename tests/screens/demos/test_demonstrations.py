@@ -15,8 +15,6 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import WarmStartStats
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import encode
-from llamagym_tui.demos.edits import trash_path
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
@@ -28,13 +26,10 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
 )
 from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
-from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import EpisodeList
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.table_list import TableHeading
 from tests import fakes
-from tests.demos.test_broken_files import UNREADABLE
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, reaches, rolling_out, sees, shown, stands_still, until
@@ -97,45 +92,16 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
 async def test_a_text_replaces_an_empty_list(make_app: MakeApp):
     async with opened(make_app()) as pilot:
         await sees(pilot, "There is none yet")
-        await pilot.press("x", "e", "u", "X")
+        await pilot.press("x")
 
 
 async def test_question_mark_explains_the_keys(make_app: MakeApp):
     async with opened(make_app()) as pilot:
         await pilot.press("question_mark")
-        await sees(pilot, "Delete this episode; u brings it back.")
+        await sees(pilot, "Delete this episode, once confirmed.")
 
 
-async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        screen = pilot.app.screen
-        await pilot.press("slash", *"return>0", "enter")
-        await sees(pilot, "2 of 3 episodes")
-        await pilot.press("r")
-        await until(pilot, lambda: screen.query_one(EpisodeList).rows[0].line == 3)
-        await pilot.press("slash", *["backspace"] * 8, "escape", "r", "s")
-        await until(
-            pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3]
-        )
-        await pilot.click(EpisodeList, offset=(4, 2))
-        assert cursor_line(screen) == 3
-        await pilot.click(TableHeading, offset=(26, 0))
-        await until(
-            pilot,
-            lambda: (
-                [row.demo.source for row in screen.query_one(EpisodeList).rows if row.demo]
-                == ["expert", "human", "model"]
-            ),
-        )
-        await sees(pilot, "source▲")
-        assert cursor_line(screen) == 3, "the cursor stays on its episode"
-        await pilot.click(TableHeading, offset=(26, 0))
-        await sees(pilot, "source▼")
-
-
-async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
-    make_app: MakeApp, path: Path
-):
+async def test_episodes_under_another_prompt_are_marked_and_counted(make_app: MakeApp, path: Path):
     messages = [system("Hit below 13."), *a_demo().messages[1:]]
     demo_files.append(
         path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13."))
@@ -146,34 +112,6 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(
         await sees(pilot, "≠ recorded under another system prompt than the present one")
         rows = [line for line in shown(pilot).splitlines() if "2026-01-31 12:00" in line]
         assert [line.strip()[0] for line in rows] == ["≠", "≠", "≠", "4"]
-        await pilot.press("slash", *"other-prompt", "enter")
-        await sees(pilot, "3 of 4 episodes")
-
-
-async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        await pilot.press("slash", *"return>=zz")
-        await sees(pilot, "return>=zz compares with no number; write it as return>=1 or turns<3.")
-        await pilot.press("backspace", "backspace", "1")
-        await sees(pilot, "2 of 3 episodes")
-        assert "no number" not in shown(pilot)
-
-
-@pytest.mark.parametrize(
-    "keys", [pytest.param(("escape",), marks=pytest.mark.slow), ("enter", "escape")]
-)
-async def test_escape_ends_the_filter_first_and_then_leaves(
-    make_app: MakeApp, path: Path, keys: tuple[str, ...]
-):
-    async with opened(make_app()) as pilot:
-        screen = pilot.app.screen
-        await pilot.press("slash", *"return>0")
-        await sees(pilot, "2 of 3 episodes")
-        await pilot.press(*keys)
-        await sees(pilot, "· 3 episodes")
-        assert pilot.app.screen is screen
-        await pilot.press("escape")
-        await reaches(pilot, PlaygroundScreen)
 
 
 async def test_from_home_no_key_is_named_that_is_not_there():
@@ -182,48 +120,6 @@ async def test_from_home_no_key_is_named_that_is_not_there():
         await pilot.press("d")
         await sees(pilot, "There is none yet: start a run")
         await sees(pilot, "llamagym-tui demos generate")
-
-
-async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        await pilot.press("down", "x", "x")
-        await until(pilot, lambda: seeds(path) == [1], "two are gone")
-        await sees(pilot, "1 episode deleted, kept in blackjack.jsonl.trash")
-        assert seeds(trash_path(path)) == [2, 3]
-        await pilot.press("u", "u")
-        await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
-        await sees(pilot, "3 episodes")
-
-
-async def test_what_another_program_adds_meanwhile_stays(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        demo_files.append(path, a_demo(seed=4))
-        await pilot.press("x")
-        await until(pilot, lambda: seeds(path) == [2, 3, 4], "only one is gone")
-
-
-async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        await pilot.press("slash", *"return>0", "enter", "X")
-        await sees(
-            pilot,
-            "2 episodes of blackjack.jsonl will be deleted, and kept in blackjack.jsonl.trash.",
-        )
-        assert seeds(path) == [1, 2, 3]
-        await pilot.press("escape", "X", "y")
-        await until(pilot, lambda: seeds(path) == [2], "two are gone")
-        await pilot.press("u")
-        await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
-
-
-async def test_unreadable_lines_are_deleted_as_what_they_are(make_app: MakeApp, path: Path):
-    with open(path, "ab") as file:
-        file.write(b"no episode\n")
-    async with opened(make_app()) as pilot:
-        await pilot.press("X")
-        await sees(pilot, "3 episodes and 1 unreadable line of blackjack.jsonl will be deleted")
-        await pilot.press("escape", "end", "x")
-        await sees(pilot, "1 unreadable line deleted, kept in")
 
 
 async def test_a_full_disk_is_reported_and_changes_nothing(
@@ -235,64 +131,11 @@ async def test_a_full_disk_is_reported_and_changes_nothing(
     async with opened(make_app()) as pilot:
         monkeypatch.setattr("os.fsync", full)
         await pilot.press("x")
+        await sees(pilot, "delete this episode?")
+        await pilot.press("y")
         await sees(pilot, "No space left on device")
         await sees(pilot, "3 episodes")
     assert seeds(path) == [1, 2, 3]
-
-
-async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        await pilot.press("e")
-        await reaches(pilot, ReplyEditor)
-        await sees(pilot, "Reads as hit.")
-        await pilot.press("home", *"Low: ", "ctrl+s")
-        await until(
-            pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written"
-        )
-        assert demo_files.read(path)[0].messages[2] == assistant('Low: {"action": 1}')
-        assert demo_files.check(path, AGENT) == []
-        await sees(pilot, "the source is now correction")
-        await pilot.press("u")
-        await until(pilot, lambda: demo_files.read(path)[0] == a_demo(seed=1), "it is as it was")
-
-
-async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp, path: Path):
-    async with opened(make_app()) as pilot:
-        await pilot.press("e")
-        await reaches(pilot, ReplyEditor)
-        await pilot.press("home", *"Low: ", "escape")
-        await reaches(pilot, DemonstrationsScreen)
-        assert notices(pilot.app) == ["Your draft of this reply is kept; e shows it again."]
-        await pilot.press("e")
-        await sees(pilot, 'Low: {"action": 1}')
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "Low" not in shown(pilot))
-        await pilot.press("ctrl+z", "ctrl+s")
-        await until(
-            pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written"
-        )
-        assert not list(Path("data/drafts").iterdir())
-
-
-async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, path: Path):
-    before = path.read_bytes()
-    async with opened(make_app()) as pilot:
-        await pilot.press("e")
-        await reaches(pilot, ReplyEditor)
-        await pilot.press("ctrl+n")
-        await sees(pilot, "reply of turn 2 of 2")
-        await pilot.press("ctrl+b")
-        await sees(pilot, "reply of turn 1 of 2")
-        await pilot.press("ctrl+n")
-        await sees(pilot, "reply of turn 2 of 2")
-        await pilot.press("backspace")
-        await sees(pilot, "reply of turn 2 of 2")
-        await pilot.press(*["backspace"] * 12, "ctrl+s")
-        await sees(pilot, "reads no action")
-        assert isinstance(pilot.app.screen, ReplyEditor)
-        await pilot.press("escape")
-        await reaches(pilot, DemonstrationsScreen)
-    assert path.read_bytes() == before
 
 
 async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, path: Path):
@@ -301,44 +144,12 @@ async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, pa
     async with opened(make_app()) as pilot:
         await sees(pilot, "✗ 1 faulty")
         await pilot.press("end")
-        await sees(pilot, "This is not JSON")
+        await sees(pilot, "This is no demonstration")
         assert "\x1b" not in shown(pilot)
         await pilot.press("x")
-        await sees(pilot, "3 episodes")
-
-
-async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(
-    make_app: MakeApp, path: Path
-):
-    hostile = (
-        "invalid UTF-8",
-        "lists 100,000 deep",
-        "nothing but NUL",
-        "17 MiB",
-        "an integer of 5,000 digits",
-    )
-    with open(path, "ab") as file:
-        file.write(
-            b"\n".join(
-                [*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]
-            )
-        )
-    async with opened(make_app()) as pilot:
-        screen = pilot.app.screen
-        await sees(pilot, "✗ 6 faulty")
-        await sees(pilot, "7      The line has over 16,777,216 bytes")
-        for _ in hostile:
-            await pilot.press("down")
-        await pilot.press("end")
-        await sees(pilot, "The line is incomplete")
-        demo_files.append(path, a_demo(seed=4))
-        await pilot.press("home", "x")
-        await sees(pilot, "was not changed (line 7 has over 16,777,216 bytes")
-        assert len(screen.query_one(EpisodeList).rows) == 9
-    assert (
-        b"".join(path.read_bytes().splitlines(keepends=True)[-1:]) == encode(a_demo(seed=4)) + b"\n"
-    )
-    assert Path(f"{path}.torn").read_bytes() == UNREADABLE["an action 100,000 deep"] + b"\n"
+        await sees(pilot, "delete this episode?")
+        await pilot.press("y")
+        await sees(pilot, "Blackjack · 3 episodes")
 
 
 @pytest.mark.slow
@@ -586,13 +397,7 @@ async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
             ),
         )
     async with opened(make_app()) as pilot:
-        screen = pilot.app.screen
         await sees(pilot, f"{len(nasty)} faulty")
         for _ in nasty:
             assert harmful(shown(pilot)) == []
-            await pilot.press("e")
-            await reaches(pilot, ReplyEditor)
-            assert harmful(shown(pilot)) == []
-            await pilot.press("escape")
-            await until(pilot, lambda: pilot.app.screen is screen)
             await pilot.press("down")

@@ -81,21 +81,6 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
 
 
 @SMALL_AND_SLOWLY_WIDE
-def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "rolling out")
-        await pilot.press("d")
-        await sees(pilot, "1 faulty")
-        await pilot.press("e")
-        await sees(pilot, "Reads as hit.")
-        await pilot.press("left", "backspace", "0")
-        await sees(pilot, "did not follow")
-
-    record_some()
-    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
-
-
-@SMALL_AND_SLOWLY_WIDE
 def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

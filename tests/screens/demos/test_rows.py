@@ -12,8 +12,6 @@ from llamagym_tui.game.chat import system
 from llamagym_tui.screens.demos.rows import (
     EpisodeList,
     EpisodeRow,
-    matching,
-    misread,
     read_rows,
     summary_text,
 )
@@ -45,50 +43,22 @@ def test_faults_belong_to_their_lines(rows: list[EpisodeRow]) -> None:
     assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
 
 
-def test_episodes_under_another_prompt_than_the_present_one_can_be_filtered(tmp_path: Path) -> None:
+def test_episodes_under_another_prompt_than_the_present_one_are_marked(tmp_path: Path) -> None:
     path, other = tmp_path / "blackjack.jsonl", [system("Hit below 13."), *a_demo().messages[1:]]
     demo_files.append(path, a_demo(seed=0))
     demo_files.append(path, a_demo(seed=1, messages=other))
     demo_files.append(path, a_demo(seed=2, messages=other[1:]))
-    assert lines(matching(read_rows(path, AGENT, "Hit below 13."), "other-prompt")) == [1, 3]
-    assert lines(matching(read_rows(path, AGENT, ""), "other-prompt human")) == [1, 2]
-    assert lines(matching(read_rows(path, AGENT), "other-prompt")) == [], (
-        "no prompt is the present one"
-    )
+
+    def marked(prompt: str | None) -> list[int]:
+        return [row.line for row in read_rows(path, AGENT, prompt) if row.other_prompt]
+
+    assert marked("Hit below 13.") == [1, 3]
+    assert marked("") == [1, 2]
+    assert marked(None) == []
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "none.jsonl", AGENT) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("", [1, 2, 3, 4]),
-        ("model", [2]),
-        ("return>=1", [1, 4]),
-        ("return<0", [2]),
-        ("turns=2 human", [1, 4]),
-        ("turns>2", []),
-        ("faulty", [3, 4]),
-        ("TOTAL: 20", [1, 2, 4]),
-        ("nonsense", [3]),
-        ("play", []),
-    ],
-)
-def test_each_word_of_a_filter_must_hold(
-    rows: list[EpisodeRow], words: str, found: list[int]
-) -> None:
-    assert lines(matching(rows, words)) == found
-
-
-@pytest.mark.parametrize("word", ["return>=zz", "turns<", "Return=1x", "return>=-", "turns>=1e3"])
-def test_a_comparison_without_a_number_is_named(word: str) -> None:
-    assert (
-        misread(f"human {word}")
-        == f"{word.lower()} compares with no number; write it as return>=1 or turns<3."
-    )
-    assert misread("return>=-0.5 turns<3 turns returns <=") == ""
 
 
 def test_rows_are_sorted_and_broken_lines_come_last(rows: list[EpisodeRow]) -> None:

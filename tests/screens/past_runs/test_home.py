@@ -9,7 +9,6 @@ from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import ENTRIES
-from llamagym_tui.screens.help.help_text import HelpText
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
@@ -94,24 +93,6 @@ async def test_a_run_that_does_not_end_is_left_at_once_by_a_second_q():
         client.stop_takes_s = 0.0
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
-
-
-async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(120, 60)) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("escape", "question_mark")
-        await sees(pilot, "To move a key")
-        told = shown(pilot)
-        assert all(
-            text in told
-            for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's")
-        )
-        assert "Demonstrations of the chosen agent" in told
-        meanings = [row.meaning for row in app.screen.query_one(HelpText).rows]
-        assert len({*meanings}) == len(meanings)
-        assert "KL" not in told
-        assert "nats" not in told
 
 
 async def test_a_filter_may_shorten_the_models_before_the_cursor_on_them_is_heard_of():

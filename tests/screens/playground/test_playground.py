@@ -28,14 +28,12 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.status_lines import Banner
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import is_drawn, reaches, rolling_out, sees, shown, until, widget_text
@@ -207,24 +205,6 @@ def contrast(*colors: Color) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SMALL) as pilot:
-        await pilot.press("question_mark")
-        await reaches(pilot, HelpDialog)
-        await sees(pilot, "Pause after the current step.")
-        await pilot.press("end")
-        await sees(pilot, "To move a key, write its name")
-        figure = "Share of turns whose reply named no action"
-        for _ in range(40):  # up to the figures, however long what is below them is
-            if figure not in shown(pilot):
-                await pilot.press("up")
-        assert figure in shown(pilot)
-        await pilot.press("escape")
-        await reaches(pilot, PlaygroundScreen)
-
-
 async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
@@ -309,22 +289,6 @@ async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
         await sees(pilot, "terminal too small: it needs 60 × 16")
         await pilot.resize_terminal(80, 24)
         await sees(pilot, "space Pause")
-
-
-async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "space Pause")
-        bar = app.screen.query_one(KeyBar)
-        keys = [key.key for key in bar.keys]
-        assert {"space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r"} < set(keys)
-        assert keys[-2:] == ["question_mark", "q"]
-        assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
-        await pilot.hover(KeyBar, offset=(3, 0))
-        assert str(bar.tooltip) == "Pause after the current step."
-        await pilot.click(KeyBar, offset=(3, 0))
-        await sees(pilot, "Paused.")
 
 
 async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):

@@ -13,7 +13,6 @@ from tests.screens.steps import reaches, rolling_out, sees, shown, until
 @pytest.mark.parametrize(
     ("key", "word", "hidden", "later"),
     [
-        ("question_mark", "pause", "Change learning rate", "Pause after the current"),
         ("m", "entropy", "rollout s", "rollout s"),
     ],
 )

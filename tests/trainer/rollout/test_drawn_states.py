@@ -123,10 +123,9 @@ def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(
     assert drawn(seen) == [(0, 1, "##")], "the present state comes at once"
     rollout.step()
     assert drawn(seen)[1:] == [(0, 2, "###")]
-    assert DrawingAgent.drawings_made == 3, "the last one is kept as that of the best episode, too"
 
 
-def test_what_was_hidden_is_drawn_once_the_episode_is_over_and_when_it_is_shown_again(
+def test_what_was_hidden_is_drawn_once_the_episode_is_over(
     make_rollout: Make,
 ) -> None:
     rollout, seen = make_rollout(HidingAgent())
@@ -136,15 +135,6 @@ def test_what_was_hidden_is_drawn_once_the_episode_is_over_and_when_it_is_shown_
     assert drawn(seen) == [(0, 0, "0 of some"), (0, 1, "1 of some"), (0, 2, "2 of 2")]
     places = [event.grounds for event in seen if isinstance(event, events.StateDrawn)]
     assert places == [[(0, 9, "back")], [(0, 9, "back")], [(0, 6, "card")]]
-    for _ in range(3):
-        rollout.step()
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [(0, 2, "2 of 2")]
-    rollout.set_drawing(False)
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [], "nobody asks"
 
 
 def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Make) -> None:
@@ -177,18 +167,3 @@ def test_another_environment_shows_its_present_state_at_once(make_rollout: Make)
     rollout.spectator.watch(1)
     assert order(seen)[-2:] == ["ObservationShown", "StateDrawn"]
     assert drawn(seen) == [(1, 1, "1 steps")]
-
-
-def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(
-    make_rollout: Make,
-) -> None:
-    rollout, seen = make_rollout(DrawingAgent())
-    rollout.set_drawing(True)
-    for _ in range(5):
-        rollout.step()
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [(0, 2, "###")]
-    assert order(seen)[-2:] == ["StateDrawn", "EpisodeFinished"]
-    rollout.step()
-    assert len(drawn(seen)) == 1, "nothing follows an episode that is replayed"

@@ -277,14 +277,10 @@ def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_o
 
     monkeypatch.setattr("llamagym_tui.game.endpoint.Endpoint", Connected)
     game = catalog.find_agent("tic_tac_toe")
-    monkeypatch.setattr(game, "reasons", {"1": ("It is free.",)})
-    monkeypatch.setattr(
-        game, "get_system_prompt", lambda self: "Why?" if self.asks_reason else "Play."
-    )
+    monkeypatch.setattr(game, "get_system_prompt", lambda self: "Play.")
     config = RunConfig(
         agent="tic_tac_toe",
         run_dir="",
-        prompt="reason",
         generation=GenerationConfig(temperature=0.1, max_new_tokens=99),
     )
     with closing(Builders(config)) as builders:

@@ -198,16 +198,6 @@ def test_what_a_person_did_in_an_environment_that_is_given_up_is_reported(make_d
     assert corrected.turns[-1].replaced is not None
 
 
-def test_a_failure_elsewhere_that_is_watched_from_now_on_lets_go(make_driven):
-    rollout, emitted = make_driven()
-    rollout.spectator.watch_next("failure")
-    act(rollout, emitted)
-    assert rollout.spectator.env != 0, "the replies of a model that knows nothing name no action"
-    assert of(emitted, events.WheelLetGo)[0].reason == "another conversation is watched"
-    rollout.step()
-    assert len(of(emitted, events.ActionAwaited)) == 1
-
-
 def test_a_turn_that_still_waits_is_no_correction(make_driven):
     rollout, emitted = make_driven()
     rollout.restart()
@@ -265,8 +255,6 @@ def test_what_cannot_be_done_is_refused_and_the_turn_still_waits(make_driven):
     with pytest.raises(ActionParseError, match="would read wait, not go"):
         rollout.act(0, 0, 1, reasoning="To wait is no use.")
     assert rollout.awaits_person
-    rollout.spectator.watch_next("best")
-    assert rollout.wheel.env == 0, "no episode has ended, so the play is watched on"
 
 
 def test_actions_that_no_key_can_name_are_refused(make_policy):

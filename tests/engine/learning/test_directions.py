@@ -1,0 +1,49 @@
+"""The directions in which states differ: what they leave out, and their scale."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.engine.learning.directions import whitening
+
+
+def test_directions_leave_out_the_common_states_and_spread_by_one() -> None:
+    torch.manual_seed(0)
+    common = torch.randn(2, 8) * 100
+    spreads = torch.tensor([3.0, 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, 0.1])
+    states = torch.randn(500, 8) * spreads + common[0]
+    found = whitening(states, common, 3)
+    seen = states @ found.T
+    # rounding in fp32 of states of about 100, scaled by up to some ten times
+    assert (common @ found.T).abs().max() < 0.01
+    assert seen.mean(0).abs().max() < 0.01
+    assert torch.allclose(seen.var(0, unbiased=False), torch.ones(3), atol=0.01)
+
+
+def test_what_hardly_differs_is_scaled_up_no_further_than_a_hundredth_of_the_largest() -> None:
+    states = torch.tensor(
+        [[5.0, 10.0, 0.0], [5.0, -10.0, 0.0], [5.0, 0.0, 0.01], [5.0, 0.0, -0.01]]
+    )
+    first, second = (states @ whitening(states, torch.empty(0, 3), 2).T).T
+    # Variances are 50 and 0.00005, and a hundredth of the largest spread, squared, is 0.005: 1 / 1.0001 and 1 / 101.
+    assert first.var(unbiased=False) == pytest.approx(1 / 1.0001, rel=1e-4)
+    assert second.var(unbiased=False) == pytest.approx(1 / 101, rel=1e-3)
+
+
+@pytest.mark.parametrize(("least", "directions"), [(0.44, 2), (0.45, 1)])
+def test_what_spreads_by_less_than_a_share_of_the_whole_spread_is_left_out(
+    least: float, directions: int
+) -> None:
+    # Spreads of 2 and 1 along two axes, so of sqrt(5) in all: 1 / sqrt(5) is 0.447. The mean of 9 is no spread.
+    states = torch.tensor([[9.0, 2.0, 1.0], [9.0, 2.0, -1.0], [9.0, -2.0, 1.0], [9.0, -2.0, -1.0]])
+    assert len(whitening(states, torch.empty(0, 3), 3, least)) == directions
+
+
+def test_a_common_state_that_is_named_twice_takes_nothing_else_out() -> None:
+    torch.manual_seed(1)
+    states = torch.randn(50, 4) + torch.tensor([9.0, 0.0, 0.0, 0.0])
+    once = whitening(states, torch.empty(0, 4), 4)
+    twice = whitening(states, states.mean(0, keepdim=True) * (1 + 1e-7), 4)
+    assert len(once) == len(twice) == 3
+    assert torch.allclose(once.T @ once, twice.T @ twice, atol=1e-4)
