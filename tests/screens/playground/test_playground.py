@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from textual.color import Color
 from textual.widgets import TextArea
 
@@ -29,7 +28,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.table import HumanTableScreen
-from llamagym_tui.screens.playground.figures import FirstSight
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.status_lines import Banner
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
@@ -343,26 +341,6 @@ async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(mak
             WarmStartProgressed(step=3, steps=96, loss=0.5, left_s=61.0),
         )
         await sees(pilot, "warm start: step 3 of 96, loss 0.500, 61 s left")
-
-
-async def test_that_replies_are_chosen_because_the_models_own_named_no_action_stands_there_in_words(
-    make_app: MakeApp,
-):
-    hello, loading, started, *rest = fakes.opening_events()
-    started = replace(started, unread_share=0.94)
-    client = fakes.FakeClient([hello, loading, started, *rest])
-    app = make_app(client)
-    words = "chooses from legal replies (94% of its own were unreadable)"
-    async with app.run_test(size=(120, 34)) as pilot:
-        await until(
-            pilot,
-            lambda: any(
-                words in str(each.content_at(200)) for each in app.screen.query(FirstSight)
-            ),
-        )
-        assert app.run_state is not None
-        client.emit(SettingsChanged(changes={"generation.policy": "generate"}))
-        await until(pilot, lambda: not app.screen.query_one("#first-sight").display)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])

@@ -370,7 +370,7 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
         for action in (None, 1):
             client.emit(PolicyMapLaidOut(**laid, action=action), mapped)
             await sees(pilot, "of 4")
-            for key in ("down", "right", "tab", "o"):
+            for key in ("down", "right", "tab", "o", "o"):
                 await pilot.press(key)
                 assert isinstance(app.screen, PolicyMapScreen)
                 assert harmful(shown(pilot)) == []
