@@ -27,11 +27,11 @@ from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
+from llamagym_tui.screens.widgets.fitted import is_too_small
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES, readable
 from llamagym_tui.screens.widgets.refused import is_refused
-from llamagym_tui.screens.widgets.sizes import is_too_small
 from llamagym_tui.user_files import file_text
 
 KEYS_FILE = "keys.toml"
@@ -183,7 +183,7 @@ class PersonalApp(App[None]):
 
     def action_help(self) -> None:
         """Show or hide the purpose of the focused widget and the keys."""
-        from llamagym_tui.screens.widgets.help import HelpDialog
+        from llamagym_tui.screens.widgets.dialogs import HelpDialog
 
         if isinstance(self.screen, HelpDialog):
             self.screen.dismiss()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
-    from llamagym_tui.screens.past_runs.run_list import RunList
+    from llamagym_tui.screens.past_runs.run_table import RunTable
 
 
 GREETING = (
@@ -74,9 +74,9 @@ class PastRunActions(PersonalApp):
         return super().check_action(action, parameters)
 
     def action_runs(self) -> None:
-        from llamagym_tui.screens.past_runs.runs import RunsScreen
+        from llamagym_tui.screens.past_runs.home import HomeScreen
 
-        self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
+        self.push_screen(HomeScreen({}, run_is_open=True))
 
     def action_lessons(self) -> None:
         from llamagym_tui.setup.lessons import lessons
@@ -119,7 +119,7 @@ class PastRunActions(PersonalApp):
 
         return with_keys(text, partial(key_of, self))
 
-    def on_run_list_requested(self, message: RunList.Requested) -> None:
+    def on_run_table_requested(self, message: RunTable.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog
         from llamagym_tui.setup.run_config import run_config
 

@@ -18,11 +18,11 @@ from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
-from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
+from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.assignments import evaluation_settings
-from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -319,7 +319,6 @@ def evaluate(
         threads=threads,
         assignments=assignments,
     )
-    options.require_obeyed(given, [model])
     config = _evaluated(agent, given)
     from llamagym_tui.cli import headless
 
@@ -338,23 +337,18 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     env = run_config.env_kwargs(given.env)
     agent_class = catalog.find_agent(agent, env)
     env = run_config.with_opponent(agent_class, env)
-    if given.model is not None and model_registry.is_endpoint(given.model):
-        return endpoint_config(
-            agent,
-            given.model,
-            env=env,
-            system_prompt=text,
-            history=history,
-            n_envs=given.envs,
-            seed=given.seed,
-            temperature=temperature,
-            assigned=evaluation_settings(given.assignments or ()),
-        )
-    spec = catalog.absolute_spec(agent)
-    model = run_config.checked_model(given.model or model_registry.BUNDLED)
-    model_registry.require_model(model)
+    model = given.model or model_registry.BUNDLED
+    if model_registry.is_endpoint(model):
+        if opponent := opponent_of(agent_class):
+            raise UsageError(
+                f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
+                f"--env opponent={model}."
+            )
+    else:
+        model = run_config.checked_model(model)
+        model_registry.require_model(model)
     return evaluated_config(
-        spec,
+        catalog.absolute_spec(agent),
         model,
         own=run_config.with_own_settings(agent_class, {}),
         env=env,
@@ -505,7 +499,6 @@ def compare(
         model=model if b_model is None else b_model,
         prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
     )
-    options.require_obeyed(a, [a.model, b.model])
     if learner or b_learner:
         if not (learner and b_learner) or learner == b_learner or (a, None) != (b, b_temperature):
             raise UsageError(

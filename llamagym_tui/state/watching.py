@@ -1,4 +1,4 @@
-"""What is watched of a run, and how fast: what the trainer has confirmed and, apart from it, what is only requested.
+"""The watched environment and its speed: confirmed by the trainer and, apart from that, only requested.
 
 These are pure records. The drawing of the watched state has its own record, as it changes with every turn.
 """
@@ -14,16 +14,16 @@ from llamagym_tui.state.transcript import clipped
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
 FIRST = events.WatchChanged(env=0)
-"""What is watched when a run begins."""
+"""The watched environment when a run begins."""
 MAX_PLACES = 256
 """Most places of a kind that are kept of a drawing."""
 
 
 class Watching(Struct, frozen=True, kw_only=True):
-    """What is watched, and what is requested to be watched."""
+    """The watched environment, its speed, and requests for others."""
 
     now: events.WatchChanged = FIRST
-    """What is watched now."""
+    """The watched environment."""
     turn_s: float = 0.0
     """Least number of seconds between two turns of the watched environment; 0: full speed."""
     requested: Watch | None = None
@@ -93,9 +93,9 @@ class StateView(Struct, frozen=True, kw_only=True):
     """The drawing of the watched state; the last state of an episode stays until the next episode begins."""
 
     requested: bool = False
-    """Whether the trainer is asked to draw."""
+    """True if the trainer is asked to draw."""
     drawn: events.StateDrawn | None = None
-    """The drawing of what is shown. None: there is none."""
+    """The drawing of the shown state, if there is one."""
     finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
     probed: events.ActionsProbed | None = None
@@ -107,7 +107,7 @@ class StateView(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> events.EpisodeFinished | None:
-        """How the drawn episode ended; None while it is under way."""
+        """The end of the drawn episode; None while it is under way."""
         if self.drawn is None or self.finished is None:
             return None
         is_last_state = (

@@ -19,8 +19,7 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.kept_screen import open_kept
-from llamagym_tui.screens.widgets.sizes import WIDE
+from llamagym_tui.screens.widgets.fitted import WIDE, open_kept
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 

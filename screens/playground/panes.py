@@ -17,11 +17,10 @@ from llamagym_tui.screens.policy_map.drawing import legend, places_for
 from llamagym_tui.screens.policy_map.grid import NOWHERE, PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.policy_map.screen import why_not_yet
-from llamagym_tui.screens.widgets.chart_cells import Curve, Drawing, Level, line_of
+from llamagym_tui.screens.widgets.chart import Curve, Drawing, Level, Plot, line_of
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, own_styles
 from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, plain, share
-from llamagym_tui.screens.widgets.plot import Plot
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
 MOST_ACTIONS = 6

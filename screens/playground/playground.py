@@ -16,10 +16,9 @@ from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
-from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
 from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
 

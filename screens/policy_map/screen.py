@@ -16,10 +16,9 @@ from llamagym_tui.screens.policy_map.drawing import best_name, describe, legend
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.kept_screen import KeptScreen
+from llamagym_tui.screens.widgets.fitted import KeptScreen, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 

@@ -612,19 +612,6 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     assert after.learner.prompts[0] == "another"
 
 
-@pytest.mark.parametrize("has_adapters", [True, False])
-def test_a_batch_under_way_is_dropped_where_another_adapter_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_adapters: bool
-) -> None:
-    before = Stage(tmp_path, episodes=2)
-    before.session.run()
-    after = Stage(tmp_path, episodes=4, resume=True)
-    after.builders.saved.extend(before.builders.saved)
-    monkeypatch.setattr(fake_parts.Learner, "has_adapters", has_adapters)
-    after.session.run()
-    assert (after.rollout.restored is None) == has_adapters
-
-
 def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(
     tmp_path: Path,
 ) -> None:

@@ -26,7 +26,7 @@ from llamagym_tui.protocol.events import (
     WheelTaken,
 )
 from llamagym_tui.screens.play.wheel_screen import WheelScreen
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import WIDE_AND_SLOWLY_SMALL

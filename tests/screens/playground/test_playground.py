@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from textual.color import Color
 from textual.widgets import TextArea
 
 from llamagym_tui.app.leaving import log_path
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
-    AnyEvent,
     CheckpointSaved,
     EpisodeStarted,
     ModeChanged,
@@ -26,7 +23,6 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
     WarningRaised,
 )
-from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.status_lines import Banner
@@ -60,12 +56,6 @@ async def test_the_watched_conversation_streams(make_app: MakeApp):
         await sees(pilot, '7       Your total: 14.       {"ac▌')
         client.emit(*hand[3:])
         await sees(pilot, "▼ −1")
-        await pilot.press("k", "enter")
-        await sees(pilot, "return ▌▼ −1 · 1 turn, terminated")
-        screen = shown(pilot)
-        assert "system ▌You are playing Blackjack." in screen
-        assert "env    ▌Your total: 14." in screen
-        assert "action ▌hit · read as JSON · reward −1" in screen
         assert client.started is not None
 
 
@@ -73,8 +63,6 @@ async def test_a_reply_without_an_action_is_told_in_words(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "no action named  ▼ −1")
-        await pilot.press("k", "k", "k", "enter")
-        await sees(pilot, "action ▌stick · fallback, because the reply names no action · reward −1")
 
 
 async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_app: MakeApp):
@@ -172,37 +160,6 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
         assert "applies from the next" not in shown(pilot).split("\n")[1]
 
 
-async def test_a_return_is_legible_on_every_light_theme(make_app: MakeApp):
-    app = make_app()
-    async with rolling_out(app, SMALL) as pilot:
-        view = pilot.app.screen.query_one(ConversationView)
-        for theme in [
-            theme.name
-            for theme in app.available_themes.values()
-            if not theme.dark and not theme.ansi
-        ]:
-            app.theme = theme
-            await pilot.pause()
-            for style in ("won", "lost", "warning", "notice"):
-                ink, paper = (
-                    view.get_component_styles(f"conversation--{style}").color,
-                    view.background_colors[1],
-                )
-                assert contrast(ink, paper) > 3, (theme, style)
-
-
-def contrast(*colors: Color) -> float:
-    """WCAG 2's ratio of relative luminances."""
-    dark, light = sorted(
-        sum(
-            weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
-            for weight, part in zip((0.2126, 0.7152, 0.0722), color.normalized, strict=True)
-        )
-        for color in colors
-    )
-    return (light + 0.05) / (dark + 0.05)
-
-
 async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
@@ -255,30 +212,6 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(
         await sees(pilot, "Your total:")
         await pilot.press("escape", "q")
     assert app.return_code == 1
-
-
-def hands_before(first: int) -> Iterator[AnyEvent]:
-    """Thirty hands, more than a small terminal shows."""
-    for episode in range(first, first + 30):
-        yield from fakes.hand(episode, [("Your total: 14.", '{"action": 1}', "json")], 1.0)
-
-
-async def test_the_conversation_follows_its_tail_until_it_is_scrolled(make_app: MakeApp):
-    client = fakes.FakeClient([*fakes.demo_run(), *hands_before(20_500)])
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "20,529 ")
-        view = app.screen.query_one(ConversationView)
-        assert view.following
-        await pilot.press("pageup")
-        top = view.scroll_offset.y
-        client.emit(*fakes.hand(20_600, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
-        await sees(pilot, "▼ 2 new messages below")
-        assert view.scroll_offset.y == top
-        assert "20,600" not in shown(pilot)
-        await pilot.press("end")
-        await sees(pilot, "20,600")
-        await until(pilot, lambda: "goes to the newest" not in shown(pilot))
 
 
 async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):

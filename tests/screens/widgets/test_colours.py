@@ -12,7 +12,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.past_runs.agent_list import AgentList
-from llamagym_tui.screens.widgets.chart_cells import BASELINES
+from llamagym_tui.screens.widgets.chart import BASELINES
 from llamagym_tui.screens.widgets.look import (
     COLOURED,
     GROUNDS,

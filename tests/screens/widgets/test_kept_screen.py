@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.screens.widgets.kept_screen import KeptScreen
+from llamagym_tui.screens.widgets.fitted import KeptScreen
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown, until

@@ -9,8 +9,7 @@ from textual.events import Key
 from textual.keys import key_to_character
 from textual.widgets import Input, TextArea
 
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.text_area import DraftArea
+from llamagym_tui.screens.widgets.fields import DraftArea, SentenceInput
 from tests.screens.steps import comes_to_rest
 
 

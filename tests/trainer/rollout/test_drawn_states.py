@@ -29,23 +29,13 @@ class RenderingEnv(CountEnv):
         return f"\x1b[41m{self.steps}\x1b[0m steps"
 
 
-class SilentEnv(CountEnv):
-    """Says that it renders text, and knows nothing of that when it is made."""
-
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
-
-
-for name, entry in (("LlamaRenders-v0", RenderingEnv), ("LlamaSilent-v0", SilentEnv)):
+for name, entry in (("LlamaRenders-v0", RenderingEnv),):
     if name not in gymnasium.registry:
         gymnasium.register(name, entry_point=entry)
 
 
 class RenderedAgent(CountAgent):
     env_id = "LlamaRenders-v0"
-
-
-class SilentAgent(CountAgent):
-    env_id = "LlamaSilent-v0"
 
 
 class DrawingAgent(CountAgent):
@@ -145,25 +135,3 @@ def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Ma
     assert drawn(seen) == [(0, 0, "0 steps"), (0, 1, "1 steps")]
     assert [event.marks for event in seen if isinstance(event, events.StateDrawn)] == [[(0, 1)]] * 2
     assert RenderingEnv.rendered == 2
-
-
-@pytest.mark.parametrize(
-    "agent", [CountAgent(), SilentAgent()], ids=["no text", "text that no one can request"]
-)
-def test_an_environment_that_renders_no_text_has_no_drawing(
-    make_rollout: Make, agent: CountAgent
-) -> None:
-    rollout, seen = make_rollout(agent)
-    rollout.set_drawing(True)
-    rollout.step()
-    assert (rollout.draws, drawn(seen)) == (False, [])
-
-
-def test_another_environment_shows_its_present_state_at_once(make_rollout: Make) -> None:
-    rollout, seen = make_rollout(RenderedAgent())
-    rollout.set_drawing(True)
-    rollout.step()
-    seen.clear()
-    rollout.spectator.watch(1)
-    assert order(seen)[-2:] == ["ObservationShown", "StateDrawn"]
-    assert drawn(seen) == [(1, 1, "1 steps")]
