@@ -674,7 +674,7 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="[AGENT [OPTIONS]]",
-            help="Not given: home. The folder of a class: that class goes on.",
+            help="Not given: home.",
         ),
     ] = None,
     watch: Annotated[
@@ -697,17 +697,6 @@ def serve(
     require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
-    from llamagym_tui.screens.play.classroom import CLASS_FILE, Classroom
-
-    if words and (Path(words[0]) / CLASS_FILE).is_file():
-        if (watch, sessions, seats, *words[1:]) != (None, None, None):
-            raise UsageError(
-                f"{words[0]} is a class, which goes on as it began: give no more than --host and --port."
-            )
-        from llamagym_tui.cli import classroom
-
-        classroom.serve(Classroom.read(Path(words[0]).absolute()), host=host, port=port)
-        return
 
     if seats is not None:
         if watch is not None or sessions is not None or not words:
@@ -758,7 +747,7 @@ def _serve_class(
         )
     trust.remember_typed(agent)
     record = class_record(config, seats, debug=debug)
-    classroom.serve(classroom.begun(record), host=host, port=port)
+    classroom.serve(record, host=host, port=port)
 
 
 @app.command(hidden=True)

@@ -1,4 +1,4 @@
-"""A seat in a class: the table for a person, at which the class's episodes are played once each; then the class."""
+"""A seat in a class: a table at which each of the class's episodes is played once; then the class."""
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -10,7 +10,6 @@ from textual.widgets import Static
 from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.play.class_table import class_lines
 from llamagym_tui.screens.play.classroom import Classroom
 from llamagym_tui.screens.play.table import HumanTableScreen, PolicyHint, match_text
 from llamagym_tui.screens.widgets.fitted import TooSmall
@@ -19,9 +18,9 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0
-"""Seconds after which a class is read again: others are still playing."""
+"""Seconds between two looks at the class."""
 ONLY_ONCE = ("discard", "keep", "match", "hint")
-"""What a seat has not: an episode counts as it was played, and by whom."""
+"""Actions that a seat lacks: an episode counts as it was played."""
 
 
 class SeatScreen(HumanTableScreen):
@@ -72,7 +71,7 @@ class SeatScreen(HumanTableScreen):
 
 
 class ClassScreen(Screen[None]):
-    """What is known of the class, as it stands."""
+    """The table of the class."""
 
     CSS_PATH = "seat.tcss"
     BINDING_GROUP_TITLE = "Class"
@@ -108,10 +107,9 @@ class ClassScreen(Screen[None]):
         self.query_one(VerticalScroll).focus()
 
     def look(self) -> None:
-        """Read the class, and show it."""
+        """Show the class as it stands."""
         try:
-            lines = class_lines(self._classroom.record, self._classroom.matches, self._seat)
-            text = Content("\n").join(Content.styled(line.text, line.style) for line in lines)
+            text = "\n".join(self._classroom.table(self._seat))
         except LlamaGymError as error:
-            text = Content(one_line(str(error)))
+            text = one_line(str(error))
         self.query_one("#class-lines", Static).update(text)

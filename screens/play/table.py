@@ -21,7 +21,7 @@ from llamagym_tui.returns import counted, mean_return, signed
 from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
-from llamagym_tui.screens.play.class_table import ahead_of
+from llamagym_tui.screens.play.classroom import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.fitted import TooSmall
