@@ -294,8 +294,8 @@ class Rollout:
         offered = (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
         self.wheel.take(self.spectator.env, offered)
 
-    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
-        self.wheel.choose(action, reasoning)
+    def act(self, episode: int, turn: int, action: int | str) -> None:
+        self.wheel.choose(action)
 
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:

@@ -27,7 +27,7 @@ from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.pairs import Pairs, compared, enough_for, played
+from llamagym_tui.trainer.rollout.evaluation import Pairs, compared, enough_for, played
 
 NAMES = ("A", "B")
 

@@ -44,7 +44,6 @@ from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
-from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
@@ -88,13 +87,10 @@ class Builders:
         download = model_registry.download_of(name)
         if download is not None:
             notify(f"downloading {name}, {download.source}")
-        tell = with_time_left(notify)
-        base_place(self.config.base, tell)
-        if model_folder(name, tell) is not None:
+        base_place(self.config.base, notify)
+        if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
             return
-        if download is not None:
-            fetch(name, tell)
-        elif not constants.HF_HUB_OFFLINE and not hub.is_reachable(name):
+        if not hub.is_reachable(name) and download is None:
             notify(f"no hub answers, so {name} is loaded as it is on this machine")
 
     def model(self) -> LoadedModel:
@@ -228,7 +224,6 @@ class Builders:
             return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
-        loaded = builders.model()
         threads = torch.get_num_threads()
         loaded = builders.model()
         set_threads(threads)  # loading takes one, and those of the player were set before

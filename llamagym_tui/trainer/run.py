@@ -5,11 +5,16 @@ Each method is one thing that happens between two steps; when, and in which phas
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from llamagym_tui.config import (
     Mode,
     RunConfig,
+    UpdateStats,
     Value,
     changed,
     changes_since,
@@ -20,6 +25,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import (
     SMALLEST_BATCH,
@@ -27,20 +33,24 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_novelty,
     measured_settings,
 )
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer import event_builders
+from llamagym_tui.protocol.events import PhaseChanged, RunStarted
+from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Level, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
-from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
@@ -52,7 +62,74 @@ FIRST_UPDATES = 5
 """Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
+COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
+    "long episodes take much longer than with other models."
+)
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What plays and what learns."""
+
+    agent: AgentBase
+    loaded: LoadedModel
+    policy: Policy
+    learner: Learner
+    rollout: Rollout
+    threads: int
+    """How many threads compute."""
+    start: Counters
+    """Where the run stood when this session began."""
+
+
+def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
+    """Load everything, and report the progress."""
+    config = builders.config
+    emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
+    agent = builders.agent()
+    builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
+    if warning := builders.preflight(agent):
+        emitter.warn(warning)
+    loaded = builders.model()
+    if loaded.warning:
+        emitter.warn(loaded.warning)
+    policy = builders.policy(agent, loaded)
+    if config.resume:
+        builders.checkpoint_files().load_start(Path(config.run_dir), policy)
+    learner = builders.learner(policy)
+    if config.resume:
+        start = checkpoints.restore(policy, learner)
+    else:
+        start = Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
+    if checkpoints.note:
+        emitter.warn(checkpoints.note)
+    start = start.with_prompt(config.system_prompt)
+    learner.use_prompt(start.system_prompt)
+    if start.seed != config.seed:  # other random numbers and episodes from here on
+        policy.generator.manual_seed(config.seed)
+        learner.reseed(config.seed)
+    emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
+    rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
+    rollout.mode = config.mode
+    rollout.set_counters(
+        started=start.started,
+        episodes=start.episodes,
+        env_steps=start.env_steps,
+        dropped=start.dropped,
+    )
+    rollout.set_system_prompt(start.system_prompt, start.prompt_version)
+    return Parts(
+        agent=agent,
+        loaded=loaded,
+        policy=policy,
+        learner=learner,
+        rollout=rollout,
+        threads=builders.threads(policy, loaded),
+        start=start,
+    )
 
 
 class Run:
@@ -203,7 +280,7 @@ class Run:
         if self.rollout.opponent is not None:
             self.rollout.opponent.learnt(self.learner.updates)
         self.rollout.forget_caches()  # they were computed by other weights
-        stats = event_builders.update_stats(figures, rollout_s, known_prompts)
+        stats = update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
         self._emit(
             events.UpdateFinished(
@@ -276,7 +353,7 @@ class Run:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
         if verdict.level == "collapsed" and self._may_roll_back:
             self._roll_backs += 1
-            if self.roll_back(event_builders.verdict_text(verdict)):
+            if self.roll_back(verdict_text(verdict)):
                 return
         if verdict.level != "quiet":
             self._warn_of(verdict)
@@ -293,10 +370,10 @@ class Run:
         if now - self._warned_at.get(verdict.level, -REMIND_AFTER) < REMIND_AFTER:
             return
         self._warned_at[verdict.level] = now
-        message = event_builders.verdict_text(verdict)
+        message = verdict_text(verdict)
         collapsed = verdict.level == "collapsed"
         if collapsed:
-            message = f"{message} {event_builders.COLLAPSE_ADVICE}"
+            message = f"{message} {COLLAPSE_ADVICE}"
         self._emit(events.WarningRaised(message=message, collapsed=collapsed))
 
     def set_mode(self, mode: Mode) -> None:
@@ -503,3 +580,43 @@ class Run:
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s
+
+
+def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
+    """The beginning of a session; `trained` is that of the event."""
+    agent = parts.agent
+    return RunStarted(
+        agent=catalog.agent_name(config.agent),
+        env_id=agent.env_id,
+        model=parts.loaded.name,
+        run_dir=config.run_dir,
+        seed=config.seed,
+        n_envs=config.n_envs,
+        mode=config.mode,
+        system_prompt=parts.rollout.system_prompt,
+        prompt_version=parts.rollout.prompt_version,
+        action_names=list(agent.action_names),
+        baselines=dict(agent.baselines),
+        return_unit=agent.return_unit,
+        device=str(parts.loaded.device),
+        draws=parts.rollout.draws,
+        episodes=parts.start.episodes,
+        updates=parts.learner.updates,
+        trained=trained,
+    )
+
+
+def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
+    """An update's figures, with those of the rollout that only the session knows."""
+    return replace(
+        figures,
+        known_prompts=known_prompts,
+        rollout_s=rollout_s,
+        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
+        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
+    )
+
+
+def verdict_text(verdict: Verdict) -> str:
+    how = "has collapsed" if verdict.level == "collapsed" else "may be about to collapse"
+    return f"The policy {how}: {verdict.reason}"

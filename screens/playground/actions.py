@@ -19,7 +19,7 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import WIDE, open_kept
+from llamagym_tui.screens.widgets.fitted import WIDE
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 
@@ -65,13 +65,13 @@ class PlaygroundActions(Screen[None]):
     def action_metrics(self) -> None:
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
 
-        open_kept(self.app, MetricsScreen, self._state)
+        self.app.push_screen(MetricsScreen(self._state))
 
     def action_policy_map(self) -> None:
         """Open the policy on its map; meanwhile the trainer computes it often."""
         from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 
-        open_kept(self.app, PolicyMapScreen, self._state)
+        self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
         from llamagym_tui.screens.steering.settings import SettingsDialog

@@ -16,14 +16,14 @@ from llamagym_tui.screens.policy_map.drawing import best_name, describe, legend
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import KeptScreen, TooSmall
+from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
 
-class PolicyMapScreen(KeptScreen):
+class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "screen.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "Each state as the first turn of an episode: what the policy does, and what is best."
@@ -71,7 +71,7 @@ class PolicyMapScreen(KeptScreen):
     ]
 
     def __init__(self, state: RunState) -> None:
-        super().__init__(state)
+        super().__init__()
         self._state = state
         self._watched_run: RunStarted | None = None
         self._back = 0
@@ -88,12 +88,6 @@ class PolicyMapScreen(KeptScreen):
 
     def on_mount(self) -> None:
         self.show(self._state)
-
-    def reopen(self, of: RunState) -> None:
-        self._watched_run = None
-        self._back = 0
-        self.query_one(PolicyGrid).shows_best = False
-        self.show(of)
 
     def show(self, state: RunState) -> None:
         self._state = state

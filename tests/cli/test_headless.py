@@ -35,7 +35,8 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.setup.play_config import evaluated_config
-from llamagym_tui.trainer import builders, event_builders, session
+from llamagym_tui.trainer import builders, session
+from llamagym_tui.trainer.run import update_stats
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
 from tests.state.test_warm_start import FINISHED
@@ -569,7 +570,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    stats = event_builders.update_stats(made_up_stats(), 1.0)
+    stats = update_stats(made_up_stats(), 1.0)
     seen: list[Event] = [
         counted(500),
         UpdateFinished(update=3, episodes=500, stats=stats),
