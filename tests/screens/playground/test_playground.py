@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import TextArea
 
+from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_S
 from llamagym_tui.app.leaving import log_path
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
@@ -287,3 +288,29 @@ async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size:
         client.emit(*list(fakes.learning(4))[-1:])
         await sees(pilot, "update")
         assert re.search("dropped +3|3 dropped", shown(pilot))
+
+
+async def test_a_flood_of_events_is_painted_twice_a_second(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
+    # As they are for a person.
+    monkeypatch.setattr("llamagym_tui.app.app.PAINT_S", PAINT_S)
+    monkeypatch.setattr("llamagym_tui.app.app.PAINT_FLOOD_S", PAINT_FLOOD_S)
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+
+    def wait_s(events: int) -> float:
+        """Seconds to the next painting, where so many events came before the last one."""
+        assert app.run_state is not None
+        app._paint()
+        for _ in range(events):
+            app._take_in(app.run_state)
+        app._paint()
+        app._take_in(app.run_state)
+        assert app._paint_timer is not None
+        return app._paint_timer._interval
+
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: app.run_state is not None)
+        assert wait_s(FLOOD - 1) == PAINT_S
+        assert wait_s(FLOOD) == PAINT_FLOOD_S
+        assert wait_s(0) == PAINT_S
