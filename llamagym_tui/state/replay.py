@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from llamagym_tui.protocol import event_log, events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import EVENTS_FILE, is_held, read_config
-from llamagym_tui.state.reduce import MAX_MARKS, reduce
+from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 
 MAX_GAP_S = 5.0
@@ -33,16 +33,6 @@ PLAYED_EVENTS = 1_024
 """Most events that are played at a time, which takes some 20 ms; the others follow at the next tick."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """The speeds of a replay, in seconds of the recording for each second."""
-
-TurningPoint = (
-    events.RunStarted
-    | events.PromptChanged
-    | events.ModeChanged
-    | events.SettingsChanged
-    | events.RolledBack
-    | events.WarmStartFinished
-)
-"""Events at which a run that has begun takes another way, or is resumed."""
 
 
 class Moment(NamedTuple):
@@ -98,8 +88,6 @@ class Recording(event_log.Pieces):
         """True if the run was still going on at the last look, so that the recording may grow."""
         self.said_s = math.inf
         """Seconds at which the first message of the conversation comes; infinite until that is known."""
-        self.turning_points: list[float] = []
-        """Seconds at which the run took another way; the last `MAX_MARKS` of them."""
 
     @property
     def duration_s(self) -> float:
@@ -124,14 +112,10 @@ class Recording(event_log.Pieces):
 
     def _take(self, logged: event_log.Logged) -> None:
         """Take in the next event."""
-        had_begun = self._last.state.run is not None
         self._last = self._last.after(logged)
         self.events += 1
         if isinstance(logged.event, events.ObservationShown):
             self.said_s = min(self.said_s, self.duration_s)
-        if isinstance(logged.event, TurningPoint) and had_begun:
-            turning_points = [*self.turning_points, self.duration_s]
-            self.turning_points = turning_points[-MAX_MARKS:]
         if self.events % self._every == 0:
             self._keep_frame()
 
