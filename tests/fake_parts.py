@@ -45,10 +45,10 @@ from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Counters
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.opponents import Opponent
+from llamagym_tui.trainer.rollout.rollout import Rollout as EngineRollout
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
@@ -159,7 +159,6 @@ class Learner:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: dict[str, Any] | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
@@ -212,7 +211,7 @@ class Rollout:
         self.env_steps = 0
         self.system_prompt = ""
         self.prompt_version = -1
-        self.restored: dict[str, int] | None = None
+        self.started = 0
         self.batch_turns = 0
         self.cuts_episodes = False
         self.group_size = 1
@@ -220,7 +219,6 @@ class Rollout:
         self.seed = 0
         self.draws = True
         self.drawing = False
-        self.last_reply = "1"
         self.live = 0
         self.restarts = 0
         self.corrections_emitted = 0
@@ -251,20 +249,15 @@ class Rollout:
         self.system_prompt = text
         self.prompt_version = version
 
-    def state(self) -> dict[str, int]:
-        return {"batch": len(self._batch)}
-
-    def restore(self, state: dict[str, int]) -> int:
-        self.restored = state
-        return 0
-
     def forget_caches(self) -> None:
         pass
 
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
 
-    def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
+    def set_counters(
+        self, *, episodes: int, env_steps: int, started: int = 0, dropped: int = 0
+    ) -> None:
         self.episodes = episodes
         self.env_steps = env_steps
 
@@ -301,8 +294,8 @@ class Rollout:
         offered = (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
         self.wheel.take(self.spectator.env, offered)
 
-    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
-        self.wheel.choose(action, reasoning)
+    def act(self, episode: int, turn: int, action: int | str) -> None:
+        self.wheel.choose(action)
 
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
@@ -425,13 +418,13 @@ class FakeBuilders(Builders):
         *,
         seed: int,
         emit: Callable[[Event], None],
-    ) -> AnyRollout:
+    ) -> EngineRollout:
         self._takes(agent=agent, policy=policy)
         rollout = Rollout(self.clock, cast(Policy, policy), emit)
         rollout.before_step = self.before_step
         rollout.seed = seed
         self.made["rollout"] = rollout
-        return rollout
+        return cast(EngineRollout, rollout)
 
     def threads(self, policy: EnginePolicy, loaded: LoadedModel) -> int:
         self._takes(policy=policy, loaded=loaded)
@@ -567,7 +560,7 @@ class Stage:
         note: str = "",
         **settings: Any,
     ) -> None:
-        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **{"form": "off", **settings})
+        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
         self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(

@@ -33,7 +33,6 @@ from llamagym_tui.protocol.commands import (
     Step,
     Stop,
     Watch,
-    WatchNext,
     WatchPolicyMap,
 )
 from llamagym_tui.protocol.events import (
@@ -305,11 +304,7 @@ class FakeClient:
             case SetPace(turn_s=turn_s):
                 return PaceChanged(turn_s=turn_s)
             case Watch(env=env):
-                return WatchChanged(kind="env", env=env)
-            case WatchNext(kind="failure"):
-                return WatchChanged(kind="env", env=0, awaits_failure=True)
-            case WatchNext(kind=kind):
-                return WatchChanged(kind=kind, env=0)
+                return WatchChanged(env=env)
             case WatchPolicyMap(on=on):
                 return PolicyMapWatched(on=on)
             case SetMode():

@@ -84,25 +84,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
         return self.return_std * math.sqrt(self.design_effect / (self.episodes - 1))
 
 
-class MovedEpisode(Struct, frozen=True, kw_only=True):
-    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
-
-    episode: int | None
-    """Index from 0 since the run began. None: it is of no run."""
-    episode_return: float
-    moved: float
-    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
-    of_batch: float
-    """The same over all episodes of the batch."""
-    turn: int
-    observation: str
-    reply: str
-    advantage: float
-    before: float
-    """Probability of the reply when it was sampled."""
-    after: float
-
-
 class WarmStartStats(Struct, frozen=True, kw_only=True):
     """Figures of one training on demonstrations or preferences; see `docs/METRICS.md`."""
 
@@ -145,8 +126,6 @@ class FigureText(Struct, frozen=True, kw_only=True):
     """Largest healthy value. None: no bound."""
     charted: bool = False
     """Whether a large metrics screen has a small chart of it."""
-    in_help: bool = False
-    """Whether the help of a screen with figures explains it."""
 
 
 FIGURES = {
@@ -157,7 +136,6 @@ FIGURES = {
         meaning="What an episode earns on average; penalties are not counted.",
         healthy="rises; read it with its 95 % interval",
         charted=True,
-        in_help=True,
     ),
     "approx_kl": FigureText(
         group="policy",
@@ -168,7 +146,6 @@ FIGURES = {
         low=0.0001,
         high=0.02,
         charted=True,
-        in_help=True,
     ),
     "kl_ref": FigureText(
         group="policy",
@@ -179,7 +156,6 @@ FIGURES = {
         low=-0.02,
         high=0.3,
         charted=True,
-        in_help=True,
     ),
     "entropy": FigureText(
         group="policy",
@@ -189,7 +165,6 @@ FIGURES = {
         healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
         low=0.001,
         charted=True,
-        in_help=True,
     ),
     "action_entropy": FigureText(
         group="policy",
@@ -199,7 +174,6 @@ FIGURES = {
         healthy="above 0.1 until returns have risen",
         low=0.1,
         charted=True,
-        in_help=True,
     ),
     "action_information": FigureText(
         group="policy",
@@ -209,7 +183,6 @@ FIGURES = {
         healthy="above 0.01 where what is right differs by state",
         low=0.01,
         charted=True,
-        in_help=True,
     ),
     "clip_fraction": FigureText(
         group="policy",
@@ -220,7 +193,6 @@ FIGURES = {
         low=0.0,
         high=0.2,
         charted=True,
-        in_help=True,
     ),
     "explained_variance": FigureText(
         group="critic",
@@ -230,7 +202,6 @@ FIGURES = {
         healthy="above 0 and rising; below 0 is worse than a constant",
         low=0.0,
         charted=True,
-        in_help=True,
     ),
     "parse_failure_rate": FigureText(
         group="learning",
@@ -241,7 +212,6 @@ FIGURES = {
         low=0.0,
         high=0.05,
         charted=True,
-        in_help=True,
     ),
     "refusal_rate": FigureText(
         group="learning",
@@ -258,7 +228,6 @@ FIGURES = {
         healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
         low=1e-06,
         charted=True,
-        in_help=True,
     ),
     "return_std": FigureText(
         group="learning",
@@ -268,7 +237,6 @@ FIGURES = {
         healthy="not near 0 while returns are poor: then nothing is left to compare",
         low=0.01,
         charted=True,
-        in_help=True,
     ),
     "group_spread": FigureText(
         group="learning",
@@ -311,7 +279,6 @@ FIGURES = {
         healthy="0 up to rounding, below 0.001",
         low=0.0,
         high=0.001,
-        in_help=True,
     ),
     "value_loss": FigureText(
         group="critic",

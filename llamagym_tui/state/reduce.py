@@ -26,10 +26,9 @@ CORRECTED = (
 """The notice at the end of an episode in which a person acted."""
 LEFT_OUT: dict[events.LeftOut, str] = {
     "slow_screen": "not shown: the screen did not keep up, and the run did not wait",
-    "long_run": "not recorded: the log of a long run keeps some of its episodes",
     "full_disk": "not recorded: the disk was full",
 }
-"""What became of the lines that are missing in the conversation, and why."""
+"""Reasons why lines are missing in the conversation."""
 SMALL_SHARE = 0.1
 """Share of the states' power that differs between observations, below which it is said."""
 MAX_FRAMES = 40
@@ -78,7 +77,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
-                moved=event.moved,
                 batch_turns=0,
                 progress=None,
             )
@@ -244,7 +242,7 @@ def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    """What a warm start has done, as one line."""
+    """A warm start in one line."""
     what = "demonstration" if event.method == "sft" else "preference pair"
     stats = event.stats
     how = "cancelled after" if stats.cancelled else "trained in"
@@ -255,7 +253,7 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
 
 
 def progress_text(event: events.Progressed) -> str:
-    """How far something is, as ``reading prompts: 34 of 128, 8 s left``."""
+    """Progress as ``reading prompts: 34 of 128, 8 s left``."""
     return f"{event.doing}: {event.done:,} of {event.total:,}{left_text(event.left_s)}"
 
 
@@ -270,7 +268,7 @@ def measured_text(event: events.SettingsMeasured) -> str:
 
 
 def distinguished_text(event: events.ObservationsDistinguished) -> str:
-    """How many observations the model distinguishes, and what to do if they are few, as one sentence."""
+    """One sentence: the number of observations that the model distinguishes, with advice if they are few."""
     share = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
     advice = ""
     if event.are_few:
@@ -285,7 +283,7 @@ def distinguished_text(event: events.ObservationsDistinguished) -> str:
 
 
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
-    """What a warm start has changed, as one line."""
+    """The change by a warm start, in one line."""
     before = event.before
     after = event.after
     if not before.episodes or not after.episodes:
@@ -361,7 +359,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
         outdated,
         updates=update,
         stats=stats,
-        moved=None,
         batch_turns=0,
         collapse="",
     )
@@ -517,7 +514,7 @@ def _ended(state: RunState) -> RunState:
 
 
 def _match_text(event: events.MatchPlayed, unit: str) -> str:
-    """What the policy earned in its part of a match, as one line."""
+    """The policy's part of a match, in one line."""
     mean = evaluated_return(event.played)
     played = counted(mean.episodes, "episode")
     return (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from llamagym_tui.protocol import event_log, events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import EVENTS_FILE, is_held, read_config
-from llamagym_tui.state.reduce import MAX_MARKS, reduce
+from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 
 MAX_GAP_S = 5.0
@@ -34,16 +34,6 @@ PLAYED_EVENTS = 1_024
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """The speeds of a replay, in seconds of the recording for each second."""
 
-TurningPoint = (
-    events.RunStarted
-    | events.PromptChanged
-    | events.ModeChanged
-    | events.SettingsChanged
-    | events.RolledBack
-    | events.WarmStartFinished
-)
-"""Events at which a run that has begun takes another way, or is resumed."""
-
 
 class Moment(NamedTuple):
     """A moment of a recording."""
@@ -51,7 +41,7 @@ class Moment(NamedTuple):
     at_s: float = 0.0
     """Seconds since the recording began, over all sessions of the run, with long silences shortened."""
     stamp_s: float = 0.0
-    """What the session's own clock showed."""
+    """The session's own clock."""
 
     def of_next(self, event: AnyEvent) -> "Moment":
         """The moment of the event that follows; the clock of a resumed run begins again at 0."""
@@ -95,11 +85,9 @@ class Recording(event_log.Pieces):
         self.events = 0
         """The number of events that have been read."""
         self.goes_on = False
-        """Whether the run was still going on when it was last read, so that the recording may grow."""
+        """True if the run was still going on at the last look, so that the recording may grow."""
         self.said_s = math.inf
         """Seconds at which the first message of the conversation comes; infinite until that is known."""
-        self.turning_points: list[float] = []
-        """Seconds at which the run took another way; the last `MAX_MARKS` of them."""
 
     @property
     def duration_s(self) -> float:
@@ -124,14 +112,10 @@ class Recording(event_log.Pieces):
 
     def _take(self, logged: event_log.Logged) -> None:
         """Take in the next event."""
-        had_begun = self._last.state.run is not None
         self._last = self._last.after(logged)
         self.events += 1
         if isinstance(logged.event, events.ObservationShown):
             self.said_s = min(self.said_s, self.duration_s)
-        if isinstance(logged.event, TurningPoint) and had_begun:
-            turning_points = [*self.turning_points, self.duration_s]
-            self.turning_points = turning_points[-MAX_MARKS:]
         if self.events % self._every == 0:
             self._keep_frame()
 
@@ -162,13 +146,13 @@ class ReplayPlayer:
         self.at_s = 0.0
         """Seconds of the recording that have been played."""
         self.playing = True
-        """Whether it plays, or stands still."""
+        """False while it stands still."""
         self._opening = True
-        """Whether it is still to go to where something is first said; a jump ends this."""
+        """True until it has gone to where something is first said; a jump ends this."""
         self.speed = 1.0
         """Seconds of the recording for each second, one of `SPEEDS`."""
         self._behind = False
-        """Whether there are events before the present time that have not been played."""
+        """True if events before the present time have not been played."""
         self._clock = clock
         self._ticked_at = clock()
         self._go_to(recording.frame_at(0.0))
@@ -179,7 +163,7 @@ class ReplayPlayer:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything has been played, and nothing more will come."""
+        """True once everything has been played and nothing more will come."""
         recording = self.recording
         return recording.complete and not recording.goes_on and self.at_s >= recording.duration_s
 

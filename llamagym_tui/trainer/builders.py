@@ -15,7 +15,7 @@ import torch
 from huggingface_hub import constants
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
+from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -37,17 +37,14 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
+from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
-from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.preflight import preflight
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
-from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
@@ -90,13 +87,10 @@ class Builders:
         download = model_registry.download_of(name)
         if download is not None:
             notify(f"downloading {name}, {download.source}")
-        tell = with_time_left(notify)
-        base_place(self.config.base, tell)
-        if model_folder(name, tell) is not None:
+        base_place(self.config.base, notify)
+        if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
             return
-        if download is not None:
-            fetch(name, tell)
-        elif not constants.HF_HUB_OFFLINE and not hub.is_reachable(name):
+        if not hub.is_reachable(name) and download is None:
             notify(f"no hub answers, so {name} is loaded as it is on this machine")
 
     def model(self) -> LoadedModel:
@@ -162,25 +156,13 @@ class Builders:
             self.ranks.share = learner.share
         return learner
 
-    def make_env(
-        self, agent: AgentBase, more: Mapping[str, Any] = MappingProxyType({})
-    ) -> ParallelMaker:
-        """Makes the environments of a rollout, in processes of their own if they are slow.
-
-        Args:
-            more: keyword arguments that the agent has besides those of the run.
-        """
-        ranges = getattr(agent, "observation_ranges", None)
-        there = partial(agent_env_of, self.config.agent, {**self.config.env, **more}, ranges)
-        return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs, self.config.n_envs)
-
     def rollout(
         self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]
-    ) -> AnyRollout:
+    ) -> Rollout:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        rollout = kind(
+        return kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -192,12 +174,10 @@ class Builders:
             emit=emit,
             episode_limit=config.episodes,
             max_failures=config.max_failures,
-            make_env=self.make_env(agent),
+            parallel=config.parallel_envs,
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
-        rollout.shared.seed_bits = config.seed_bits
-        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -223,24 +203,16 @@ class Builders:
         """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
         spec = self.config.agent
         agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)
+        shared = ("env", "n_envs", "seed", "device", "threads")
+        given = {each: getattr(self.config, each) for each in shared}
+        config = evaluated_config(spec, name, given, own=with_own_settings(agent_class, {}))
         if is_endpoint(name):
             from llamagym_tui.game.endpoint import Endpoint
 
             agent = catalog.player(agent_class)
-            own = endpoint_config(spec, name)
-            history = turns_kept(own.history, agent.history)
-            endpoint = Endpoint(name)
-            return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
-        config = evaluated_config(
-            spec,
-            name,
-            env=self.config.env,
-            own=with_own_settings(agent_class, {}),
-            n_envs=self.config.n_envs,
-            seed=self.config.seed,
-            device=self.config.device,
-            threads=self.config.threads,
-        )
+            history = turns_kept(config.history, agent.history)
+            prompt = agent.get_system_prompt()
+            return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
         threads = torch.get_num_threads()
@@ -299,7 +271,6 @@ class Builders:
             greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
             # What is compared with others, on a seed that is given, has the same seeds as those.
-            seed_bits=self.config.seed_bits if seed is None else SEED_BITS,
             system_prompt=system_prompt,
             limit_s=limit_s,
             should_stop=should_stop,
@@ -309,7 +280,7 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
-            make_env=self.make_env(agent, more),
+            parallel=self.config.parallel_envs,
             opponent=self.opponent(agent, policy),
         )
 

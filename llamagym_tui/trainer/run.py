@@ -5,11 +5,16 @@ Each method is one thing that happens between two steps; when, and in which phas
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from llamagym_tui.config import (
     Mode,
     RunConfig,
+    UpdateStats,
     Value,
     changed,
     changes_since,
@@ -20,30 +25,32 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
+from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import (
-    LONGEST_S,
     SMALLEST_BATCH,
     Measured,
-    batch_in_time,
     measured_novelty,
     measured_settings,
 )
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer import event_builders
+from llamagym_tui.protocol.events import PhaseChanged, RunStarted
+from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
-from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.collapse import CollapseMonitor, Level, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
-from llamagym_tui.trainer.generators import Generators
-from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
@@ -53,11 +60,76 @@ FIRST_BATCH_S = 45.0
 """Seconds of play after which a run's first batch ends, if its size is not given."""
 FIRST_UPDATES = 5
 """Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
-SLOW_BATCH = 1.5
-"""Times `LONGEST_S` that environments and model may take for a batch; then it ends, and those after it are shorter."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
+COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
+    "long episodes take much longer than with other models."
+)
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What plays and what learns."""
+
+    agent: AgentBase
+    loaded: LoadedModel
+    policy: Policy
+    learner: Learner
+    rollout: Rollout
+    threads: int
+    """How many threads compute."""
+    start: Counters
+    """Where the run stood when this session began."""
+
+
+def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
+    """Load everything, and report the progress."""
+    config = builders.config
+    emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
+    agent = builders.agent()
+    builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
+    if warning := builders.preflight(agent):
+        emitter.warn(warning)
+    loaded = builders.model()
+    if loaded.warning:
+        emitter.warn(loaded.warning)
+    policy = builders.policy(agent, loaded)
+    if config.resume:
+        builders.checkpoint_files().load_start(Path(config.run_dir), policy)
+    learner = builders.learner(policy)
+    if config.resume:
+        start = checkpoints.restore(policy, learner)
+    else:
+        start = Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
+    if checkpoints.note:
+        emitter.warn(checkpoints.note)
+    start = start.with_prompt(config.system_prompt)
+    learner.use_prompt(start.system_prompt)
+    if start.seed != config.seed:  # other random numbers and episodes from here on
+        policy.generator.manual_seed(config.seed)
+        learner.reseed(config.seed)
+    emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
+    rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
+    rollout.mode = config.mode
+    rollout.set_counters(
+        started=start.started,
+        episodes=start.episodes,
+        env_steps=start.env_steps,
+        dropped=start.dropped,
+    )
+    rollout.set_system_prompt(start.system_prompt, start.prompt_version)
+    return Parts(
+        agent=agent,
+        loaded=loaded,
+        policy=policy,
+        learner=learner,
+        rollout=rollout,
+        threads=builders.threads(policy, loaded),
+        start=start,
+    )
 
 
 class Run:
@@ -98,8 +170,8 @@ class Run:
         self._first_episodes: list[Played] = []
         """Episodes by which it is found how many earlier turns help."""
         self._monitor = CollapseMonitor()
-        self._warned_at = dict(start.warned_at)
-        """Update at which each finding was reported last."""
+        self._warned_at: dict[Level, int] = {}
+        """Update at which each kind of finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         """Whether the one that the run begins with has not been made."""
@@ -108,14 +180,12 @@ class Run:
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
         self._apply(restored)
-        self._batch_began_s = start.batch_began_s or start.elapsed_s
-        self._stepped_s = 0.0
-        """Seconds that the steps of the present batch have taken, without what passes between them."""
+        self._batch_began_s = start.elapsed_s
         if start.generation == self.config.generation:
             self._monitor = start.seen or self._monitor
 
     def take_up(self, start: Counters) -> None:
-        """Go on with the batch that was under way, in environments that come to where they stood.
+        """Take up the earlier selves of the policy; the batch that was under way is played anew.
 
         Raises:
             RunStoreError: the opponent cannot be what it was.
@@ -128,17 +198,6 @@ class Run:
                     f"The earlier selves in the checkpoint of {self.config.run_dir!r} cannot be read ({error}): begin "
                     f"another run with its weights, by --model {self.config.run_dir}."
                 ) from error
-        is_same = start.generation == self.config.generation
-        if start.rollout is not None and is_same and start.learner == self.config.ppo.learner:
-            try:
-                lost = self.rollout.restore(start.rollout)
-            except ValueError:  # msgspec's, of a checkpoint that another version has written
-                log.exception("the batch under way was not taken up")
-                lost = self.rollout.live
-            if lost:
-                self._emitter.warn(event_builders.lost_episodes(lost, self.agent.env_id))
-        if start.generators is not None:
-            start.generators.restore()
 
     @property
     def limit_reached(self) -> str:
@@ -156,13 +215,8 @@ class Run:
         """One turn in every environment; whether the watched one made any."""
         rollout = self.rollout
         turns = rollout.spectator.turns
-        began_at_s = self._clock()
         self._episode_counter.add(rollout.step())
-        self._stepped_s += self._clock() - began_at_s
         self._end_slow_first_batch()
-        self._shorten_slow_batches()
-        if rollout.last_reply:
-            self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
@@ -176,21 +230,6 @@ class Run:
         turns, wanted = self.rollout.batch_progress
         self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
         self.rollout.cuts_episodes = self.config.ppo.has_critic
-
-    def _shorten_slow_batches(self) -> None:
-        """Let batches be shorter from this one on, if its steps take far longer than those of the first one foretold.
-
-        In a first batch environments begin alike, so that few prompts have to be read; later ones may all differ.
-        """
-        is_slow = self._stepped_s >= SLOW_BATCH * LONGEST_S
-        is_measured = bool(self.config.measured.get("ppo.batch_size"))
-        if self.config.ranks > 1 or not (is_slow and is_measured):
-            return
-        if "ppo.batch_size" in changes_since(self.given, self.config):
-            return
-        turns, wanted = self.rollout.batch_progress
-        if turns < wanted:
-            self._take_measured({"ppo.batch_size": batch_in_time(turns / self._stepped_s)})
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -240,15 +279,14 @@ class Run:
             raise
         if self.rollout.opponent is not None:
             self.rollout.opponent.learnt(self.learner.updates)
-        self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
-        stats = event_builders.update_stats(figures, rollout_s, known_prompts)
+        self.rollout.forget_caches()  # they were computed by other weights
+        stats = update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
         self._emit(
             events.UpdateFinished(
                 update=self.learner.updates,
                 episodes=self.rollout.episodes,
                 stats=stats,
-                moved=self.learner.moved,
             )
         )
         if stats.first_ratio > LARGEST_FIRST_RATIO:
@@ -315,7 +353,7 @@ class Run:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
         if verdict.level == "collapsed" and self._may_roll_back:
             self._roll_backs += 1
-            if self.roll_back(event_builders.verdict_text(verdict)):
+            if self.roll_back(verdict_text(verdict)):
                 return
         if verdict.level != "quiet":
             self._warn_of(verdict)
@@ -329,14 +367,13 @@ class Run:
     def _warn_of(self, verdict: Verdict) -> None:
         """Warn of a finding, unless that was done not long ago."""
         now = self.learner.updates
-        finding = (verdict.level, verdict.signs)
-        if now - self._warned_at.get(finding, -REMIND_AFTER) < REMIND_AFTER:
+        if now - self._warned_at.get(verdict.level, -REMIND_AFTER) < REMIND_AFTER:
             return
-        self._warned_at[finding] = now
-        message = event_builders.verdict_text(verdict)
+        self._warned_at[verdict.level] = now
+        message = verdict_text(verdict)
         collapsed = verdict.level == "collapsed"
         if collapsed:
-            message = f"{message} {event_builders.COLLAPSE_ADVICE}"
+            message = f"{message} {COLLAPSE_ADVICE}"
         self._emit(events.WarningRaised(message=message, collapsed=collapsed))
 
     def set_mode(self, mode: Mode) -> None:
@@ -487,19 +524,14 @@ class Run:
             prompt_version=self.rollout.prompt_version,
             changed=changes_since(self.given, self.config),
             generation=self.config.generation,
-            learner=self.config.ppo.learner,
             seen=self._monitor,
             roll_backs=self._roll_backs,
-            warned_at=list(self._warned_at.items()),
-            batch_began_s=self._batch_began_s,
-            rollout=self.rollout.state(),
+            started=self.rollout.started,
             opponent=None if self.rollout.opponent is None else self.rollout.opponent.state(),
-            generators=Generators.now(),
             awaits_warm_start=self.awaits_warm_start,
         )
 
     def _save(self, counters: Counters) -> None:
-        self.rollout.forget_caches()  # a run that is resumed from here has none
         self._checkpoints.save(self.policy, self.learner, counters)
         self._emit(events.CheckpointSaved(update=self.learner.updates))
 
@@ -548,4 +580,43 @@ class Run:
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s
-        self._stepped_s = 0.0
+
+
+def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
+    """The beginning of a session; `trained` is that of the event."""
+    agent = parts.agent
+    return RunStarted(
+        agent=catalog.agent_name(config.agent),
+        env_id=agent.env_id,
+        model=parts.loaded.name,
+        run_dir=config.run_dir,
+        seed=config.seed,
+        n_envs=config.n_envs,
+        mode=config.mode,
+        system_prompt=parts.rollout.system_prompt,
+        prompt_version=parts.rollout.prompt_version,
+        action_names=list(agent.action_names),
+        baselines=dict(agent.baselines),
+        return_unit=agent.return_unit,
+        device=str(parts.loaded.device),
+        draws=parts.rollout.draws,
+        episodes=parts.start.episodes,
+        updates=parts.learner.updates,
+        trained=trained,
+    )
+
+
+def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
+    """An update's figures, with those of the rollout that only the session knows."""
+    return replace(
+        figures,
+        known_prompts=known_prompts,
+        rollout_s=rollout_s,
+        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
+        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
+    )
+
+
+def verdict_text(verdict: Verdict) -> str:
+    how = "has collapsed" if verdict.level == "collapsed" else "may be about to collapse"
+    return f"The policy {how}: {verdict.reason}"

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.events import Resize
+from textual.keys import format_key
 from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
-from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
+from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
+from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
+from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
 
-THREE_COLUMNS = 160
-"""Columns of a terminal from which the figures stand beside curve and map."""
+if TYPE_CHECKING:
+    from llamagym_tui.screens.playground.panes import MapPane, ReturnChart
+    from llamagym_tui.screens.playground.status_lines import Banner
+
 LOW = 30
 """Rows below which there is no room for what explains the curve."""
 LOWEST = 22
 """Rows below which there is none for the curve."""
 LEAST_CHART = 9
-"""Rows that the curve keeps beside a map."""
+"""Rows that the curve keeps above a map."""
+MOST_SIDE = 90
+"""Columns of curve and map, at most."""
 
-RUN = Binding.Group("The run")
 SPEED = Binding.Group("Speed", compact=True)
-CHANGE = Binding.Group("Change it")
-LOOK = Binding.Group("Look")
-PLAY = Binding.Group("Play")
-REST = Binding.Group("Judge and keep")
-KEYS = Binding.Group("Help and the way out")
+
+
+class Panels(NamedTuple):
+    """The parts that are not texts alone, once they are mounted."""
+
+    banner: Banner
+    chart: ReturnChart
+    map: MapPane
 
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
@@ -51,7 +56,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Pause",
             tooltip="Pause after the current step.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "space",
@@ -59,7 +63,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Resume",
             tooltip="Resume playing and training.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "plus,equals_sign",
@@ -83,7 +86,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Restart",
             tooltip="Start again from the last checkpoint.",
             id="restart",
-            group=RUN,
         ),
         Binding(
             "p",
@@ -91,7 +93,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Prompt",
             tooltip="Edit the system prompt of the next episodes.",
             id="prompt",
-            group=CHANGE,
         ),
         Binding(
             "s",
@@ -99,7 +100,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Settings",
             tooltip="Change learning rate, KL and more, live.",
             id="settings",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -107,7 +107,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Inference",
             tooltip="Only play: nothing is trained.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -115,7 +114,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Train",
             tooltip="Train the model on what it plays.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "m",
@@ -123,7 +121,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Metrics",
             tooltip="Charts of every figure, and what is healthy.",
             id="metrics",
-            group=LOOK,
         ),
         Binding(
             "g",
@@ -131,7 +128,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Map",
             tooltip="What the policy does in each state, and what is best.",
             id="policy_map",
-            group=LOOK,
         ),
         Binding(
             "h",
@@ -139,7 +135,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Play",
             tooltip="Play at a table of your own.",
             id="table",
-            group=PLAY,
         ),
         Binding(
             "e",
@@ -147,7 +142,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Evaluate",
             tooltip="Measure how well it plays now; training is not affected.",
             id="evaluate",
-            group=REST,
         ),
         Binding(
             "c",
@@ -155,7 +149,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
-            group=REST,
         ),
         Binding(
             "ctrl+r",
@@ -163,7 +156,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Roll back",
             tooltip="Back to the last good checkpoint; asks first.",
             id="roll_back",
-            group=REST,
         ),
         Binding(
             "full_stop",
@@ -179,14 +171,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "One update",
             tooltip="Go on until the next update, then pause.",
             id="advance.update",
-            show=False,
-        ),
-        Binding(
-            "U",
-            "changes",
-            "What changed",
-            tooltip="What the last update did: in which states, by which episode.",
-            id="changes",
             show=False,
         ),
         Binding(
@@ -206,14 +190,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "z",
-            "zoom",
-            "Zoom",
-            tooltip="The lines alone, then the curve, then the map, then all again.",
-            id="zoom",
-            show=False,
-        ),
-        Binding(
             "v",
             "view",
             "Drawing",
@@ -222,43 +198,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "a",
-            "figures",
-            "All figures, or three",
-            tooltip="All figures next to the curve, or three; remembered for next time.",
-            id="figures",
-            show=False,
-        ),
-        Binding(
-            "x",
-            "watch_next('failure')",
-            "Next failure",
-            tooltip="Watch the next reply that names no action.",
-            id="watch.failure",
-            show=False,
-        ),
-        Binding(
             "i",
             "inspect",
             "Inspect tokens",
             tooltip="The reply you look at, token by token: ratio, clip, alternatives.",
             id="inspect",
-            show=False,
-        ),
-        Binding(
-            "b",
-            "watch_next('best')",
-            "Best episode",
-            tooltip="Watch the best episode of the last batch.",
-            id="watch.best",
-            show=False,
-        ),
-        Binding(
-            "B",
-            "watch_next('worst')",
-            "Worst episode",
-            tooltip="Watch the worst episode of the last batch.",
-            id="watch.worst",
             show=False,
         ),
         Binding(
@@ -278,18 +222,10 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "K",
-            "app.keep_episode",
-            "Keep",
-            tooltip="Keep the episode of the marked reply, or the watched one that ended last, as a demonstration.",
-            id="keep",
-            show=False,
-        ),
-        Binding(
             "k",
             "turn(-1)",
             "Reply before",
-            tooltip="Mark the reply above: i inspects it, K keeps its episode.",
+            tooltip="Mark the row above and show all of it; i inspects its reply.",
             id="turn.before",
             show=False,
         ),
@@ -305,7 +241,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "escape",
             "unmark",
             "To the play",
-            tooltip="Back to the play as it goes: no marked reply, no replay, the newest line.",
+            tooltip="Back to the play as it goes: no marked reply, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -321,7 +257,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "L",
             "app.lesson",
             "Lesson",
-            tooltip="What to do in the lesson you play, its question, its answer.",
+            tooltip="The text of the lesson, then its answer.",
             id="lesson",
             show=False,
         ),
@@ -339,7 +275,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "All keys",
             tooltip="What the keys and figures mean.",
             id="help",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -347,7 +282,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Quit",
             tooltip="Write a checkpoint and leave.",
             id="quit",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -355,64 +289,18 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Back",
             tooltip="Write a checkpoint and go back to where the run was begun.",
             id="quit",
-            group=KEYS,
         ),
     ]
-    HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "The run": (
-            "pause",
-            "mode",
-            "restart",
-            "checkpoint",
-            "roll_back",
-            "advance.turn",
-            "advance.update",
-            "pace.slower",
-            "pace.faster",
-            "quit",
-        ),
-        "Change it": ("prompt", "settings", "warm_start"),
-        "Look": (
-            "metrics",
-            "figures",
-            "policy_map",
-            "changes",
-            "evaluate",
-            "view",
-            "zoom",
-            "inspect",
-            "runs",
-            "lesson",
-            "help",
-        ),
-        "Watch": (
-            "watch.next",
-            "watch.previous",
-            "watch.failure",
-            "watch.best",
-            "watch.worst",
-            "turn.before",
-            "turn.after",
-            "turn.unmark",
-        ),
-        "Play": ("table", "wheel", "demonstrations", "keep"),
-    }
-    """The groups of help by their titles, each with the ids of its keys."""
 
-    @property
-    def moment(self) -> tuple[str, ...]:
-        """The keys that matter most now, by their ids: help begins with them."""
-        return keys_of_moment(self._state, is_marked=self.marked is not None)
-
-    def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
+    def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._demos_path = demos_path
+        self._panels: Panels | None = None
         self._keys: tuple[object, ...] = ()
         self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """What the first frame has: the header and the place of the conversation; the rest follows it."""
+        """Compose the first frame; the rest follows it."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header", has_progress=False)
         with Container(id="body"):
@@ -427,32 +315,46 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.call_after_refresh(self._furnish)
 
     async def _furnish(self) -> None:
-        """Mount what the first frame does without, so that it is there sooner."""
-        from llamagym_tui.screens.playground.panels import Panels
+        """Mount what the first frame does without, so that it comes sooner."""
+        from llamagym_tui.screens.playground.figures import Figures, FirstSight
+        from llamagym_tui.screens.playground.panes import MapPane, ReturnChart, StateDrawing
+        from llamagym_tui.screens.playground.status_lines import (
+            Banner,
+            ProgressLine,
+            PromptLine,
+            WatchLine,
+        )
 
         if not self.is_attached:
             return  # It was left at once.
-        panels = Panels(self._state)
+        state = self._state
         preferences = user_files.load_preferences(user_files.config_dir())
         self._drawing_wanted = preferences.drawing
-        self.set_class(preferences.all_figures, ALL)
+        head = (
+            Banner(id="banner", markup=False),
+            ProgressLine(state, id="progress-line"),
+            FirstSight(state, id="first-sight"),
+            PromptLine(state, id="prompt-line"),
+        )
+        above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="drawing"))
+        chart, policy_map = ReturnChart(), MapPane(id="map-pane")
+        side = Vertical(chart, policy_map, Figures(state, id="figures"), id="side")
         with self.app.batch_update():
-            # All at once: at each wait the app may be left, and then nothing can be mounted.
+            # All at once: the app may be left at each wait, and then nothing can be mounted.
             mounted = (
-                self.mount(*panels.head, after="#run-header"),
-                self.query_one("#conversation-pane").mount(*panels.above, before=0),
-                self.query_one("#body").mount(panels.side, panels.third),
+                self.mount(*head, after="#run-header"),
+                self.query_one("#conversation-pane").mount(*above, before=0),
+                self.query_one("#body").mount(side),
             )
             for each in mounted:
                 await each
-        self._panels = panels
+        self._panels = Panels(head[0], chart, policy_map)
         self.show(self._state)
 
     def on_screen_resume(self) -> None:
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:
-        """What has room may be another; the chart sees to itself."""
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
@@ -465,8 +367,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        panels.banner.show(state, self._demos_path, getattr(self.app, "lesson_line", ""))
-        self._fit(state)
+        panels.banner.show(state)
+        self._fit(state, panels.map)
         for text in self.query(StateText):
             text.show(state)
         panels.chart.show(state)
@@ -484,32 +386,16 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             self._keys = keys
             self.refresh_bindings()
 
-    def _fit(self, state: RunState) -> None:
-        """Say by style classes what there is room for, so that the style sheet lays it out."""
-        assert self._panels is not None
+    def _fit(self, state: RunState, policy_map: MapPane) -> None:
+        """Set the style classes of what has room."""
         size = self.size
-        is_wide, has_third = size.width >= WIDE, size.width >= THREE_COLUMNS
         self.set_class(size.height < LOW, "-low")
         self.set_class(size.height < LOWEST, "-lowest")
-        self.set_class(has_third, "-three-columns")
-        for pane in ZOOMS:
-            self.set_class(pane == self._zoomed, f"-zoom-{pane}")
-        room = self.query_one("#side").content_size or self.query_one("#body").size
-        panes = self._panels
-        if self._zoomed == "map":
-            rows = size.height - 3
-            fits = panes.map.fit(state.map_layout, size.width - 2, rows, is_alone=True)
-        else:
-            is_wanted = is_wide and (has_third or not self.has_class(ALL))
-            fits = is_wanted and panes.map.fit(
-                state.map_layout, room.width, room.height - LEAST_CHART
-            )
-        self.set_class(fits, "-map")
-
-    def on_side_resized(self) -> None:
-        if self._panels is not None:
-            self._fit(self._state)
-            self._panels.map.show(self._state)
+        body = self.query_one("#body").size
+        width = min(body.width // 2, MOST_SIDE) - 3
+        rows = body.height - LEAST_CHART
+        fits = policy_map.fit(state.map_layout, width, rows)
+        self.set_class(fits and size.width >= WIDE, "-map")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
@@ -521,8 +407,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "unmark" if state.live and not state.watching.is_of_play:
-                return True
             case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
@@ -543,25 +427,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
 
 
-def keys_of_moment(state: RunState, *, is_marked: bool) -> tuple[str, ...]:
-    """The five keys that matter most in a state of a run, by the ids of their bindings."""
-    if state.failure:
-        return ("restart", "table", "runs", "help", "quit")
-    if not state.live:
-        return ("metrics", "policy_map", "runs", "help", "quit")
-    if state.run is None:
-        return ("table", "prompt", "runs", "help", "quit")
-    if is_marked:
-        return ("inspect", "keep", "turn.before", "turn.after", "turn.unmark")
-    if state.pause_intended:
-        return ("pause", "advance.turn", "advance.update", "inspect", "prompt")
-    if state.mode == "inference":
-        return ("mode", "evaluate", "prompt", "table", "pause")
-    if not state.updates:
-        return ("pause", "pace.slower", "table", "prompt", "policy_map")
-    return ("policy_map", "changes", "evaluate", "prompt", "pause")
-
-
 def waiting_text(state: RunState, table_key: str = "h") -> str:
     """What stands in place of a conversation that has not begun."""
     if state.failure:
@@ -569,3 +434,15 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
     if state.recorded:
         return "No conversation up to here."
     return f"{table_key} opens a table for you meanwhile"  # the line above says what is being done
+
+
+def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:
+    """Replace ``{id}`` by the key of the binding with that id.
+
+    Args:
+        key_of: names the key that a binding has now. Without it: the default key.
+    """
+    usual: dict[str, str] = {}
+    for binding in Binding.make_bindings(PlaygroundScreen.BINDINGS):
+        usual.setdefault(binding.id or "", format_key(binding.key))
+    return NAMED.sub(lambda named: key_of(named[1], usual[named[1]]), text)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
-from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
+from llamagym_tui.errors import StoodStill
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -27,21 +24,14 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
-    EpisodesCounted,
     ObservationsDistinguished,
-    Progressed,
     RolledBack,
     RunFinished,
     RunStarted,
     SettingsChanged,
-    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.run import MOST_ROLL_BACKS
-from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
@@ -96,19 +86,6 @@ def test_an_update_that_moved_nothing_is_gone_back_from_or_ends_the_run_with_a_c
 # Settings without a use
 
 
-def test_a_setting_that_a_head_alone_has_no_use_for_is_refused_by_name(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=40)
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "narrow", object())
-    stage.script = {
-        3: [ChangeSettings(changes={"ppo.lr": 1e-5}), ChangeSettings(changes={"ppo.kl_coef": 0.5})]
-    }
-    stage.session.run()
-    (refused,) = warnings(stage)
-    assert "Nothing was changed: An adapter on the LM head alone has no use for ppo.lr" in refused
-    assert "ppo.lr" not in {name for each in stage.of(SettingsChanged) for name in each.changes}
-    assert stage.of(SettingsChanged)
-
-
 # The first batch
 
 
@@ -128,24 +105,6 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
     (found,) = stage.of(ObservationsDistinguished)
     assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
     assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
-
-
-def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=24)
-    moved = {"episode": 7, "episode_return": -1.0, "moved": 0.5, "of_batch": 2.0, "turn": 1}
-    moved |= {
-        "observation": "seen",
-        "reply": "said",
-        "advantage": -1.5,
-        "before": 0.75,
-        "after": 0.5,
-    }
-    stage.also_before_step = lambda rollout: setattr(stage.learner, "moved", MovedEpisode(**moved))
-    stage.session.run()
-    found = stage.of(UpdateFinished)[0]
-    assert found.moved is not None
-    assert msgspec.structs.asdict(found.moved) == moved
-    assert found.update == 1
 
 
 def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
@@ -168,76 +127,7 @@ def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
     assert seen({}) == [(1024, False)] * 3, "its size is given"
 
 
-@pytest.mark.parametrize(
-    ("measured", "sizes"),
-    [
-        # After 6 of 1,000 turns, in three steps of an eighth of a second, there would be 4 in a quarter.
-        ({"ppo.batch_size": "many"}, [1000, 1000, 1000, 4, 4]),
-        ({}, [1000] * 5),  # its size is given
-    ],
-)
-def test_batches_are_shorter_once_one_has_taken_far_too_long(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    measured: dict[str, str],
-    sizes: list[int],
-) -> None:
-    monkeypatch.setattr("llamagym_tui.trainer.run.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SMALLEST_BATCH", 1)
-    stage = Stage(tmp_path, episodes=10, ppo=PPOConfig(batch_size=1000), measured=measured)
-    found: list[int] = []
-    stage.also_before_step = lambda rollout: found.append(rollout.batch_turns)
-    stage.session.run()
-    assert found[:5] == sizes
-    of_size = [each.values for each in stage.of(SettingsMeasured) if len(each.values) == 1]
-    assert of_size == ([{"ppo.batch_size": 4}] if measured else [])
-
-
-def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(
-        Learner, "distinguished", lambda learner, batch: looked.append(learner.updates)
-    )
-    stage = Stage(tmp_path, episodes=24)
-    stage.builders.good.append({"updates": 0})
-    stage.script = {STEPS_A_BATCH + 2: [RollBack()]}
-    stage.session.run()
-    assert [event.update for event in stage.of(UpdateFinished)] == [1, 1]
-    assert looked == [0]
-
-
 # Settings
-
-
-def test_the_returns_in_words_are_those_of_the_recent_mean_whatever_is_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, numbers = fake_parts.Ended, itertools.count()
-    monkeypatch.setattr(
-        fake_parts, "Ended", lambda won, *of, **more: made(float(next(numbers) // 8), *of, **more)
-    )
-    monkeypatch.setattr(fake_parts.CoinAgent, "describe_return", lambda self, mean: f"{mean}")
-    state, described = initial_state(RunConfig(agent="coin", run_dir=str(tmp_path))), []
-    for resume in (False, True):
-        stage = Stage(tmp_path, episodes=100 * (1 + resume), resume=resume)
-        stage.script = {
-            10: [ChangeSettings(changes={"ppo.clip_range": 0.1})],
-            15: [SetMode(mode="inference"), SetMode(mode="train")],
-            20: [SetSystemPrompt(system_prompt="Tails.")],
-            30: [RollBack()],
-            35: [SetMode(mode="inference")],
-            40: [SetMode(mode="train")],
-        }
-        stage.session.run()
-        for event in stage.events:
-            state = reduce(state, event)
-            if isinstance(event, EpisodesCounted):
-                described.append(state.described)
-                assert state.described == (f"{fmean(state.recent)}" if state.recent else "")
-    assert len(set(described)) > 20
 
 
 def test_a_change_is_put_into_effect_and_confirmed_after_a_checkpoint(tmp_path: Path) -> None:
@@ -304,48 +194,6 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
     assert (stage.learner.config, stage.rollout.restarts) == (stage.config.ppo, 0)
 
 
-def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(
-    tmp_path: Path,
-) -> None:
-    def refuse(n_envs: int) -> None:
-        raise EnvError("Coin-v0 cannot be made.")
-
-    stage = Stage(tmp_path, episodes=24)
-    stage.also_before_step = lambda rollout: setattr(rollout, "resize", refuse)
-    stage.script = {
-        2: [
-            ChangeSettings(
-                changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5}
-            )
-        ]
-    }
-    assert stage.session.run() == "stopped"
-    assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
-    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.learner.config) == (
-        [],
-        0,
-        stage.config.ppo,
-    )
-    assert stage.policy.generation == stage.config.generation
-
-
-@pytest.mark.parametrize(("command", "late"), [
-    (ChangeSettings(changes={"generation.temperature": 0.5}), ConfigError("late")), (RollBack(), RunStoreError("late")),
-])  # fmt: skip
-def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
-    tmp_path: Path, command: Any, late: Exception
-) -> None:
-    def fail() -> None:
-        raise late
-
-    stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(rollout, "restart", fail)
-    stage.script = {STEPS_A_BATCH * 5 + 2: [command]}
-    assert stage.session.run() == "failed"
-    assert stage.session.error is late
-    assert warnings(stage) == []
-
-
 def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, ppo=PPOConfig(kl_coef=0.0, kl_coef_final=0.0))
     stage.also_before_step = lambda rollout: setattr(stage.learner, "reference", None)
@@ -355,33 +203,6 @@ def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> No
     stage.session.run()
     assert "without a KL to the reference" in warnings(stage)[0]
     assert stage.learner.config.lr == 1e-4
-
-
-@pytest.mark.parametrize(
-    ("replies", "server", "is_taken"),
-    [
-        ((), None, False),
-        (("heads", "tails"), None, True),
-        (("heads", "tails"), "generate_batch", False),
-    ],
-)
-def test_a_run_goes_over_to_scores_where_it_has_replies_to_choose_from_and_no_server_samples_them(
-    tmp_path: Path, replies: tuple[str, ...], server: str | None, is_taken: bool
-) -> None:
-    stage = Stage(tmp_path, episodes=8, generation=GenerationConfig(server=server))
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "can_choose", bool(replies))
-    stage.script = {2: [ChangeSettings(changes={"generation.policy": "score"})]}
-    stage.session.run()
-    assert stage.policy.generation.policy == ("score" if is_taken else "generate")
-    assert (stage.rollout.restarts, len(warnings(stage))) == ((1, 0) if is_taken else (0, 1))
-
-
-def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8, mode="inference")
-    stage.script = {2: [Pause(), ChangeSettings(changes={"n_envs": 4}), Resume()]}
-    stage.session.run()
-    assert stage.of(SettingsChanged)[0].changes == {"n_envs": 4}
-    assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
 
 
 def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_with(
@@ -411,30 +232,6 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
 
 
-def test_an_update_has_the_share_of_prompts_that_were_known(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.session.run()
-    assert stage.of(UpdateFinished)[0].stats.known_prompts == 0.75
-
-
-def test_a_changed_history_is_of_the_prompts_of_new_episodes_and_is_kept(tmp_path: Path) -> None:
-    before = Stage(tmp_path, episodes=8)
-    before.script = {2: [ChangeSettings(changes={"history": 3})]}
-    before.session.run()
-    assert before.builders.made["policy"].history == 3
-    after = Stage(tmp_path, episodes=16, resume=True)
-    after.builders.saved.extend(before.builders.saved)
-    after.session.run()
-    assert after.of(SettingsChanged)[0].changes == {"history": 3}
-
-
-def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.script = {2: [ChangeSettings(changes={"ppo.clip_range": 0.1}), Stop()]}
-    stage.session.run()
-    assert stage.builders.saved[-1]["changed"] == {"ppo.clip_range": {"before": 0.2, "after": 0.1}}
-
-
 # Roll back
 
 
@@ -447,25 +244,6 @@ def test_a_checkpoint_is_good_once_the_update_after_it_has_shown_nothing_wrong(
     stage.session.run()
     assert good_after == [0] * 8  # saved after the first update, and judged by the second
     assert [counters["updates"] for counters in stage.builders.good] == [1]
-
-
-def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=16)
-    break_updates(stage, 2)
-    stage.session.run()
-    assert stage.of(CheckpointSaved)
-    assert stage.builders.good == []
-
-
-def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
-    stage = Stage(
-        tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")}
-    )
-    assert stage.session.run() == "stopped"
-    assert (
-        warnings(stage)[0]
-        == "No space left on device. The last good one is older; the run goes on."
-    )
 
 
 def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None:
@@ -502,18 +280,6 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
     assert stage.of(RolledBack) == []
 
 
-def test_replies_that_the_model_gives_are_watched_for_repetition(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(
-        rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32
-    )
-    stage.session.run()
-    # Of three updates' replies, one repeats itself: 97 % of its trigrams, divided by three.
-    assert (
-        "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
-    )
-
-
 def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=80, on_collapse="rollback")
     break_updates(stage, 5, 6)
@@ -521,34 +287,6 @@ def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: 
     (rolled,) = stage.of(RolledBack)
     assert "has collapsed: Losses are not finite in 2 updates in a row" in rolled.reason
     assert [event.update for event in stage.of(UpdateFinished)][:8] == [1, 2, 3, 4, 5, 6, 2, 3]
-
-
-def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=400, on_collapse="rollback")
-    break_updates(stage, *range(5, 60))
-    stage.session.run()
-    assert len(stage.of(RolledBack)) == MOST_ROLL_BACKS
-    assert "has collapsed" in warnings(stage)[-1]
-
-
-def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert warnings(stage) == []
-
-
-def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert warnings(stage) == []
 
 
 @pytest.mark.parametrize(
@@ -573,26 +311,6 @@ def test_a_resumed_run_still_knows_how_well_it_played(
     assert (
         bool(after.builders.good) is not is_known
     )  # or what it had fallen to would take the good one's place
-
-
-def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=400)
-    stage.script = {100: [RollBack()]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 104 else -50.0
-    )
-    stage.session.run()
-    assert stage.of(RolledBack)
-    assert "mean return fell from 0.500" in warnings(stage)[0]
-
-
-def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert "mean return fell from 0.500" in warnings(stage)[0]
 
 
 # Long updates
@@ -631,42 +349,6 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
     stage.also_before_step = lambda rollout: setattr(stage.learner, "before_minibatch", ask)
     stage.session.run()
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
-
-
-def test_a_long_update_reports_how_far_it_is_twice_a_second_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake_parts, "MINIBATCHES", 8)
-    monkeypatch.setattr(fake_parts, "UPDATE_S", 3.0)  # 0.375 s each
-    stage = Stage(tmp_path, episodes=8)
-    stage.session.run()
-    seen = [event for event in stage.of(Progressed) if event.doing == "updating"]
-    assert [(event.at_s, event.done, event.total, event.left_s) for event in seen] == [
-        (1.25, 2, 8, 2.25),
-        (2.0, 4, 8, 1.5),
-        (2.75, 6, 8, 0.75),
-    ]
-
-
-def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=40)
-    stage.session.run()  # batches of half a second, updates of one
-    assert len(stage.of(UpdateFinished)) > 1
-    assert stage.of(Progressed) == []
-
-
-@pytest.mark.parametrize(
-    ("chat", "said"),
-    [
-        ({"keeps_history": False}, "rewrites earlier turns"),
-    ],
-)
-def test_a_template_that_rewrites_history_is_reported_at_the_start(
-    tmp_path: Path, chat: dict[str, Any], said: str
-) -> None:
-    stage = Stage(tmp_path, episodes=2, chat=chat)
-    stage.session.run()
-    assert said in warnings(stage)[0]
 
 
 @pytest.mark.parametrize("has_adapters", [True, False])

@@ -6,7 +6,7 @@ rollout, update, evaluation and policy map read each prompt once in a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -44,10 +44,6 @@ class PromptMemory:
     def clear(self) -> None:
         self._known.clear()
         self._bytes = 0
-
-    def share_of(self, keys: Collection[Key]) -> float:
-        """Fraction of the remembered prompts that are among these; 0 if nothing is remembered."""
-        return sum(key in self._known for key in keys) / max(len(self._known), 1)
 
     def rows(
         self,
@@ -131,11 +127,6 @@ def states_of(
         memory = policy.memory if narrow is not None else PromptMemory(0)
     is_whole = narrow.is_whole if narrow is not None else lambda row: True
     return memory.rows(_keys(prompts, trie), compute, is_whole)
-
-
-def share_of_known(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> float:
-    """Fraction of the remembered prompts that are in `prompts` (0 if nothing is remembered)."""
-    return policy.memory.share_of(set(_keys(prompts, trie)))
 
 
 def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:

@@ -8,7 +8,7 @@ import torch
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.engine.policy.memory import PromptMemory, share_of_known, states_of
+from llamagym_tui.engine.policy.memory import PromptMemory, states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -60,14 +60,6 @@ def test_what_prompts_have_in_common_is_read_once(tokenizer, monkeypatch) -> Non
     assert len(read) == 1, "remembered"
 
 
-def test_which_prompts_were_read_is_known(tokenizer) -> None:
-    policy = narrow_policy(tokenizer)
-    assert share_of_known(policy, PROMPTS, policy.trie) == 0
-    states_of(policy, PROMPTS[:4], policy.trie)
-    assert share_of_known(policy, [PROMPTS[4], PROMPTS[0], PROMPTS[0]], policy.trie) == 0.25
-    assert share_of_known(policy, PROMPTS, policy.trie) == 1
-
-
 def test_another_version_of_trained_weights_remembers_nothing(make_policy) -> None:
     policy = make_policy()
     sampler = Sampler(policy)
@@ -89,6 +81,6 @@ def test_a_full_memory_is_emptied(tokenizer) -> None:
     memory = PromptMemory(1_200)
     for prompt in PROMPTS:
         states_of(policy, [prompt], policy.trie, memory)
-    keys = [(policy.trie.tree, prompt) for prompt in PROMPTS]
-    assert memory.share_of(keys) in (0, 1)
-    assert memory.share_of(keys[:1]) == 0
+    memory.take_share()
+    states_of(policy, PROMPTS[:1], policy.trie, memory)
+    assert memory.take_share() == 0

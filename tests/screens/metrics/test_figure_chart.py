@@ -14,7 +14,7 @@ from llamagym_tui.screens.metrics.figure_wall import (
     figure_value,
     stretched,
 )
-from llamagym_tui.screens.widgets.chart_cells import nice_ticks
+from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
