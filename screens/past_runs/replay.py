@@ -26,8 +26,6 @@ AHEAD = "─"
 """A cell of the bar after the moment shown."""
 HERE = "●"
 """The cell of the bar at the moment shown."""
-TURN = "┃"
-"""A cell of the bar with a turning point of the run."""
 
 
 class TimeSlider(Widget):
@@ -89,12 +87,7 @@ class TimeSlider(Widget):
         _, width = self.bar
         duration_s = max(self._player.recording.duration_s, 1e-9)
         here = round(self._player.at_s / duration_s * (width - 1))
-        turns = {
-            round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points
-        }
         cells = [PLAYED if cell < here else AHEAD for cell in range(width)]
-        for cell in turns.intersection(range(width)):
-            cells[cell] = TURN
         before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
         bar = Content.assemble((before, "$primary"), (HERE, "bold $accent"), (after, "$aside"))
         return Content.assemble((self._left(), "bold"), bar, (self._right(), "$aside"))

@@ -69,7 +69,7 @@ def _not_followed(state: RunState) -> str:
 
 
 def _returns(state: RunState) -> Iterator[str]:
-    """The mean return of the last episodes before the edit, and of the first ones after it."""
+    """The mean return of the last episodes before the edit and after it."""
     assert state.edit is not None
     versions = {known.version: known for known in state.prompts}
     old = versions.get(state.edit.version_before)
@@ -77,7 +77,7 @@ def _returns(state: RunState) -> Iterator[str]:
     if old is None or new is None:
         return
     before = old.under(state.mode).last
-    after = new.under(state.mode).first.mean_return
+    after = new.under(state.mode).last
     if before is None or after is None or min(before.episodes, after.episodes) < FEWEST:
         return
     yield f"return {before.text} → {after.text}"
