@@ -20,7 +20,7 @@ MOST_WORDS = 4000
 class VersionList(OptionList):
     HELP = """
         Versions of the prompt, the present one and v0 first, with the updates of the policies that played them and the
-        mean return ± half its 95 % confidence interval. In training the policy changes too, so compare both: space marks
+        mean return ± half its 95 % confidence interval. In training the policy changes, so compare both: space marks
         one, c plays it and the one under the cursor on the same seeds. enter copies a version into the draft.
     """
     BINDINGS = [
