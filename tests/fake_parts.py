@@ -159,7 +159,6 @@ class Learner:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: dict[str, Any] | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None

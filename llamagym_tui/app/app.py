@@ -192,7 +192,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
+        return PlaygroundScreen(initial_state(config))
 
     # The trainer
 

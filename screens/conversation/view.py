@@ -365,9 +365,5 @@ class ConversationPane(Vertical):
         if self._view.marked_row is None:
             self._hint.update(f"▼ {counted(rows, 'newer line')} · end goes to the newest")
             return
-        keys = [
-            f"{key_of(self.app, 'inspect', 'i')} inspects",
-            f"{key_of(self.app, 'keep', 'K')} keeps",
-            "end unmarks",
-        ]
-        self._hint.update(one_line(", ".join(keys)))
+        inspect = key_of(self.app, "inspect", "i")
+        self._hint.update(one_line(f"{inspect} inspects, end unmarks"))
