@@ -159,7 +159,6 @@ class Learner:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: dict[str, Any] | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
@@ -295,8 +294,8 @@ class Rollout:
         offered = (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
         self.wheel.take(self.spectator.env, offered)
 
-    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
-        self.wheel.choose(action, reasoning)
+    def act(self, episode: int, turn: int, action: int | str) -> None:
+        self.wheel.choose(action)
 
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:

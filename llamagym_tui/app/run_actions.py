@@ -62,7 +62,7 @@ class PastRunActions(PersonalApp):
 
         recording = Recording(run_dir)
         self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)
-        screen = ReplayScreen(recording, lambda: str(self._agent.demos_path()))
+        screen = ReplayScreen(recording)
         self.run_state = screen.player.state
         return screen
 
@@ -113,8 +113,8 @@ class PastRunActions(PersonalApp):
         ConfirmDialog(lesson.title, Content(text), yes=yes, no="go on").ask(self, then)
 
     def _with_keys(self, text: str) -> str:
-        """The text of a lesson with the current keys."""
-        from llamagym_tui.screens.playground.named_keys import with_keys
+        """A text of a lesson with the keys that bindings have now."""
+        from llamagym_tui.screens.playground.playground import with_keys
         from llamagym_tui.screens.widgets.key_bar import key_of
 
         return with_keys(text, partial(key_of, self))

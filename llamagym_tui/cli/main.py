@@ -558,7 +558,7 @@ def lessons(
     name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
-    from llamagym_tui.screens.playground.named_keys import with_keys
+    from llamagym_tui.screens.playground.playground import with_keys
 
     echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():

@@ -84,25 +84,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
         return self.return_std * math.sqrt(self.design_effect / (self.episodes - 1))
 
 
-class MovedEpisode(Struct, frozen=True, kw_only=True):
-    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
-
-    episode: int | None
-    """Index from 0 since the run began. None: it is of no run."""
-    episode_return: float
-    moved: float
-    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
-    of_batch: float
-    """The same over all episodes of the batch."""
-    turn: int
-    observation: str
-    reply: str
-    advantage: float
-    before: float
-    """Probability of the reply when it was sampled."""
-    after: float
-
-
 class WarmStartStats(Struct, frozen=True, kw_only=True):
     """Figures of one training on demonstrations or preferences; see `docs/METRICS.md`."""
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, MovedEpisode, Value, WarmStartStats
+from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
@@ -388,8 +388,6 @@ class UpdateFinished(Event, frozen=True, kw_only=True):
     episodes: int
     """Episodes since the run began."""
     stats: UpdateStats
-    moved: MovedEpisode | None = None
-    """The episode that the update moved most, if it moved one."""
 
 
 class PromptChanged(Event, frozen=True, kw_only=True):

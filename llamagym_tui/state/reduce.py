@@ -77,7 +77,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
-                moved=event.moved,
                 batch_turns=0,
                 progress=None,
             )
@@ -360,7 +359,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
         outdated,
         updates=update,
         stats=stats,
-        moved=None,
         batch_turns=0,
         collapse="",
     )

@@ -287,7 +287,6 @@ class Run:
                 update=self.learner.updates,
                 episodes=self.rollout.episodes,
                 stats=stats,
-                moved=self.learner.moved,
             )
         )
         if stats.first_ratio > LARGEST_FIRST_RATIO:

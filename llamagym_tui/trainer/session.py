@@ -345,7 +345,7 @@ class Session:
                     self._leave_pause()
             case commands.Act():
                 with refusing("wheel", UsageError, ActionParseError):
-                    rollout.act(command.episode, command.turn, command.action, command.reasoning)
+                    rollout.act(command.episode, command.turn, command.action)
             case commands.LetGo():
                 rollout.wheel.let_go()
             case commands.InspectTurn(episode=episode, turn=turn):

@@ -221,9 +221,9 @@ class ReplayScreen(PlaygroundScreen):
     class Shown(Message):
         state: RunState
 
-    def __init__(self, recording: Recording, demos_path: Callable[[], str]) -> None:
+    def __init__(self, recording: Recording) -> None:
         self.player = ReplayPlayer(recording)
-        super().__init__(self.player.state, demos_path)
+        super().__init__(self.player.state)
         self._shown_state: RunState | None = None
         keys = self._bindings.key_to_bindings
         order = sorted(keys, key=lambda key: PLACES.get(keys[key][0].action.split("(")[0], 0))

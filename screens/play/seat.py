@@ -13,14 +13,14 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.play.classroom import Classroom
 from llamagym_tui.screens.play.table import HumanTableScreen, PolicyHint, match_text
 from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0
-"""Seconds between two looks at the class."""
-ONLY_ONCE = ("discard", "keep", "match", "hint")
-"""Actions that a seat lacks: an episode counts as it was played."""
+"""Seconds after which a class is read again: others are still playing."""
+NOT_AT_A_SEAT = ("match", "hint", "leave")
+"""A seat does not have these: an episode counts as it was played."""
 
 
 class SeatScreen(HumanTableScreen):
@@ -52,14 +52,9 @@ class SeatScreen(HumanTableScreen):
     def next_words(self) -> str:
         return "the class and the model" if self._match.is_over else "next episode"
 
-    def what_of_last(self, key: KeyOf) -> str:
-        return ""
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ONLY_ONCE:
+        if action in NOT_AT_A_SEAT:
             return False
-        if action == "leave":
-            return self.writing
         return super().check_action(action, parameters)
 
     def action_next(self) -> None:

@@ -14,7 +14,7 @@ import torch
 from msgspec import Struct
 from torch import Tensor
 
-from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.packing import PackedRows, Row
@@ -57,11 +57,6 @@ class Learner(Protocol):
     @property
     def used(self) -> Sequence[UsedBatch]:
         """What the last updates trained on, the newest last, for the inspector."""
-        ...
-
-    @property
-    def moved(self) -> MovedEpisode | None:
-        """The episode that the last update moved most. None: it moved none."""
         ...
 
     @property

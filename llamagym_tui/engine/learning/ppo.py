@@ -22,14 +22,14 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import MovedEpisode, PPOConfig, UpdateStats
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.distinguished import (
     Distinguished,
     distinguished,
     observation_ids,
 )
-from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
+from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.learner import LearnerState
 from llamagym_tui.engine.learning.losses import (
     PolicyLoss,
@@ -110,8 +110,6 @@ class PPO:
         self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
-        self.moved: MovedEpisode | None = None
-        """The episode that the last update moved most. None: it moved none."""
         self._adapted_kl_coef: float | None = None
         self._rng = random.Random(seed)
         backbone = policy.model.backbone
@@ -192,7 +190,6 @@ class PPO:
             reward_scale=self.reward_scale,
         )
         self._adapt_kl_coef(stats.kl_ref)
-        was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
         used = UsedBatch(
@@ -204,9 +201,6 @@ class PPO:
             self.config.learner,
         )
         self.used.append(used)
-        self.moved = None
-        if not was_warming_up:
-            self.moved = moved_most(self.policy.chat, used, sums.log_ratios)
         waited_in_update_s = self.ranks.waited_s - waited_s
         self.ranks.waits = self.ranks.gather(waited_in_update_s / max(stats.update_s, 1e-9))
         if marks and not any(self.ranks.gather(marks.have_moved())):

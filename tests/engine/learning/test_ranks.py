@@ -70,7 +70,6 @@ class Pair:
         ppo.share()
         for batch in batches:
             stats = ppo.update(batch[:at])
-        self.moved = ppo.moved
         return self.ranks.gather((weights_of(ppo), stats, ppo.state))
 
     def close(self) -> None:
@@ -131,9 +130,6 @@ def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit, lea
     alone = steady(PPO(make_policy(), config, seed=3))
     stats = alone.update(batch)
     require_equal(found, weights_of(alone), stats, alone)
-    assert pair.moved.episode == alone.moved.episode
-    for name in ("moved", "of_batch", "before", "after"):
-        assert getattr(pair.moved, name) == pytest.approx(getattr(alone.moved, name), rel=1e-3)
 
 
 def test_a_minibatch_is_split_into_neighbours_with_as_much_to_compute(make_policy):

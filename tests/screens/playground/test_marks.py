@@ -12,7 +12,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, reaches, rolling_out, sees, shown, until
 
-SIZE = (100, 24)
+SIZE = (100, 26)
 SEEN = "Your total: 12. Usable ace: no. Dealer shows: 10."
 
 
