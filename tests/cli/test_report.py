@@ -20,6 +20,7 @@ from llamagym_tui.cli import export, report
 from llamagym_tui.cli.main import app
 from llamagym_tui.cli.reproduction import command
 from llamagym_tui.config import SFTSettings
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.demos import training_data
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -213,9 +214,7 @@ def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
     assert words[:5] == ["llamagym-tui", "train", "blackjack", "--model", "bundled"]
     assert words[-2:] == ["--episodes", "1152"]
     given = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
-    made = run_config(
-        agent="blackjack", run_dir=None, resume=False, env={"sab": True}, assignments=given
-    )
+    made = run_config("blackjack", {"env": {"sab": True}, **assigned(given)})
     assert replace(made, run_dir="", measured={}) == replace(
         read_config(here / "runs" / "one"), run_dir="", measured={}
     )
@@ -250,7 +249,7 @@ def command_of(folder: Path) -> list[str]:
             {"sft_data": "/mine.jsonl", "form": "off"},
             "sft",
             0,
-            "sft blackjack --model bundled --set form=off --sft-data /mine.jsonl --episodes 400",
+            "sft blackjack --model bundled --sft-data /mine.jsonl --episodes 400",
         ),
         (
             {"sft_data": "/mine.jsonl", "seed": 3},

@@ -134,7 +134,7 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
 
 
 def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set() -> None:
-    generation = run_config(agent="tw-simple", run_dir=None, resume=False).generation
+    generation = run_config("tw-simple").generation
     assert (generation.policy, generation.normalization) == ("score", "token")
     other = ["generation.policy=generate"]
     assert (
