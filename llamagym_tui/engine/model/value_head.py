@@ -7,7 +7,6 @@ untrained critic predicts 0 and cannot explode the first updates.
 from __future__ import annotations
 
 import inspect
-import json
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -21,15 +20,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.load_faults import require_all_weights, require_whole_adapter
+from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
-from llamagym_tui.errors import ConfigError
-from llamagym_tui.user_files import file_content
+from llamagym_tui.errors import ConfigError, ModelLoadError
 
 VALUE_HEAD_FILE = "value_head.safetensors"
-QUANTIZATION_FILE = "base_quantization.json"
-"""How the base model of a saved adapter was quantized, so that it is again when the adapter is loaded."""
 
 
 NO_CAUSAL_LM = (
@@ -191,12 +187,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.pretrained_model.save_pretrained(path, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
-        quantization = getattr(self.causal_lm.config, "quantization_config", None)
-        if self.is_adapted and quantization is not None:
-            text = json.dumps(
-                quantization.to_dict() if hasattr(quantization, "to_dict") else quantization
-            )
-            (Path(path) / QUANTIZATION_FILE).write_text(text, encoding="utf-8")
 
     def merged(self) -> Any:
         """The causal LM with what its adapter adds in its own weights; this model is not to be used any more.
@@ -319,9 +309,6 @@ def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) ->
     assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
-    if (path / QUANTIZATION_FILE).is_file():
-        quantization = json.loads(file_content(path / QUANTIZATION_FILE))
-        options = {"quantization_config": quantization} | options
     lm = _whole_lm(base, options)
     vocabulary = _saved_vocabulary(path, lm)
     if vocabulary:
@@ -342,11 +329,12 @@ def _require_whole_adapter(path: Path, adapted: Any) -> None:
     with safe_open(path / "adapter_model.safetensors", "pt") as file:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     wanted = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    require_whole_adapter(
-        path,
-        {name: shape for name, shape in saved.items() if name not in of_base},
-        {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base},
-    )
+    shapes = {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base}
+    if {name: shape for name, shape in saved.items() if name not in of_base} != shapes:
+        raise ModelLoadError(
+            f"The adapter in {str(path)!r} has other weights than its settings ask for on its base model: take the "
+            "base model that it was trained on, with --base."
+        )
 
 
 def _vocabulary_of(name: str | None) -> int | None:

@@ -129,12 +129,6 @@ def test_an_adapter_that_was_trained_on_other_replies_keeps_what_it_has_learnt()
     assert narrow.trained == TRAINED
 
 
-def test_what_was_kept_is_not_whole_once_there_are_more_tokens(narrow, kept) -> None:
-    assert narrow.is_whole(kept)
-    narrow.include([20], [])
-    assert not narrow.is_whole(kept)
-
-
 def test_a_merged_head_is_untied_from_the_embeddings_and_gives_the_same_logits(tmp_path) -> None:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
     model.adapt(LoraConfig(layers="head", r=6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 
 import pytest
@@ -18,7 +17,6 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.token_tree import ActionTrie, Branch, ForwardLimits
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from tests.engine.tokens.test_tokenization import REWRITING, with_template
 
 
@@ -94,20 +92,6 @@ def test_a_reply_in_unusual_tokens_is_kept_and_continued_as_it_was_sampled(make_
     assert segment.ids[-len(follows) - len(spelt) - 1 :] == [*spelt, chat.end_ids[0], *follows]
 
 
-def test_a_reply_that_ended_by_another_end_still_gets_the_templates_end(make_policy, tokenizer):
-    policy = make_policy()
-    changed = copy.deepcopy(tokenizer)
-    changed.eos_token = "<|pad|>"
-    policy.chat = ChatTokenizer(changed)
-    template_end, eos, _ = policy.chat.end_ids
-    episode = Episode(policy, "Play.")
-    episode.observe("a")
-    episode.reply(Reply([5, eos], [0.0, 0.0], 0.0, ended=True))
-    asked = list(episode.observe("b").rest)
-    at = asked.index(eos)
-    assert asked[at : at + 2] == [eos, template_end]
-
-
 def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_policy):
     policy = make_policy()
     trajectory = two_turns(policy).finish("truncated", "Your total: 20.")
@@ -135,21 +119,6 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     whole = policy.chat.tokenizer.decode([*prompt.prefix, *prompt.rest])
     assert "why" not in whole
     assert "left" in whole
-
-
-def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(
-    make_policy, tokenizer
-):
-    policy = make_policy()
-    policy.chat = with_template(tokenizer, REWRITING)
-    episode = Episode(policy, "Play.")
-    episode.observe("a")
-    episode.reply(reply_of(policy, "why</think>left"))
-    final = episode.finish("truncated", "b").final_prompt
-    assert final is not None
-    assert policy.chat.tokenizer.decode([*final.prefix, *final.ids]) == (
-        "<|system|>Play.<|end|><|user|>a<|end|><|assistant|>left<|end|><|user|>b<|end|><|assistant|>"
-    )
 
 
 def test_branches_are_where_admissible_replies_part():
@@ -233,13 +202,6 @@ def test_minibatches_are_random_parts_that_hold_every_row_once():
     assert sorted(r.first_turn for part in parts for r in part) == list(range(40))
     assert len(parts) == 4
     assert all(len({len(r.segment.ids) for r in part}) > 1 for part in parts)
-
-
-def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
-    rows = [row(4 if n % 2 else 40, 1, n) for n in range(80)]
-    for part in minibatches(rows, 20, random.Random(0)):
-        assert 5 <= sum(len(r.segment.ids) == 4 for r in part) <= 15
-        assert 5 <= sum(r.first_turn < 40 for r in part) <= 15
 
 
 def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike():
