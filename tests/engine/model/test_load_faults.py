@@ -255,14 +255,12 @@ def test_an_adapter_that_does_not_fit_its_settings_and_its_base_is_refused(tmp_p
 
 
 WITH_TURNS = CHATML.replace("<|im_start|>", "<|turn|>")
-PUT_TOGETHER = CHATML.replace("<|im_start|>", "{{ '<|' + 'turn' + '|>' }}")
 
 
 @pytest.mark.parametrize(
     ("template", "token"),
     [
         (WITH_TURNS, AddedToken("<|turn|>", special=True)),
-        (PUT_TOGETHER, AddedToken("<|turn|>", special=True)),
         (CHATML, AddedToken("<|turn|>", special=False)),
         (None, AddedToken("turn")),
     ],

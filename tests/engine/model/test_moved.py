@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,10 @@ def test_a_run_goes_on_with_the_same_weights_at_another_path_and_no_others(
     base: Path, tmp_path: Path, tokenizer
 ):
     a_run(tmp_path / "run", base, weights=fingerprint(str(base)))
-    resumed = partial(run_config, agent=None, run_dir=tmp_path / "run", resume=True)
+
+    def resumed(**given: str) -> RunConfig:
+        return run_config(None, {"run_dir": str(tmp_path / "run"), "resume": True, **given})
+
     other = tmp_path / "other"
     changed = tiny_llama(len(tokenizer))
     changed.lm_head.weight.data += 1e-3
