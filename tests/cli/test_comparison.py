@@ -105,21 +105,6 @@ def test_what_is_played_now_is_a_line_of_progress(
     assert capfd.readouterr().err.splitlines() == ["A: 1 episode", "B: 1 episode"]
 
 
-def test_in_json_a_side_that_names_no_action_is_warned_of_beside_it(
-    sides: tuple[RunConfig, RunConfig], capfd: pytest.CaptureFixture[str]
-):
-    comparison.compare(sides, greedy=False, half_width=None, most=2, json_output=True)
-    printed = capfd.readouterr()
-    found = json.loads(printed.out)
-    assert (found["agent"], found["models"]) == ("blackjack", ["bundled", "big"])
-    # A tenth of the way from the random player to the optimal one, -0.396 to -0.0466.
-    assert found["enough"] == pytest.approx(0.03494)
-    assert (found["a"]["greedy"], found["shares"]) == (False, [[1.0, 0.0], [0.0, 1.0]])
-    assert printed.err.splitlines()[-1] == (
-        "warning: B's replies name no action in 100% of turns, so there the fallback plays."
-    )
-
-
 def test_the_command_gives_b_what_it_has_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
@@ -208,20 +193,6 @@ def test_two_prompts_are_compared_on_the_bundled_model(tmp_path: Path):
         found["b"]["mean_return"] - found["a"]["mean_return"]
     )
     assert [len(policy["shares"]) for policy in found["maps"]] == [280, 280]
-
-
-def test_a_runs_policy_and_those_of_its_checkpoints_have_the_learner_of_the_run(tmp_path: Path):
-    folder = tmp_path / "run"
-    RunStore.create(
-        RunConfig(agent="blackjack", run_dir=str(folder), ppo=PPOConfig(learner="grpo"))
-    )
-    (folder / "events.jsonl").touch()
-    assert (
-        comparison.learner_of(str(folder))
-        == comparison.learner_of(str(folder / "update-3"))
-        == "grpo"
-    )
-    assert comparison.learner_of("bundled") is None
 
 
 def test_two_learners_are_trained_on_equal_minutes_of_a_processor_and_their_runs_compared(
