@@ -27,8 +27,6 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return lines
 
 
-
-
 def without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_trial", dict)
 

@@ -177,8 +177,6 @@ def test_a_faulty_file_is_refused_with_file_and_line(
     assert "\n" not in str(caught.value)
 
 
-
-
 def test_a_file_without_an_agent_is_refused(write: Write) -> None:
     with pytest.raises(AgentFileError, match="defines no agent; write a class"):
         catalog.find_agent(str(write("x = 1\n")))
