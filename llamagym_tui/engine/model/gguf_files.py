@@ -106,7 +106,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
 
 
 def put_in_place(made: Path, folder: Path) -> None:
-    """Give a folder with a model its name; another process may have made the same one meanwhile."""
+    """Give a folder with a model its name, unless another process has made it already."""
     try:
         made.rename(folder)
     except OSError:
@@ -115,7 +115,7 @@ def put_in_place(made: Path, folder: Path) -> None:
 
 
 def quantization(reader: Any) -> str:
-    """What most of a file's weights are quantized to, as ``Q4_1``."""
+    """The quantization of most of a file's weights, as ``Q4_1``."""
     counts: dict[str, int] = {}
     for tensor in reader.tensors:
         name = tensor.tensor_type.name

@@ -11,11 +11,11 @@ from llamagym_tui.errors import ModelLoadError
 NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
 """Keys without which transformers would take the sizes of another model."""
 ROPE_FACTORS = "rope_freqs.weight"
-"""The tensor by which the frequencies of positions are divided; Llama 3.1 and later have it."""
+"""Divides the frequencies of positions in Llama 3.1 and later."""
 LOW = 1.0
 HIGH = 4.0
 LENGTH = 8192
-"""Of Llama 3.1 and later: between how many turns in so many tokens a frequency is scaled in part."""
+"""Llama 3.1 and later scale in part the frequencies with `LOW` to `HIGH` turns in `LENGTH` tokens."""
 CLOSE = 1e-4
 """By which a frequency may differ from the file's, relatively: the file has it in float32."""
 

@@ -38,7 +38,7 @@ APART = 4
 
 
 def is_llama_like(config: Any) -> bool:
-    """Whether a model is of the family, without a sliding window or positions that depend on other rows."""
+    """True for a model of the family without a sliding window and without longrope."""
     kinds_of_layers = getattr(config, "layer_types", None) or ()
     if "sliding_attention" in kinds_of_layers or getattr(config, "sliding_window", None):
         return False
@@ -98,7 +98,7 @@ def _attended(
     rotation_of_keys: Tensor,
     queries: Queries,
 ) -> Tensor:
-    """What attention adds to hidden states.
+    """The states that attention adds.
 
     Args:
         attention: the layer's own module, of which the projections are used.

@@ -1,4 +1,4 @@
-"""Why a model does not load, in one sentence, and before much was downloaded or read."""
+"""One sentence for each reason why a model does not load."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ def require_causal_lm(name: str, config: Any) -> None:
 
 
 def require_all_weights(model: str, found: Mapping[str, Any]) -> None:
-    """Refuse a model of which not all weights were read, or in whose files there are others.
+    """Refuse a model with missing or surplus weights.
 
     Args:
         model: it, as a sentence begins with it.
@@ -51,7 +51,7 @@ def require_all_weights(model: str, found: Mapping[str, Any]) -> None:
 
 
 def require_rows(name: str, tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer by which a prompt may have a token that the model has no row for.
+    """Refuse a tokenizer with tokens beyond the model's embeddings.
 
     A special token that no template writes does no harm: spelled out in a message it stays text.
 
@@ -91,7 +91,7 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder has files of a tokenizer, of whatever kind."""
+    """True for a folder with a tokenizer of any kind."""
     return any(
         next(folder.glob(kind), None) for kind in ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
     )

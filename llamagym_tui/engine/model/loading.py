@@ -36,7 +36,7 @@ class LoadedModel:
     parameters: int
     """Weights of the causal LM; value head and a fresh adapter excluded."""
     warning: str | None = None
-    """What is worth knowing before it plays."""
+    """For people, before it plays."""
 
 
 def resolve_device(device: Device | str) -> str:
@@ -140,7 +140,7 @@ def _require_meant(
     *,
     is_full: bool,
 ) -> None:
-    """Refuse settings by which other weights are meant than would be trained."""
+    """Refuse settings that mean other weights than those that would be trained."""
     if is_adapted and full_finetuning:
         raise ModelLoadError(
             f"Model {name!r} has an adapter, which alone is trained: merge it (llamagym-tui export RUN OUT --merge) to "
@@ -163,7 +163,7 @@ def _require_meant(
 def is_fully_trained(
     entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int
 ) -> bool:
-    """Whether all weights of so many parameters are trained, and not an adapter."""
+    """True if all weights are trained, False for an adapter."""
     if full is not None:
         return full
     is_small = entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED
@@ -181,7 +181,7 @@ def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> t
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights of a run's model are trained, and the bytes of a weight.
+    """True if all weights of a run's model are trained, and the bytes of a weight.
 
     Raises:
         ModelLoadError: weights of that type cannot be trained that way.
@@ -193,7 +193,7 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
 
 
 def tokenizer_of(source: str, base: str | None = None) -> Any:
-    """The tokenizer of a folder or hub id; that of its `base` model where an adapter's folder has none of its own."""
+    """The tokenizer of a folder or hub id. An adapter without one takes that of its `base` model."""
     folder = Path(source)
     if folder.is_dir() and not load_faults.has_tokenizer(folder):
         of = base_of(folder, base)

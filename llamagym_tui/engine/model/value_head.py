@@ -51,7 +51,7 @@ class ValueHead(nn.Module):
 
 
 class ValueHeadOutput(NamedTuple):
-    """What a forward gives."""
+    """The result of a forward."""
 
     logits: Tensor
     """(B, T, V)."""
@@ -74,7 +74,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.v_head: ValueHead | RidgeCritic
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.has_default_adapter = False
-        """Whether a fresh adapter was made without its settings being given: whoever knows more may make another."""
+        """True for a fresh adapter with default settings, which the trainer may replace."""
         self._backbone: Backbone | None = None
 
     @classmethod
@@ -226,13 +226,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @property
     def is_adapted(self) -> bool:
-        """Whether an adapter is trained, and not the model's own weights."""
+        """True if an adapter is trained, False if the model's own weights are."""
         # By name, because importing PEFT takes longer than loading a small model.
         return any(kind.__name__ == "PeftModel" for kind in type(self.pretrained_model).__mro__)
 
     @property
     def has_narrow_head(self) -> bool:
-        """Whether an adapter on the LM head is all that is trained, and the head reads the trunk's hidden states."""
+        """True if only an adapter on the LM head is trained, and the head reads the trunk's hidden states."""
         if not self.is_adapted:
             return False
         head = self.causal_lm.get_output_embeddings()
@@ -242,10 +242,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @property
     def _saves_embeddings(self) -> bool | str:
-        """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed.
-
-        It asks the hub for that, at each checkpoint.
-        """
+        """True if the embeddings are saved with an adapter. ``auto``: PEFT asks the hub if they were resized."""
         if self.has_narrow_head:
             return False
         base = self.pretrained_model.peft_config["default"].base_model_name_or_path

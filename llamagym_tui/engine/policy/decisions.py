@@ -1,7 +1,7 @@
-"""What the policy decided, and how probable it is: sampled tokens, or replies chosen whole by their scores.
+"""The policy's decisions and their log-probabilities: sampled tokens, or replies chosen whole by score.
 
-In the first case each sampled token is a decision under the vocabulary's softmax; in the second each turn is one,
-under the softmax over the scores of admissible replies. Temperature divides logits or scores. The update scores by
+A sampled token is a decision under the vocabulary's softmax. A chosen reply is one under the softmax over the scores of
+admissible replies. Temperature divides logits or scores. The update scores by
 the same functions as the rollout. Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
 admissible tokens or replies, V vocabulary.
 """
@@ -34,7 +34,7 @@ class Decisions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """How scored tokens make up choices among replies."""
+    """Scored tokens as choices among replies."""
 
     token_replies: Tensor
     """(N,) index of each token's reply among K x A."""

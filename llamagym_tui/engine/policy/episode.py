@@ -1,4 +1,4 @@
-"""Building a trajectory while it happens: what to ask the sampler next, and what to keep of each turn.
+"""Builds a trajectory turn by turn: the next prompt, and the record of each reply.
 
 The vectorised trainer, LlamaGym's loop and supervised training share this builder, which alone knows which turns a
 prompt has: the last ones that the policy's `history` keeps, and of these as many as the model can read. While that is
@@ -25,7 +25,7 @@ class _Exchange(NamedTuple):
     observation: str
     reply: tuple[int, ...]
     ended: bool
-    """Whether the reply ends with the template's own end, which else the next prompt begins with."""
+    """True if the reply ends with the template's own end. Otherwise the next prompt begins with it."""
 
 
 class _Next(NamedTuple):
@@ -103,7 +103,7 @@ class Episode:
         )
 
     def left_out(self, observation: str, actions: Actions = None) -> int:
-        """How many of the turns that `history` keeps are left out before an observation, as the model reads no more."""
+        """The number of turns within `history` that do not fit into the model's context."""
         return self._next(observation, actions).first - self._earliest
 
     def reply(self, reply: Reply) -> str:
@@ -193,7 +193,7 @@ class Episode:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there are turns since the last cut, none is under way, and prompts have no earlier ones."""
+        """True if there are turns since the last cut, and prompts have no earlier turns."""
         return (
             self.history == 0 and len(self.segments) > self.cut_at and bool(self.segments[-1].turns)
         )
@@ -206,7 +206,7 @@ class Episode:
         )
 
     def cut(self, observation: str) -> Trajectory:
-        """What was played since the last cut, as truncated before this observation; the episode goes on."""
+        """The turns since the last cut, truncated before this observation. The episode goes on."""
         part = self.finish("truncated", observation)
         part.goes_on = True
         self.cut_at = len(self.segments)

@@ -25,7 +25,7 @@ Key = tuple[TokenTree, Opening]
 
 
 class PromptMemory:
-    """What forwards after prompts gave, up to a number of bytes; a full memory is emptied."""
+    """Results of forwards by prompt, up to a number of bytes. A full memory is emptied."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

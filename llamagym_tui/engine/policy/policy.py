@@ -38,8 +38,8 @@ Replies = str | Sequence[str]
 def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
     """Ids that end a reply by the model's generation_config.json.
 
-    Where there is no such file, it repeats the model's configuration, in which a default may stand that fits no
-    tokenizer; then only special tokens count.
+    Without that file transformers repeats the model's configuration, whose default may fit no tokenizer. Then only
+    special tokens count.
     """
     generation: Any = getattr(model.causal_lm, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)
@@ -52,7 +52,7 @@ def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) ->
 
 
 def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int]) -> Any:
-    """What a folder with a causal LM says of sampling: that of a run and no other, so nothing of the base model's.
+    """The sampling settings that a saved model gets: those of the run, and none of its base model's.
 
     Args:
         ends: ids that end a reply.
@@ -71,7 +71,7 @@ def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int
 
 
 class Policy:
-    """A model that plays: it reads prompts of at most so many tokens, and chooses replies by the settings."""
+    """A model that plays by the settings of a run."""
 
     @own_torch()
     def __init__(
@@ -109,11 +109,11 @@ class Policy:
         self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
         self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
-        """What the trunk said of prompts, where it stays as it is."""
+        """States after prompts, for as long as the trunk is not trained."""
         self.on_reading: Callable[[int, int], None] = lambda done, total: None
         """Called while a fixed trunk reads prompts, with those read and all of them; what it raises ends that."""
         self.generation = generation
-        """How replies are sampled."""
+        """Settings of sampling."""
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 
         def trie(replies_by_action: Sequence[Replies]) -> ActionTrie:
@@ -132,7 +132,7 @@ class Policy:
         """The admissible replies of turns that have no actions of their own."""
         self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(replies_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
-        """Whether there may be replies to choose among."""
+        """True if there are replies to choose among, in every turn or in some."""
         self.require_playable(generation)
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
@@ -144,7 +144,7 @@ class Policy:
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
         self.has_critic = True
-        """Whether the value head is used."""
+        """True if the value head is used."""
 
     def save_pretrained(self, folder: Path) -> None:
         """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""
@@ -170,11 +170,11 @@ class Policy:
         return self.trie if actions is None else self._trie_of(actions)
 
     def fits(self, tokens: int, trie: ActionTrie) -> bool:
-        """Whether the model can read a prompt of so many tokens with the longest reply."""
+        """True if the model can read a prompt of this length with the longest reply."""
         return self.context is None or tokens + self._longest_reply(trie) <= self.context
 
     def require_fit(self, tokens: int, trie: ActionTrie) -> None:
-        """Raises PromptTooLongError if a prompt of so many tokens does not fit."""
+        """Raises PromptTooLongError if a prompt of this length does not fit."""
         if not self.fits(tokens, trie):
             raise PromptTooLongError(
                 f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply(trie):,} are more than the "
@@ -197,7 +197,7 @@ class Policy:
         )
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
-        """What divides each admissible reply's summed log-probability, which gives its score."""
+        """The divisor of each admissible reply's summed log-probability; the result is its score."""
         match self.generation.normalization:
             case "sum":
                 return (1.0,) * len(trie.replies)
@@ -217,7 +217,7 @@ class Policy:
             self.generator = kept
 
     def values(self, states: Tensor) -> list[float]:
-        """V of each of (N, D) hidden states; 0 without a critic, of which nothing is computed."""
+        """V of each of (N, D) hidden states; 0 without a critic."""
         return self.model.v_head(states).tolist() if self.has_critic else [0.0] * len(states)
 
     @own_torch()

@@ -55,7 +55,7 @@ class Sampler:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.memory = policy.memory
-        """What the present weights said."""
+        """States after prompts, of the present weights."""
         self._version = policy.version
         self.forget()
 

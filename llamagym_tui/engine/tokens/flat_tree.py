@@ -1,10 +1,9 @@
-"""Trees of tokens laid flat behind their prefix: one row without padding, and the few tokens that each block reads.
+"""A tree of tokens laid flat: one row without padding, and the few tokens that each block of attention reads.
 
-As rows of a forward (`token_tree`), trees still pay for two things: padding up to the widest tree, and attention
-between tokens of different branches, all of which the mask throws away. Here all trees and their prefix are one row of
-N tokens, and attention is computed in blocks, each of which reads only the tokens that some query of it may see.
+As one row of N tokens, a tree would pay for attention between different branches, which the mask throws away. Here
+attention is computed in blocks, each of which reads only the tokens that some query of it may see.
 
-For that, tokens stand in preorder: a token, then all that goes on from it, then its next sibling. With the prefix "p",
+Tokens stand in preorder: a token, then all that goes on from it, then its next sibling. With the prefix "p",
 "p a b c" and "p a b d" followed by "p e", the row is
 
     place      0  1  2  3  4  5
@@ -50,7 +49,7 @@ class Blocks(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Which tokens ask, and what each of them sees."""
+    """Tokens that ask, and the tokens that each of them sees."""
 
     blocks: list[Blocks]
     """The queries in blocks, those that need most keys first."""
@@ -76,7 +75,7 @@ class FlatTree(NamedTuple):
 
 
 def flat_tree(tree: TokenTree, read: Sequence[int], device: torch.device) -> FlatTree:
-    """A tree of at least one token, of which M columns are read."""
+    """Lay a tree of at least one token flat; M of its columns are read."""
     at, ends = _preorder(tree.parents)
     ids = np.empty(len(at), dtype=np.int64)
     positions = np.empty(len(at), dtype=np.int64)
@@ -99,9 +98,9 @@ def flat_tree(tree: TokenTree, read: Sequence[int], device: torch.device) -> Fla
 
 
 def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) place in preorder of each token, and by preorder (N + 1,) the place after all that go on from it.
+    """(N,) place of each token in preorder, and (N + 1,) the place after its last descendant, by preorder.
 
-    The one more, of no token, is for padding: it ends before it begins, so nothing goes on from it.
+    The last entry is for padding: it ends before it begins.
     """
     # Every parent comes before its children. So from the last token to the first, each adds what it has to its parent.
     sizes = [1] * len(parents)
