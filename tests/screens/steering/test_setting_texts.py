@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.config import LIVE, PPOConfig, Value
+from llamagym_tui.config import PPOConfig, Value
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.screens.steering.setting_texts import read, scheduled_value, takes, value_text
+from llamagym_tui.screens.steering.settings import read, takes, value_text
 from tests import fakes
 
 CONFIG = fakes.config(Path("run"))
-
-
-def test_every_setting_that_may_change_live_has_its_words():
-    assert all(text.title and text.meaning for text in LIVE.values())
 
 
 @pytest.mark.parametrize(
@@ -65,9 +61,3 @@ def test_what_it_does_not_take_is_refused_with_what_it_takes(name: str, text: st
 def test_what_only_several_settings_show_is_refused_too():
     with pytest.raises(ConfigError, match=r"ppo\.kl_coef is adapted by itself .* ppo\.kl_target"):
         read(fakes.config(Path("run"), ppo=PPOConfig(kl_target=0.1)), "ppo.kl_coef", "0.5")
-
-
-def test_a_setting_on_its_line_is_told_by_the_last_update():
-    assert scheduled_value("ppo.lr", fakes.STATS) == fakes.STATS.lr
-    assert scheduled_value("ppo.lr", None) is None
-    assert scheduled_value("n_envs", fakes.STATS) is None
