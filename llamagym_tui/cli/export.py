@@ -16,7 +16,6 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.cli.reproduction import command, methods
 from llamagym_tui.config import Dtype, GenerationConfig
 from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
@@ -190,11 +189,9 @@ def card(story: Story, *, by_score: bool = False, is_adapter: bool = False) -> s
     """
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
-    how = methods(state, story.warm_starts)
-    first = f"# {state.model}, trained on {state.agent}\n\nBy {how} with llamagym-tui:"
+    first = f"# {state.model}, trained on {state.agent}\n\nBy {story.methods} with llamagym-tui:"
     prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
-    made = command(state, story.warm_starts)
-    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {made}"
+    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}"
     lines = summary(story)
     if by_score:
         lines.append(BY_SCORE)

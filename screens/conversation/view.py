@@ -272,11 +272,11 @@ class TurnInFull(VerticalScroll, can_focus=False):
         self._show()
 
     def _show(self) -> None:
-        row, width = self._view.in_full, self._text.size.width
+        row, width = self._view.in_full, self.scrollable_content_region.width
         self.display = row is not None
-        if row is None:
+        if row is None or not width:  # A first layout gives it a width.
             return
-        text = in_full(row, width or self._view.size.width, by_person=self._view.by_person)
+        text = in_full(row, width, by_person=self._view.by_person)
         if self._view.pattern is not None:
             text = text.highlight_regex(self._view.pattern, style=MATCH)
         self._text.update(text)
@@ -365,9 +365,5 @@ class ConversationPane(Vertical):
         if self._view.marked_row is None:
             self._hint.update(f"▼ {counted(rows, 'newer line')} · end goes to the newest")
             return
-        keys = [
-            f"{key_of(self.app, 'inspect', 'i')} inspects",
-            f"{key_of(self.app, 'keep', 'K')} keeps",
-            "end unmarks",
-        ]
-        self._hint.update(one_line(", ".join(keys)))
+        inspect = key_of(self.app, "inspect", "i")
+        self._hint.update(one_line(f"{inspect} inspects, end unmarks"))

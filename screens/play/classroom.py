@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from llamagym_tui.config import RunConfig, settings_kept
+from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
@@ -54,9 +54,7 @@ class Classroom:
         """The class of a folder. Raises UsageError if it holds none."""
         try:
             content = file_content(folder / CLASS_FILE)
-            record = msgspec.json.decode(content, type=ClassRecord)
-            config = settings_kept(msgspec.json.decode(content)["config"])
-            return cls(folder, msgspec.structs.replace(record, config=config))
+            return cls(folder, msgspec.json.decode(content, type=ClassRecord))
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{folder} holds no class ({error}).") from error
 
@@ -73,7 +71,7 @@ class Classroom:
         found: dict[int | None, float] = {}
         for demo in demo_files.read(path) if path.exists() else ():
             found.setdefault(demo.seed, demo.episode_return)
-        match = MatchAgainstModel(self.record.match.seed, [], self.record.config.seed_bits)
+        match = MatchAgainstModel(self.record.match.seed, [])
         while not match.is_over and match.next_seed in found:
             match.returns.append(found[match.next_seed])
         return match

@@ -201,7 +201,7 @@ def _return_change(state: RunState) -> Iterator[str]:
     if old is None or new is None:
         return
     before = old.under(state.mode).last
-    after = new.under(state.mode).first.mean_return
+    after = new.under(state.mode).last
     if before is None or after is None or min(before.episodes, after.episodes) < FEWEST:
         return
     yield f"return {before.text} → {after.text}"

@@ -1,9 +1,5 @@
 """The settings that may change while a run is under way (key `s`); the trainer confirms each change."""
 
-import math
-
-import msgspec
-from msgspec import inspect
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,16 +11,15 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.config import (
     FINAL,
-    LARGEST,
     LIVE,
     UNUSED_BY_HEAD,
     RunConfig,
     UpdateStats,
     Value,
     changed,
-    setting_types,
     value_of,
 )
+from llamagym_tui.config.typed import takes, typed_value
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
@@ -35,26 +30,13 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 
-def takes(name: str) -> str:
-    """The values that a setting takes, in words."""
-    return _takes(inspect.type_info(setting_types()[name]))
-
-
 def read(config: RunConfig, name: str, text: str) -> Value:
     """The typed value of a setting.
 
     Raises:
         ConfigError: the setting cannot be changed to it.
     """
-    text = text.strip()
-    try:
-        value: Value = msgspec.convert(
-            "null" if text.lower() == "none" else text, setting_types()[name], strict=False
-        )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(text)
-    except ValueError as error:
-        raise ConfigError(f"{name} takes {takes(name)}, not {text!r}.") from error
+    value: Value = typed_value(name, text)
     changed(config, {name: value})
     return value
 
@@ -71,29 +53,6 @@ def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
     if stats is None or name not in FINAL:
         return None
     return float(getattr(stats, name.removeprefix("ppo.")))
-
-
-def _takes(kind: inspect.Type) -> str:
-    match kind:
-        case inspect.LiteralType(values=values):
-            return " or ".join(map(str, values))
-        case inspect.UnionType(types=types):
-            return " or ".join(_takes(each) for each in types)
-        case inspect.NoneType():
-            return "none"
-        case inspect.IntType(ge=low):
-            return "a whole number" if low is None else f"a whole number from {low}"
-        case inspect.FloatType(gt=above, ge=low, le=high):
-            words = "a number"
-            if above is not None:
-                words += f" above {above:g}"
-            elif low is not None:
-                words += f" from {low:g}"
-            if high is not None and high < LARGEST:
-                words += f" to {high:g}"
-            return words
-        case _:
-            return "text"
 
 
 class SettingList(OptionList):
@@ -179,7 +138,7 @@ class SettingsDialog(ModalScreen[None]):
     def _show_chosen(self) -> None:
         text = LIVE[self._chosen]
         range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
-        meaning = Content.assemble(text.meaning, "\n", range_text)
+        meaning = Content.assemble(text.help, "\n", range_text)
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()

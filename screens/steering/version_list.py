@@ -5,9 +5,8 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.state.prompts import Ends, PromptVersion, words
+from llamagym_tui.state.prompts import Played, PromptVersion, words
 from llamagym_tui.state.run import RunState
 
 
@@ -73,10 +72,6 @@ def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     return Content("\n").join([title, *lines])
 
 
-def _played(ends: Ends) -> str:
-    first, last = ends.first.mean_return, ends.last
-    if first is None or last is None:
-        return ""
-    if ends.episodes <= RECENT:
-        return f"{last.text} over {last.episodes:,}"
-    return f"first {first.episodes:,} {first.text}, last {last.episodes:,} {last.text}"
+def _played(played: Played) -> str:
+    last = played.last
+    return "" if last is None else f"{last.text} over {last.episodes:,}"

@@ -16,7 +16,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from llamagym_tui.game.dots import Dots
+from llamagym_tui.game.pictures import Dots
 from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.screens.widgets.numbers import tick_labels
 

@@ -37,14 +37,15 @@ def trained(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     """The folder and the events of a run of 6,000 hands with the defaults."""
     folder = tmp_path_factory.mktemp("real") / "run"
     config = run_config(
-        agent="blackjack",
-        run_dir=folder,
-        resume=False,
-        model="smollm2",
-        seed=1,
-        threads=1,
-        episodes=6000,
-        final_episodes=0,
+        "blackjack",
+        {
+            "run_dir": str(folder),
+            "model": "smollm2",
+            "seed": 1,
+            "threads": 1,
+            "episodes": 6000,
+            "final_episodes": 0,
+        },
     )
     events: list[Event] = []
     session = Session(config, RunStore.create(config), queue.SimpleQueue(), sinks=[events.append])

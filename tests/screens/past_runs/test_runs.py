@@ -265,21 +265,6 @@ async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_an
     assert row.standing == "can be resumed"
 
 
-async def test_what_cannot_be_a_setting_of_a_branch_is_refused_in_words_and_stays_to_be_corrected():
-    (run("late", 120) / "update-4").mkdir()
-    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
-    async with app.run_test(size=SIZE) as pilot:
-        await runs_of(pilot)
-        await pilot.press("b")
-        await sees(pilot, "after update (4)")
-        await pilot.press("tab", *"lr=fast", "enter")
-        await until(pilot, lambda: any("lr" in text for text in notices(app)))
-        assert len(list_runs()) == 1
-        assert "lr=fast" in shown(pilot)
-        await pilot.press("shift+tab", *"foo=1", "enter")
-        await until(pilot, lambda: "After update takes 4, not 'foo=1'." in notices(app))
-
-
 async def test_a_run_that_cannot_be_read_says_why():
     folder = run("broken", 0)
     (folder / "events.jsonl").write_text("nonsense\n")
@@ -333,18 +318,7 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         assert app.run_state.live
 
 
-async def test_a_run_that_another_process_has_is_listed_as_running_until_it_ends():
-    folder = run("late", 120, 8, checkpoint=True)
-    app = home()
-    with FileLock(folder / ".lock"):
-        async with app.run_test(size=SIZE) as pilot:
-            await sees(pilot, "1,024")
-            await sees(pilot, "· running")
-            assert "interrupted" not in shown(pilot)
-    assert [run.standing for run in list_runs()] == ["can be resumed"]
-
-
-@pytest.mark.parametrize(("key", "agrees"), [("y", True), ("n", False), ("enter", False)])
+@pytest.mark.parametrize(("key", "agrees"), [("y", True), ("enter", False)])
 async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
     tmp_path: Path, key: str, agrees: bool
 ) -> None:

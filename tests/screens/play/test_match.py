@@ -43,18 +43,6 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
     )
 
 
-def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores() -> None:
-    other = after(fakes.run_started(), by_model([0.0] * MATCH, 0.0, seed=6))
-    assert (
-        match_text(MatchAgainstModel(5, [1.0] * 3), other)
-        == "against the model: 3 of 20 episodes played"
-    )
-    assert (
-        match_text(MatchAgainstModel(5, [1.0] * MATCH), other)
-        == "against the model: it has not played its episodes"
-    )
-
-
 def test_a_match_in_a_game_for_two_counts_games() -> None:
     assert games_text(MatchAgainstModel(5, [1.0] * 3 + [0.0] * 2 + [-1.0])) == (
         "you against the model, 6 of 20 games: 3 won, 2 drawn, 1 lost"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
@@ -49,6 +48,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         await reaches(pilot, PlaygroundScreen)
         await pilot.press("h")
         await sees(pilot, "1 episode, sum")
+        await sees(pilot, "system  You are playing Blackjack.")
         await stands_still(pilot)
         await pilot.click("#play-choices", offset=(5, 1))
         await sees(pilot, "The episode is over")
@@ -156,21 +156,3 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         assert question.messages[1]["content"].startswith("Your total:")
         client.emit(probed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
-
-
-async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    path = demo_files.default_path("blackjack")
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await sees(pilot, "rolling out")
-        await pilot.press("K")
-        assert not path.exists()
-        client.emit(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
-        await sees(pilot, "▼ −1")
-        await pilot.press("K", "K")
-        await until(pilot, path.exists)
-        await sees(pilot, "Episode 7 (return")
-    [demo] = demo_files.read(path)
-    assert (demo.source, demo.model, demo.actions, demo.seed) == ("model", "bundled", [1], None)
-    assert demo_files.check(path, BlackjackAgent()) == []
