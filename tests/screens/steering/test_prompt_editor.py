@@ -152,6 +152,7 @@ async def test_two_versions_are_compared_and_the_result_has_their_maps(
         client.emit(comparison(maps=maps))
         await sees(pilot, "v2 “Hit below 13.” takes hit 75% less often than v1")
         # 12 is hit only by B: hard and soft, against ten cards each.
+        await pilot.press("tab", "tab", "end")
         await sees(pilot, "B prefers another action in 20 of 280 states")
 
 

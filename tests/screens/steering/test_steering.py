@@ -171,7 +171,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("escape")
         await sees(pilot, "Evaluating: 128 of 400 episodes. The run goes on afterwards.")
         client.emit(EVALUATED, PhaseChanged(phase="rolling_out"))
-        await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
+        await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
         await sees(pilot, "optimal −0.047")
