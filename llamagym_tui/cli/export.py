@@ -9,10 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from huggingface_hub import create_repo, upload_folder
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
@@ -20,7 +16,7 @@ from llamagym_tui.config import Dtype, GenerationConfig
 from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
+from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import file_text, make_folder
@@ -47,7 +43,6 @@ def export(
     *,
     merge: bool,
     gguf: bool = False,
-    hub_name: str | None = None,
     base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence on where everything is.
@@ -64,13 +59,6 @@ def export(
         raise UsageError(
             f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out."
         )
-    if hub_name:
-        try:
-            validate_repo_id(hub_name)
-        except HFValidationError as error:
-            raise UsageError(
-                f"{hub_name} is no name of a model on the hub, as USER/NAME: {error}"
-            ) from error
     if out.exists():
         raise UsageError(f"{out} is there already; name a new folder.")
     if not has_checkpoint(run_dir):
@@ -115,14 +103,6 @@ def export(
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
         _convert(str(converter), out, places[-1], _defaults(chat, sampling))
-    if hub_name:
-        try:
-            create_repo(hub_name, exist_ok=True)
-            upload_folder(repo_id=hub_name, folder_path=out)
-        except Exception as error:  # of the hub, of its client, or of the network
-            why = f"the hub did not take it ({described(error)}); `hf upload {hub_name} {out}` tries again"
-            raise LlamaGymError(f"{out} has the model, but {why}.") from error
-        places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 
 

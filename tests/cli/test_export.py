@@ -201,37 +201,6 @@ def test_what_is_not_the_model_that_was_trained_leaves_nothing(
         assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
-def test_a_hub_that_does_not_take_it_is_one_sentence_and_the_folder_stays(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise RuntimeError("no route")
-
-    monkeypatch.setattr(export, "create_repo", unreachable)
-    words = ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--push-to-hub"]
-    result = CliRunner().invoke(app, [*words, "me/it"])
-    assert "the hub did not take it (RuntimeError: no route" in result.stderr
-    assert f"`hf upload me/it {tmp_path / 'a'}` tries again." in result.stderr
-    assert (tmp_path / "a" / "model.safetensors").exists()
-    assert (
-        "no name of a model on the hub, as USER/NAME"
-        in CliRunner().invoke(app, [*words, "me/it/too"]).stderr
-    )
-
-
-def test_a_converter_that_fails_is_one_sentence(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "convert.py"
-    script.write_text("import sys\nsys.exit('loading\\nno such pre-tokenizer')\n")
-    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
-    result = CliRunner().invoke(
-        app, ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--gguf"]
-    )
-    assert "could not convert the model (no such pre-tokenizer)" in result.stderr
-    assert (tmp_path / "a" / "model.safetensors").exists()
-
-
 def test_a_run_that_has_trained_an_adapter_is_evaluated_with_it(
     adapted: tuple[Path, torch.Tensor],
 ) -> None:

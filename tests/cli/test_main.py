@@ -51,10 +51,10 @@ COMMAND_LINE = {
     "sft": IMITATES,
     "dpo": IMITATES,
     "eval": MEASURES,
-    "compare": f"{MEASURES} --b-learner --b-model --b-prompt-file --b-temperature --half-width --learner --minutes",
+    "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
     "report": "--csv --output -o",
-    "export": "--base --gguf --merge --push-to-hub",
+    "export": "--base --gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
     "replay": "",
@@ -249,21 +249,6 @@ def test_a_model_is_named_by_its_run_and_update_too(data: Path, tmp_path: Path) 
         checked_model("mine@4")
 
 
-def test_a_name_of_the_registry_or_of_the_hubs_cache_is_no_runs(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = model_registry.ENTRIES[1].name
-    for name in (known, "gpt2", "my--run"):
-        a_run_folder(data / "runs" / name)
-    assert checked_model(known) == known
-    assert [checked_model(name) for name in ("gpt2", "my--run")] == [
-        str(data / "runs" / "gpt2"),
-        f"{data}/runs/my--run",
-    ]
-    monkeypatch.setattr(model_registry, "is_here", lambda name: name == "gpt2")
-    assert checked_model("gpt2") == "gpt2"
-
-
 def test_resume_keeps_the_runs_settings_except_those_that_are_given(
     headless: Headless, tmp_path: Path
 ) -> None:
@@ -273,16 +258,6 @@ def test_resume_keeps_the_runs_settings_except_those_that_are_given(
         == 0
     )
     assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
-
-
-@pytest.mark.parametrize(("typed", "history"), [("0", 0), ("3", 3), ("all", "all")])
-def test_history_is_a_number_of_turns_or_all(
-    headless: Headless, typed: str, history: object
-) -> None:
-    assert run("train", "blackjack", "--history", typed).exit_code == 0
-    assert headless.calls[0][0].history == history
-    assert run("eval", "blackjack", "--history", typed).exit_code == 0
-    assert headless.calls[1][0].history == history
 
 
 def test_a_run_that_names_its_own_agent_file_needs_trust_agent(

@@ -10,7 +10,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -18,10 +17,7 @@ from llamagym_tui.cli import export, report
 from llamagym_tui.cli.main import app
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    MatchPlayed,
     PromptChanged,
-    RunStarted,
-    UpdateFinished,
 )
 from llamagym_tui.screens.widgets.chart import nice_ticks
 from tests import fakes
@@ -152,30 +148,10 @@ def test_the_figures_of_every_update_are_written_as_csv(here: Path) -> None:
     assert float(rows[1]["lr"]) == 0.0004
 
 
-def test_updates_that_a_resumed_run_made_again_stand_once(tmp_path: Path) -> None:
-    started, stats = fakes.run_started(), fakes.STATS
-    before = [
-        UpdateFinished(update=update, episodes=10 * update, stats=stats) for update in (1, 2, 3)
-    ]
-    resumed = replace(started, updates=1, episodes=10)
-    again = UpdateFinished(update=2, episodes=21, stats=stats)
-    story = report.story_of(record(tmp_path / "run", [started, *before, resumed, again]))
-    assert [(each.update, each.episodes) for each in story.updates] == [(1, 10), (2, 21)]
-    assert isinstance(started, RunStarted)
-
-
 def test_a_card_says_that_replies_were_chosen_by_their_scores(here: Path) -> None:
     story = report.story_of(record(here / "one", a_run()))
     assert export.BY_SCORE in export.card(story, by_score=True)
     assert export.BY_SCORE not in export.card(story)
-
-
-def test_a_match_against_a_person_is_no_evaluation_in_a_report(here: Path) -> None:
-    found = fakes.evaluation(0.9, episodes=20)
-    match = MatchPlayed(seed=5, returns=[0.9] * 20, played=found)
-    text = reported(here, events=iter([*a_run(), match])).text
-    assert "evaluated" not in text
-    assert "Match" not in text.split("To reproduce")[0].split("Prompts")[0]
 
 
 def test_a_run_without_episodes_has_a_report_that_says_so(here: Path) -> None:
