@@ -12,7 +12,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import torch
@@ -29,6 +29,7 @@ from llamagym_tui.engine.policy.decisions import (
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped, padded
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,3 +369,17 @@ def _scored_tokens(row: Row) -> int:
         else:
             count += sum(len(reply) for reply in turn.choice.replies)
     return count
+
+
+def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
+    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
+    end = 0
+    for turn in segment.turns:
+        ids = segment.ids[end : turn.start]
+        template: Sequence[int] = ()
+        if end:
+            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
+        # What the template writes before an observation is not part of it.
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
+        yield tuple(ids[len(list(same)) :])
+        end = turn.end
