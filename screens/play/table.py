@@ -29,7 +29,7 @@ from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
 
 MOST_NAMED = 4
-"""Actions shown, the most probable first."""
+"""The number of probable actions that are named."""
 
 
 class PolicyHint:
@@ -37,7 +37,7 @@ class PolicyHint:
 
     def __init__(self) -> None:
         self._requested: list[tuple[object, object]] = []
-        """By ticket, from 1: the turn, and the policy that was to answer."""
+        """The turn and the policy of each request; the ticket is its place, from 1."""
 
     def question(self, game: HumanGame, state: RunState) -> ProbeActions | None:
         """The request for this turn; None if nobody can answer, or it was sent already.

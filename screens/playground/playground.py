@@ -302,7 +302,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     def compose(self) -> ComposeResult:
         """Compose the first frame; the rest follows it."""
         yield TooSmall()
-        yield RunHeader(self._state, id="run-header", has_progress=False)
+        yield RunHeader(self._state, id="run-header")
         with Container(id="body"):
             view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
             yield ConversationPane(view, id="conversation-pane")
