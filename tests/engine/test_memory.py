@@ -1,4 +1,4 @@
-"""Memory before the weights are loaded: the arithmetic by hand, monotonic in each setting, and what would fit."""
+"""Memory before the weights are loaded: shapes counted by hand, free memory, and a run that does not fit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
-from llamagym_tui.engine.memory import Workload, host_free
+from llamagym_tui.config import LoraConfig, RunConfig
+from llamagym_tui.engine.memory import host_free, require_memory
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
@@ -22,15 +22,11 @@ from llamagym_tui.engine.model.shape import (
     shape_of,
 )
 from llamagym_tui.engine.model.sources import bundled_model_path
+from llamagym_tui.errors import UsageError
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,
     parameters=1000, linears=(("a.q", 8, 8), ("a.down", 16, 8)),
-)  # fmt: skip
-TALK = Workload(prefix=100, opening=5, longest=50, turns=5, columns=10.0, scored=4)
-RUN = RunConfig(
-    agent="x", run_dir="", n_envs=3, generation=GenerationConfig(max_new_tokens=4),
-    ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(layers="all", r=2),
 )  # fmt: skip
 QWEN = Qwen2Config(
     hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
@@ -103,3 +99,20 @@ def test_a_control_group_may_leave_less_than_the_machine(
     assert host_free(tmp_path) == 600_000
     (group / limit).write_text(f"{none}\n")
     assert host_free(tmp_path) == 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("elements", "full", "fits"), [(4, True, True), (3.9, True, False), (1, False, True)]
+)
+def test_a_run_whose_weights_and_moments_do_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, elements: float, full: bool, fits: bool
+) -> None:
+    config = RunConfig(agent="blackjack", run_dir="", full_finetuning=full, device="cpu")
+    read, _ = read_config(str(bundled_model_path()), local=True)
+    there = int(elements * 4 * counted_shape(read).parameters)
+    monkeypatch.setattr("llamagym_tui.engine.memory.free_memory", lambda device: there)
+    if fits:
+        require_memory(config, learns=True)
+        return
+    with pytest.raises(UsageError, match="weights and what trains them, and .* are free on cpu"):
+        require_memory(config, learns=True)
