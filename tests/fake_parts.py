@@ -168,9 +168,6 @@ class Learner:
         self._clock = clock
         self._policy = policy
 
-    def distinguished(self, batch: Sequence[Trajectory]) -> None:
-        return None
-
     def use_prompt(self, prompt: str) -> bool:
         before = self.prompts[-1:]
         self.prompts.append(prompt)

@@ -560,22 +560,6 @@ class SettingsMeasured(Event, frozen=True, kw_only=True):
     """For people, one for each, with its value."""
 
 
-class ObservationsDistinguished(Event, frozen=True, kw_only=True):
-    """The observations of the run's first batch that the model distinguishes; not emitted if there are too few."""
-
-    observations: int
-    """Distinct ones that were looked at."""
-    distinguished: int
-    """Those whose hidden states are apart (`docs/METRICS.md`)."""
-    differing_share: float | None = None
-    """Share of their states' power that differs between them, if known."""
-
-    @property
-    def are_few(self) -> bool:
-        """True if they are too few to learn much from."""
-        return 2 * self.distinguished < self.observations
-
-
 class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
@@ -632,9 +616,7 @@ ChangeEvent = (
 )
 LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = (
-    EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
-)
+FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
 EvaluationEvent = EvaluationFinished | MatchPlayed | PromptsCompared | EvaluationCancelled
 WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent

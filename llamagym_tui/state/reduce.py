@@ -29,8 +29,6 @@ LEFT_OUT: dict[events.LeftOut, str] = {
     "full_disk": "not recorded: the disk was full",
 }
 """Reasons why lines are missing in the conversation."""
-SMALL_SHARE = 0.1
-"""Share of the states' power that differs between observations, below which it is said."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -120,9 +118,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(
                 measured, f"Measured in the first batch: {clipped(measured_text(event))}."
             )
-        case events.ObservationsDistinguished():
-            warning = "Warning: " if event.are_few else ""
-            return _noted(state, f"{warning}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -265,21 +260,6 @@ def measured_text(event: events.SettingsMeasured) -> str:
         why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
     ]
     return "; ".join(of_changed or reasons[:1])
-
-
-def distinguished_text(event: events.ObservationsDistinguished) -> str:
-    """One sentence: the number of observations that the model distinguishes, with advice if they are few."""
-    share = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
-    advice = ""
-    if event.are_few:
-        advice = (
-            ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start "
-            "on demonstrations, or take a larger model"
-        )
-    common = ""
-    if event.differing_share is not None and event.differing_share < SMALL_SHARE:
-        common = f"; {event.differing_share:.2%} of their states' power differs between them"
-    return f"The model distinguishes {share}{advice}{common}."
 
 
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:

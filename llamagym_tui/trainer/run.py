@@ -247,14 +247,6 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         turns, _ = self.rollout.batch_progress
         batch = self.rollout.take_batch()
-        if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
-            self._emit(
-                events.ObservationsDistinguished(
-                    observations=found.observations,
-                    distinguished=found.distinguished,
-                    differing_share=found.differing_share,
-                )
-            )
         self._is_first_batch = False  # not after a roll back to the beginning either
         known_prompts = self.rollout.take_known_prompts()
         turns_per_s = turns / max(rollout_s, 1e-9)

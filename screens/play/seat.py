@@ -19,7 +19,7 @@ from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0
 """Seconds between two readings of the class."""
-NOT_AT_A_SEAT = ("match", "hint", "leave")
+NOT_AT_A_SEAT = ("hint", "leave")
 """Actions that a seat lacks: an episode counts as it was played."""
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, PPOConfig
-from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import StoodStill
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
@@ -24,7 +23,6 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
-    ObservationsDistinguished,
     RolledBack,
     RunFinished,
     RunStarted,
@@ -87,24 +85,6 @@ def test_an_update_that_moved_nothing_is_gone_back_from_or_ends_the_run_with_a_c
 
 
 # The first batch
-
-
-def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-
-    def distinguished(learner: Learner, batch: list[Any]) -> Distinguished:
-        looked.append(learner.updates)
-        return Distinguished(observations=212, distinguished=37, differing_share=0.5)
-
-    monkeypatch.setattr(Learner, "distinguished", distinguished)
-    stage = Stage(tmp_path, episodes=24)
-    assert stage.session.run() == "stopped"
-    assert looked == [0]
-    (found,) = stage.of(ObservationsDistinguished)
-    assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
-    assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
 
 
 def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(

@@ -10,18 +10,20 @@ together, and the past would seem to help. Notation: N turns, D hidden size, K c
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.distinguished import Encode
-from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
 from llamagym_tui.engine.learning.rewards import discounted_returns
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
+Encode = Callable[[Sequence[Row]], Iterable[tuple[PackedRows, Encoded]]]
+"""Computes rows in parts, each with its hidden states."""
 COMPONENTS = 32
 """Principal components of the states, K, at most."""
 NEXT_COMPONENTS = 4

@@ -15,7 +15,6 @@ from msgspec import Struct
 from torch import Tensor
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.packing import PackedRows, Row
 from llamagym_tui.engine.learning.reference import Reference
@@ -80,10 +79,6 @@ class Learner(Protocol):
         Raises:
             StoodStill: there was something to follow, and no weight of the policy has moved.
         """
-        ...
-
-    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
-        """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
         ...
 
     def encoded(self, rows: Sequence[Row]) -> Iterable[tuple[PackedRows, Encoded]]:

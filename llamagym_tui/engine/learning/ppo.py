@@ -24,11 +24,6 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.learning.distinguished import (
-    Distinguished,
-    distinguished,
-    observation_ids,
-)
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.learner import LearnerState
 from llamagym_tui.engine.learning.losses import (
@@ -46,6 +41,7 @@ from llamagym_tui.engine.learning.packing import (
     batch_rows,
     forwards,
     minibatches,
+    observation_ids,
     parts_of,
 )
 from llamagym_tui.engine.learning.reference import Reference
@@ -544,10 +540,6 @@ class PPO:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
             self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target)
-
-    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
-        """How many observations of a batch the policy distinguishes. None: there are too few to tell."""
-        return distinguished(self.policy.chat, trajectories, self.encoded)
 
     @property
     def state(self) -> PPOState:
