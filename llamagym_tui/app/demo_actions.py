@@ -1,4 +1,4 @@
-"""The app's actions around demonstrations, a part of `LlamaGymApp`; recorders stay until the app is left."""
+"""The app's actions on demonstrations, a part of `LlamaGymApp`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.home import HomeScreen
 
 PARSE_RISE = 0.05
-"""Parse failure rate above that before a warm start, from which on it is warned of."""
+"""Rise of the parse failure rate by a warm start that gets a warning."""
 COMPARED_S = 30.0
 
 
@@ -119,7 +119,7 @@ class DemoActions(PersonalApp):
         self.push_screen(WarmStartDialog(self._state, lambda: self.recorder.offers(prompt)))
 
     def _compare(self, event: WarmStartEvaluated) -> None:
-        """Show what a warm start has changed, whatever is open."""
+        """Notify of the effect of a warm start."""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
             f"{comparison_text(event, self._state.return_unit)}. {key_of(self, 'roll_back', 'ctrl+r')} takes it back.",

@@ -297,7 +297,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self._state = state
         self._panels: Panels | None = None
         self._keys: tuple[object, ...] = ()
-        self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         """Compose the first frame; the rest follows it."""

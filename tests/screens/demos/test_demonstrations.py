@@ -254,7 +254,7 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await pilot.press("enter")
         assert client.sent == []
         await pilot.press("down", "enter")
-        await sees(pilot, "500, every line readable")
+        await sees(pilot, "episodes   500")
         await pilot.press("y")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]
