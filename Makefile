@@ -35,7 +35,7 @@ KERNELS := tests/engine/learning/test_ranks.py tests/engine/test_parallel.py
 KERNELS += tests/engine/model/test_loading.py::test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32
 
 # What the site shows, laid out as here.
-PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md
+PAGES := README.md CHANGELOG.md docs benchmarks/RESULTS.md benchmarks/strangers llamagym_tui/bundled_model/README.md
 
 .PHONY: help play test test-all test-gpu test-portable test-kernels checks lint format types imports pytest pictures wheel docs clean
 
@@ -90,7 +90,7 @@ wheel: $(DEV_STAMP) ## dist/*.whl
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
 	rm -rf build
 
-docs: $(DOCS_STAMP) ## build/site, the pages of docs/ and those of the library from its docstrings
+docs: $(DOCS_STAMP) ## build/site, the pages of docs/
 	rm -rf build/pages && mkdir -p build/pages
 	tar cf - $(PAGES) | tar xf - -C build/pages
 	$(BIN)/mkdocs build --quiet --strict

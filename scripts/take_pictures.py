@@ -1,4 +1,4 @@
-"""Takes the pictures of the README from the app itself, on a live run of the real trainer.
+"""Takes the pictures of the documents from the app itself, on a live run of the real trainer.
 
 ``python scripts/take_pictures.py --live 240`` trains that many seconds in a folder of its own and writes the pictures
 of `PICTURES` into ``docs/pictures``; ``--model smollm2`` takes them of another model.
@@ -39,11 +39,8 @@ class Picture(NamedTuple):
 
 PICTURES = [
     Picture("playground", (160, 45)),
-    Picture("playground-80x24", (80, 24)),
     Picture("policy-map", (120, 30), ("g",), ("escape",)),
     Picture("inspector", (110, 30), ("space", "b", "i"), ("escape", "space")),
-    Picture("metrics", (110, 34), ("m",), ("escape",)),
-    Picture("human-table", (100, 30), ("h", "ctrl+e", "s"), ("escape",)),
 ]
 
 

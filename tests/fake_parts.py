@@ -128,7 +128,7 @@ class Loaded(LoadedModel):
     parameters: int = 10
 
 
-USUAL_CHAT = {"keeps_history": True, "training_template": ""}
+USUAL_CHAT = {"keeps_history": True}
 
 
 class Policy(EnginePolicy):

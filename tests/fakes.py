@@ -102,7 +102,6 @@ STATS = UpdateStats(
     kl_coef=0.08,
     entropy_coef=0.1,
     reward_scale=1.0,
-    importance_weight=1.0,
     skipped_steps=0,
 )
 

@@ -18,8 +18,7 @@ from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
 from llamagym_tui.cli.reproduction import command, methods
 from llamagym_tui.config import Dtype, GenerationConfig
-from llamagym_tui.engine.model.modelfile import modelfile
-from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back, require_same_in_memory
+from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
@@ -95,7 +94,7 @@ def export(
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
         model = loaded.model.merged()
-        require_same_in_memory(model, sample, "the merged model")
+        sample.require(model, "the merged model")
     sampling = last_settings(run_dir).generation
     chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
     generation = generation_config_of(model, sampling, chat.end_ids)
@@ -117,9 +116,6 @@ def export(
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
         _convert(str(converter), out, places[-1], _defaults(chat, sampling))
-        ends = [chat.tokenizer.decode([token]) for token in chat.end_ids]
-        text = modelfile(f"{out.name}.gguf", prompt, sampling, chat.rendered, ends)
-        (out / "Modelfile").write_text(text, encoding="utf-8")
     if hub_name:
         try:
             create_repo(hub_name, exist_ok=True)

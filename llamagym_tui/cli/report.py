@@ -21,7 +21,7 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.run_store import read_config
-from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
@@ -174,14 +174,12 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        said = ReplySoFar(
-            turn.episode, turn.turn, turn.reply, done=True, thought_tokens=turn.thought_tokens
-        )
+        said = ReplySoFar(turn.episode, turn.turn, turn.reply, done=True)
         facts += [shown, said, turn]
     if episode.finished is not None:
         facts.append(episode.finished)
     talk = []
     for fact in facts:
-        for part in paragraphs(fact, prompt_is_new=False):
+        for part in paragraphs(fact)[:1] if fact is episode.started else paragraphs(fact):
             talk.append((part.label, "".join(piece.text for piece in part.pieces)))
     return talk

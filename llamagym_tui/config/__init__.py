@@ -34,7 +34,6 @@ from llamagym_tui.config.run import LoraConfig as LoraConfig
 from llamagym_tui.config.run import Mode as Mode
 from llamagym_tui.config.run import OnCollapse as OnCollapse
 from llamagym_tui.config.run import ParallelEnvs as ParallelEnvs
-from llamagym_tui.config.run import Precision as Precision
 from llamagym_tui.config.run import RunConfig as RunConfig
 from llamagym_tui.config.run import SFTSettings as SFTSettings
 from llamagym_tui.config.run import Tracker as Tracker

@@ -59,10 +59,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
     tokens: int
     """Sampled tokens in the batch."""
-    thought_tokens: float = 0.0
-    """Mean tokens of a reply up to the end of its thought; 0: replies have none, in tags."""
-    answer_tokens: float = 0.0
-    """Mean tokens of what follows in a reply."""
     tokens_per_s: float = 0.0
     """Sampled tokens over rollout time."""
     episodes_per_s: float = 0.0
@@ -77,8 +73,6 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     entropy_coef: float
     reward_scale: float
     """Factor on the environment's reward."""
-    importance_weight: float
-    """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 
@@ -406,20 +400,6 @@ FIGURES = {
         meaning="How many tokens were sampled for the batch.",
         healthy="turns × length of a reply",
     ),
-    "thought_tokens": FigureText(
-        group="speed",
-        title="tokens of a thought",
-        short="thought",
-        meaning="Tokens of a reply up to the end of its thought, on average; 0: replies have none.",
-        healthy="below the budget, at which a thought is closed",
-    ),
-    "answer_tokens": FigureText(
-        group="speed",
-        title="tokens of an answer",
-        short="answer",
-        meaning="Tokens of what a reply says after its thought, on average.",
-        healthy="about those of an admissible reply",
-    ),
     "epochs": FigureText(
         group="policy",
         title="epochs",
@@ -454,15 +434,6 @@ FIGURES = {
         short="update s",
         meaning="Seconds in which the update learnt from it.",
         healthy="of the order of the rollout",
-    ),
-    "importance_weight": FigureText(
-        group="policy",
-        title="importance weight",
-        short="imp. weight",
-        meaning="Mean weight of a token that a server sampled: the learner's probability over the server's, at most 2.",
-        healthy="0.95 to 1.05",
-        low=0.95,
-        high=1.05,
     ),
 }
 """By field of `UpdateStats`, the most telling first."""

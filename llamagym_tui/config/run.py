@@ -33,7 +33,6 @@ Mode = Literal["train", "inference"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
-Precision = Literal["fp32", "bf16"]
 """At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
 OnCollapse = Literal["warn", "rollback"]
 """What happens when the policy has collapsed."""
@@ -95,9 +94,6 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "sum"
     """What a score is divided by: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not. Unused
     where replies are sampled token by token."""
-    server: str | None = None
-    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``, or
-    ``generate_batch``: transformers' continuous batching, for large models on a GPU. None: the learner's own way."""
 
 
 class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,7 +125,7 @@ class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Low-rank adapters through PEFT; the reference policy is the model with the adapter as it was at the start."""
 
-    layers: Literal["all", "top", "head"] = "all"
+    layers: Literal["all", "head"] = "all"
     """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``top``: `target_modules` in
     the top quarter of the layers, below which a prompt is read once; ``all``: in every layer."""
     r: Count | None = None
@@ -200,8 +196,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environments stepped together."""
     ranks: Annotated[int, Meta(ge=1, le=256)] = 1
     """Processes that play and train together, each with its share of the environments."""
-    shard: bool = False
-    """Whether each rank keeps only its part of the weights, for models that do not fit into one process."""
     parallel_envs: ParallelEnvs = "auto"
     """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
     row."""
@@ -236,8 +230,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
     dtype: Dtype | None = None
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
-    precision: Precision = "fp32"
-    """The precision of matrix products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
     on_collapse: Annotated[
         OnCollapse,
         Live(

@@ -31,14 +31,14 @@ from llamagym_tui.engine.learning.learner import Learner
 from llamagym_tui.engine.learning.learners import learner_for, unused_settings
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.model.loading import resolve_device
-from llamagym_tui.engine.model.read_back import Sample, read_back
-from llamagym_tui.engine.model.trl_arguments import NO_CAUSAL_LM, kind_of
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.model.value_head import (
+    NO_CAUSAL_LM,
+    AutoModelForCausalLMWithValueHead,
+)
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply
-from llamagym_tui.engine.policy.served import sampler_of
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -56,7 +56,6 @@ from llamagym_tui.game.observed import (
     observed,
     replies_of,
 )
-from llamagym_tui.game.tools import tools_of
 
 SEED_TARGET_KL = 0.02
 LLAMAGYM_BATCH = 16
@@ -150,7 +149,7 @@ def _ungrouped(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
         ConfigError: these are no named values, or two of them have one name.
     """
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{owner} takes a dictionary, not {kind_of(values)}.")
+        raise ConfigError(f"{owner} takes a dictionary, not {type(values).__name__}.")
     named: dict[str, Any] = {}
     for name, value in values.items():
         last = str(name).rsplit("/", 1)[-1]
@@ -222,7 +221,6 @@ class LlamaGymLoop:
             seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=by_turn,
-            tools=tools_of(agent),
         )
         if self.policy.narrow is not None and unused:
             raise ConfigError(unused_settings(unused))
@@ -240,7 +238,7 @@ class LlamaGymLoop:
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
-        self._sampler = sampler_of(self.policy, 1)
+        self._sampler = Sampler(self.policy, 1)
         self.batch: list[Trajectory] = []
 
     @property
@@ -324,14 +322,8 @@ class LlamaGymLoop:
 
     @own_torch()
     def save(self, path: str | Path) -> None:
-        model = self.policy.model
-        tokenizer = self.policy.chat.tokenizer
-        texts = [self.agent.get_system_prompt(), self.agent.env_id]
         try:
-            with read_back(
-                Path(path), Sample.of(model.pretrained_model, tokenizer, texts)
-            ) as draft:
-                self.policy.save_pretrained(draft)
+            self.policy.save_pretrained(Path(path))
         except OSError as error:
             raise RunStoreError(
                 f"{path} cannot be written ({error.strerror or error}); name another folder."
@@ -355,7 +347,7 @@ class LlamaGymLoop:
                     "keep a place for every environment (None where it takes no turn)."
                 )
             self.slots = [_EnvSlot() for _ in range(count)]
-            self._sampler = sampler_of(self.policy, count)
+            self._sampler = Sampler(self.policy, count)
         self._many = many
 
     def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[list[int]]:
@@ -400,7 +392,7 @@ class LlamaGymLoop:
         assert slot.episode is not None
         known = self.agent.reading_fault
         slot.episode.reply(reply)
-        reading = self.agent.read(self.policy.chat.meant(reply.ids))
+        reading = self.agent.read(self.policy.chat.reply(reply.ids))
         if self.agent.reading_fault and not known:
             warnings.warn(self.agent.reading_fault, stacklevel=4)
         slot.episode.reward(0.0, parse_failed=reading.failed)
@@ -478,7 +470,7 @@ def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausa
     if isinstance(model, AutoModelForCausalLMWithValueHead):
         return model
     if not hasattr(model, "get_output_embeddings"):
-        raise ConfigError(NO_CAUSAL_LM.format(kind_of(model)))
+        raise ConfigError(NO_CAUSAL_LM.format(type(model).__name__))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return AutoModelForCausalLMWithValueHead(model)

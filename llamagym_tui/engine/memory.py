@@ -5,7 +5,7 @@ D, Q, F, V as in `llamagym_tui.engine.model.shape`; b bytes of an element of act
 
     weights   parameters x b
     training  4 elements for each trained weight, its gradient, Adam's moments and what it was before the last step,
-              which may be undone (3 where that is not kept: of shards, and of an adapter on the head alone); with an
+              which may be undone (3 of an adapter on the head alone, where that is not kept); with an
               adapter its weights too, rank x (inputs + outputs) of every matrix in fp32; with full fine-tuning the
               reference, if it is used
     cache     B x columns x L x 2 x keys x b; columns double from the system prompt's until the longest
@@ -149,10 +149,8 @@ def estimate_memory(
             training = 3 * weights + reference
         else:
             training = 4 * adapter
-        if not config.shard and (full or config.lora.layers != "head"):
+        if full or config.lora.layers != "head":
             training += weights if full else adapter  # as they were before the last step
-        if config.shard:
-            training //= config.ranks
         factor = 1.0
         if on_host:
             factor = HEAP_FULL if full else HEAP_ADAPTER
@@ -162,8 +160,6 @@ def estimate_memory(
         prefixes = trees * workload.prefix * shape.layers * 2 * shape.queries * b
         activations = (columns + workload.prefix) * column_bytes + prefixes
         update = int(activations * factor) + scored * LOGIT_COPIES * shape.vocabulary * FP32
-    if config.precision == "bf16":  # a rounded copy
-        weights += shape.parameters * 2
 
     cached = max(workload.prefix, 64)
     while cached < whole:

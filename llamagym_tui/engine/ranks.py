@@ -42,8 +42,6 @@ class Ranks:
         self._why_lost = why_lost
         self.share: Callable[[], None] = lambda: None
         """Lets every rank have the weights of rank 0 and what its learner has become; all ranks call it."""
-        self.meet: Callable[[], None] = lambda: None
-        """Called before each exchange; `model.shards` keeps ranks in step by it."""
         self.waited_s = 0.0
         """Seconds of waiting for other ranks, so far."""
         self.waits: Sequence[float] = ()
@@ -111,7 +109,6 @@ class Ranks:
         """Call torch.distributed when no rank has work left that others take part in; alone, do nothing."""
         if self.size == 1:
             return None
-        self.meet()
         return self._call(call)
 
     def _call(self, call: Callable[[], T]) -> T:

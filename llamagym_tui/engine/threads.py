@@ -50,8 +50,7 @@ MARGIN = 0.1
 
 def use_threads(policy: Policy, count: int) -> int:
     """Compute a policy on so many threads; their number."""
-    # Shards make their forwards one after the other, so a batch of theirs is never divided.
-    if _is_small(policy) and not policy.model.backbone.shards:
+    if _is_small(policy):
         policy.threads = count
         set_threads(1)
     else:

@@ -63,9 +63,6 @@ class AgentBase(ABC):
     of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
-    actions_as_tools: ClassVar[bool] = False
-    """Whether the actions are offered to the model as tools, functions without parameters that have their names, in the
-    form of its own chat template. The prompt then need not say how to reply."""
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 

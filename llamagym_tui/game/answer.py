@@ -55,17 +55,6 @@ def open_thought(reply: str) -> str:
     return tag
 
 
-def end_of_thought(tag: str) -> str:
-    """The tag that ends a thought which began with a tag: ``</think>`` for ``<think>``."""
-    if tag.startswith("<|channel"):
-        return "<channel|>" if tag.startswith("<|channel>") else "<|channel|>final"
-    if re.search("start_|begin_of_", tag, re.IGNORECASE):
-        begins = re.compile("start_|begin_(?=of_)", re.IGNORECASE)
-        return begins.sub(lambda word: "END_" if word[0].isupper() else "end_", tag)
-    bar = "|" if tag[1] == "|" else ""
-    return f"{tag[0]}{bar}/{tag[1 + len(bar) :]}"
-
-
 def plain(text: str) -> str:
     """A text with ASCII's quotes, colons, digits and letters in place of their typographic and other relatives."""
     if text.isascii():

@@ -20,7 +20,6 @@ from msgspec import Meta, Struct
 
 from llamagym_tui.errors import MOST_WORDS, GeneratorError, UsageError
 from llamagym_tui.game.chat import Conversation
-from llamagym_tui.game.tools import Tools
 
 KEY = "OPENAI_API_KEY"
 """The environment variable that has the key."""
@@ -60,14 +59,6 @@ class Answer(NamedTuple):
     """Whether it ended only because it may have no more tokens."""
 
 
-class _Function(Struct):
-    name: str
-
-
-class _Call(Struct):
-    function: _Function
-
-
 class _Part(Struct):
     type: str = ""
     text: str | None = None
@@ -75,7 +66,6 @@ class _Part(Struct):
 
 class _Message(Struct):
     content: str | list[_Part] | None = None
-    tool_calls: list[_Call] | None = None
 
     @property
     def text(self) -> str:
@@ -142,7 +132,6 @@ class Endpoint:
     def __init__(
         self,
         name: str,
-        tools: Tools | None = None,
         *,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -150,14 +139,12 @@ class Endpoint:
 
         Args:
             name: its address.
-            tools: what it may call; a reply that calls one is the plainest reply that names its action.
             wait: lets so many seconds pass.
         Raises:
             UsageError: the address is none, or the server has several models and none is named.
             GeneratorError: the server does not say which models it has.
         """
         self._address = require_address(name)
-        self._tools = tools
         self._wait = wait
         self._key = os.environ.get(KEY, "").strip()
         if not (self._key.isascii() and self._key.isprintable() and " " not in self._key):
@@ -215,8 +202,6 @@ class Endpoint:
                     "seed": seed,
                 }
             )
-            if self._tools:
-                asked[-1]["tools"] = self._tools.schemas
 
         async def together() -> list[Answer | GeneratorError]:
             return await asyncio.gather(*map(self._answer, asked))
@@ -237,9 +222,6 @@ class Endpoint:
         choice = completion.choices[0]
         usage = completion.usage or _Usage()
         text = choice.message.text
-        called = [call.function.name for call in choice.message.tool_calls or ()]
-        if self._tools and called:
-            text = self._tools.meant(called)
         return Answer(
             text,
             Tokens(usage.prompt_tokens or 0, usage.completion_tokens or 0),

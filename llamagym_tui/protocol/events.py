@@ -175,8 +175,6 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     turn: int
     reply: str
     """The whole reply, as sampled."""
-    thought_tokens: int = 0
-    """Its tokens up to the end of its thought; 0: it has none, in tags."""
     action: int | float | str | None
     """The action that the environment got."""
     action_name: str

@@ -14,7 +14,7 @@ OPTIONS_OF |= {"agent": "the argument AGENT", "parent": "--from"}
 """Settings that need more than a value, each with the option that sets it."""
 
 
-OF_EVALUATIONS = ("generation", "max_turns", "max_failures", "parallel_envs", "precision")
+OF_EVALUATIONS = ("generation", "max_turns", "max_failures", "parallel_envs")
 """Settings, and sections of them, that an evaluation has apart from its options: nothing of training."""
 
 

@@ -330,24 +330,7 @@ def ranks_of(config: RunConfig) -> int:
     size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
     if config.n_envs < size:
         raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
-    if config.shard:
-        need = _missing_for_shards(config, size)
-        if need:
-            raise UsageError(f"Weights in shards (shard=true) need {need}.")
     return size
-
-
-def _missing_for_shards(config: RunConfig, size: int) -> str:
-    """What a run needs and does not have to keep its weights in shards; empty: nothing."""
-    if size == 1:
-        return "more than one rank; give --ranks"
-    if config.precision != "fp32":
-        return "fp32 products; give --set precision=fp32"
-    if config.generation.server is not None:
-        return "a policy that samples itself; leave out generation.server"
-    if config.sft_warm_start:
-        return "a start without a warm start; make it first, with `llamagym-tui sft`"
-    return ""
 
 
 def warm_start_file(

@@ -41,8 +41,6 @@ class ReplySoFar(Struct, frozen=True, gc=False):
     """Whether the turn is over; until then more text may come."""
     by_person: bool = False
     """Whether a person acted in the agent's place."""
-    thought_tokens: int = 0
-    """Tokens of its thought, once it is done."""
 
 
 class Notice(Struct, frozen=True, gc=False):
@@ -120,7 +118,6 @@ class Transcript:
             clipped(event.reply),
             done=True,
             by_person=event.replaced is not None,
-            thought_tokens=event.thought_tokens,
         )
         if self._open_reply(event.episode, event.turn) is not None:
             replied = self._last_replaced(reply)

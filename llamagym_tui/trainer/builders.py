@@ -39,7 +39,6 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.game.tools import tools_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
@@ -103,9 +102,7 @@ class Builders:
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        # A layer's gathered weights come and go, and would pile up in holes of the heap.
-        if not config.shard:
-            keep_freed_memory()
+        keep_freed_memory()
         # Until `threads` has measured: on a busy machine more than one can be far slower.
         set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
@@ -115,7 +112,6 @@ class Builders:
             full_finetuning=config.full_finetuning,
             lora=None if holds_adapter(config.model) else config.lora,
             dtype=config.dtype,
-            precision=config.precision,
             base=config.base,
         )
         if config.resume:
@@ -137,7 +133,6 @@ class Builders:
             self.config.seed,
             replies_of=partial(replies_of, agent),
             names_by_turn=names_by_turn(agent),
-            tools=tools_of(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
         return policy
@@ -162,8 +157,6 @@ class Builders:
                 f"The learner {ppo.learner} has no critic to foresee how an episode that is cut off would go on: leave "
                 "ppo.whole_episodes=false out, or take --learner ppo."
             )
-        if self.config.shard:
-            policy.model.backbone.shard(self.ranks)
         learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = learner.share
@@ -236,7 +229,7 @@ class Builders:
             agent = catalog.player(agent_class)
             own = endpoint_config(spec, name)
             history = turns_kept(own.history, agent.history)
-            endpoint = Endpoint(name, tools_of(agent))
+            endpoint = Endpoint(name)
             return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
         config = evaluated_config(
             spec,

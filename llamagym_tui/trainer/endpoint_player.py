@@ -11,7 +11,6 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.endpoint import Endpoint, Tokens
 from llamagym_tui.game.environment import agent_env, episode_seed, evaluated_agent
-from llamagym_tui.game.tools import tools_of
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import EVALUATION_SEED
@@ -31,7 +30,7 @@ class EndpointPlayer:
         self._notify = notify
         self._answers = 0
         self._cut = 0
-        self.endpoint = Endpoint(config.model, tools_of(self.agent))
+        self.endpoint = Endpoint(config.model)
 
     def close(self) -> None:
         self.endpoint.close()

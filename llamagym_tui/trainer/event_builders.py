@@ -80,11 +80,3 @@ HISTORY_WARNING = (
     "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
     "long episodes take much longer than with other models."
 )
-
-
-def training_template_taken(name: str) -> str:
-    """Which of TRL's templates for training a model has now."""
-    return (
-        "The model's own chat template rewrites earlier replies, as by leaving out their thoughts, so TRL's "
-        f"{name} is taken in its place, which keeps them; what is saved of this run has it, too."
-    )

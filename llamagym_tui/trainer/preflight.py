@@ -28,7 +28,6 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import Observed, replies_of
-from llamagym_tui.game.tools import tools_of
 from llamagym_tui.trainer.random_play import random_episodes
 
 LATER = 50 * 2**20
@@ -86,7 +85,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         source = str(path or config.model)
         read, is_adapted = read_config(source, local=path is not None, base=below)
         shape = counted_shape(read)
-        chat = ChatTokenizer(tokenizer_of(source, below), tools=tools_of(agent))
+        chat = ChatTokenizer(tokenizer_of(source, below))
     except Exception:
         return None
     turns = config.ppo.mini_batch_size

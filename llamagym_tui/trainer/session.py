@@ -166,8 +166,6 @@ class Session:
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
-        if name := parts.policy.chat.training_template:
-            self._emitter.warn(event_builders.training_template_taken(name))
         run.take_up(parts.start)
         if run.limit_reached:
             again = "go on with it with a larger limit (--minutes, --episodes)"
@@ -468,8 +466,6 @@ class Session:
 
     def _requested_warm_start(self, command: commands.WarmStart, run: Run) -> None:
         try:
-            if self._config.shard:
-                raise UsageError("it needs whole weights; make it first, with `llamagym-tui sft`.")
             data = training_data(run.agent, command.sft_data, command.method)
         except (UsageError, DemoFileError) as error:
             self._emitter.warn(f"No warm start: {error}", refused="warm_start")
@@ -568,11 +564,7 @@ class Session:
         self.error = error
         run = self.active_run
         if run is not None:
-            saves = [run.rollout.emit_corrections]
-            # Nothing can be gathered from shards when another rank may still be at what this one was.
-            if not self._config.shard or isinstance(error, LlamaGymError):
-                saves.append(run.rescue)
-            for save in saves:
+            for save in (run.rollout.emit_corrections, run.rescue):
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more

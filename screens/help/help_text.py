@@ -17,7 +17,6 @@ from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.conversation.typesetting import line_count
 
 NAME_WIDTH = 15
 """Cells of the names' column."""
@@ -152,10 +151,10 @@ class HelpText(Widget):
 
 def _lines(part: Part, width: int) -> int:
     if isinstance(part, Content):
-        return line_count(part.plain, width)
+        return len(part.wrap(width))
     if not part.meaning:
         return 1
     return max(
-        line_count(literal(part.name), NAME_WIDTH),
-        line_count(literal(part.meaning), width - GUTTER),
+        len(Content(literal(part.name)).wrap(NAME_WIDTH)),
+        len(Content(literal(part.meaning)).wrap(width - GUTTER)),
     )

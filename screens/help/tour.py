@@ -31,7 +31,7 @@ HINTS = [
         "Watch",
         "#conversation-pane",
         "A language model plays, and PPO trains it in a separate process. Each line is a turn: what it "
-        "saw, the action read from its reply, the reward. {turn.before} marks one, enter unfolds it.",
+        "saw, the action read from its reply, the reward. {turn.before} marks one and shows all of it.",
     ),
     Hint(
         "Learning",

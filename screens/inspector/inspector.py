@@ -1,6 +1,5 @@
 """The token inspector (key `i`): one reply, token by token, when it was sampled and as it is scored now."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -16,7 +15,6 @@ from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import (
     TurnInspected,
 )
-from llamagym_tui.screens.conversation.turn_line import turn_of
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -24,7 +22,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Entry, ReplySoFar
+from llamagym_tui.state.transcript import ReplySoFar
 
 ROOMY = 80
 """Cells of the screen from which the column of tokens is wide."""
@@ -220,22 +218,11 @@ class InspectorScreen(Screen[None]):
 
 
 def open_inspector(view: ConversationView, state: RunState) -> None:
-    """Open the inspector on the reply that is pointed at, or on the last one that was streamed."""
-    place = place_of(state.transcript.entries, view.pointed_at())
-    if state.recorded or place is None:
-        found = state.inspection.found
-        place = None if found is None else TurnPlace(found.episode, found.turn)
-    if place is not None:
-        view.app.push_screen(InspectorScreen(state, place))
-
-
-def place_of(entries: Sequence[Entry], pointed_at: Entry | None) -> TurnPlace | None:
-    """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
-    if pointed_at is not None and (turn := turn_of(pointed_at)) is not None:
-        return TurnPlace(*turn)
-    last = len(entries) - 1 if pointed_at is None else pointed_at.serial - entries[0].serial
-    for at in range(last, -1, -1):
-        reply = entries[at].fact
-        if isinstance(reply, ReplySoFar):
-            return TurnPlace(reply.episode, reply.turn)
-    return None
+    """Open the inspector on the marked reply, else on the newest."""
+    facts = (each.fact for each in reversed(view.entries))
+    newest = next((fact for fact in facts if isinstance(fact, ReplySoFar)), None)
+    about: ReplySoFar | TurnInspected | None = view.marked or newest
+    if state.recorded or about is None:
+        about = state.inspection.found
+    if about is not None:
+        view.app.push_screen(InspectorScreen(state, TurnPlace(about.episode, about.turn)))

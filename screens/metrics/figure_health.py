@@ -29,7 +29,7 @@ class Health(NamedTuple):
 def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str, ...]:
     """Figures that mean something under a run's settings, by their groups, the most telling of each first.
 
-    A critic has some of its own, as have learners by groups, and a server that samples.
+    A critic has some of its own, as have learners by groups.
 
     Args:
         config: as the run began.
@@ -37,8 +37,6 @@ def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str,
     """
     learner = LEARNERS[changes.get("ppo.learner", config.ppo.learner)]  # type: ignore[index]
     hidden: tuple[str, ...] = ()
-    if not config.generation.server:
-        hidden += ("importance_weight",)
     if not learner.has_critic:
         hidden += OF_CRITIC
     if learner.groups is None:

@@ -18,8 +18,8 @@ from llamagym_tui.protocol.commands import Evaluate, ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, mean_return, signed
-from llamagym_tui.screens.conversation.entry_text import LEAST_REST
-from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.conversation.turns import LEAST_REST
+from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.play.class_table import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -242,7 +242,10 @@ class HumanTableScreen(ChoosingScreen[None]):
         )
         yield Static(header, id="table-header", markup=False)
         yield Static(id="drawing", markup=False)
-        yield ConversationView(id="table", by_person=True, placeholder=MAKING)
+        table = ConversationView(id="table", by_person=True, placeholder=MAKING)
+        table.shows_newest = True
+        yield table
+        yield TurnInFull(table)
         yield Static(id="choices", markup=False)
         yield reasoning_input("reasoning")
         yield Static(id="hint", markup=False)

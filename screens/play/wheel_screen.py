@@ -11,7 +11,7 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.events import ActionAwaited, ActionsProbed
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
@@ -139,7 +139,10 @@ class WheelScreen(ChoosingScreen[None]):
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield WheelHeader(self._state, id="wheel-header")
-        yield ConversationView(id="wheel-conversation")
+        conversation = ConversationView(id="wheel-conversation")
+        conversation.shows_newest = True
+        yield conversation
+        yield TurnInFull(conversation)
         yield Static(id="agent-says", markup=False)
         yield Static(id="wheel-choices", markup=False)
         yield reasoning_input("wheel-reasoning")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from textual import on
 from textual.screen import Screen
 
 from llamagym_tui import user_files
@@ -25,8 +24,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.kept_screen import open_kept
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Notice, ReplySoFar
-from llamagym_tui.state.watching import watched_text
+from llamagym_tui.state.transcript import ReplySoFar
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
@@ -72,8 +70,6 @@ class PlaygroundActions(Screen[None]):
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
     _zoomed: str | None = None
     """The pane that is shown alone."""
-    _awaits_shown = False
-    """Whether something was asked for that is to be brought into view when it comes."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
@@ -146,23 +142,8 @@ class PlaygroundActions(Screen[None]):
         open_inspector(self.query_one(ConversationView), self._state)
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
-        """Watch it from its beginning, wherever the conversation was scrolled to."""
-        self._awaits_shown = True
+        self.query_one(ConversationView).action_follow()
         self.post_message(CommandAsked(WatchNext(kind=kind)))
-
-    def _go_to_shown(self, before: RunState) -> None:
-        """Bring what was asked for into view once the trainer has confirmed that it is shown."""
-        now = self._state.watching.now
-        if not self._awaits_shown or now is before.watching.now:
-            return
-        view = self.query_one(ConversationView)
-        told = Notice(watched_text(now, self._state.n_envs))
-        began = [each.serial for each in self._state.transcript.entries if each.fact == told]
-        if now.awaits_failure or not began:
-            view.action_follow()
-            return
-        self._awaits_shown = False
-        view.hold(began[-1])
 
     def action_turn(self, by: int) -> None:
         """Mark the reply before the marked one, or after it."""
@@ -173,10 +154,6 @@ class PlaygroundActions(Screen[None]):
         self.query_one(ConversationView).action_follow()
         if not self._state.watching.is_of_play:
             self.post_message(CommandAsked(Watch(env=self._state.watching.now.env)))
-
-    @on(ConversationView.Marked)
-    def _mark_changed(self) -> None:
-        self.refresh_bindings()
 
     @property
     def marked(self) -> ReplySoFar | None:

@@ -61,8 +61,6 @@ def ppo_figures(stats: UpdateStats, *, few: bool) -> list[Figure]:
     if stats.refusal_rate:  # few environments refuse anything
         after = fields.index("parse_failure_rate") + 1
         fields = (*fields[:after], "refusal_rate", *fields[after:])
-    if stats.thought_tokens:  # few models think
-        fields = (*fields, "thought_tokens", "answer_tokens")
     return [
         Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field)))
         for field in fields

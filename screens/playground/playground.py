@@ -13,8 +13,7 @@ from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
-from llamagym_tui.screens.conversation.pane import ConversationPane
-from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -417,14 +416,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         yield TooSmall()
         yield RunHeader(self._state, id="run-header", has_progress=False)
         with Container(id="body"):
-            view = ConversationView(
-                id="conversation", placeholder=waiting_text(self._state), can_mark=True
-            )
+            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
             yield ConversationPane(view, id="conversation-pane")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(ConversationView).focus()
+        view = self.query_one(ConversationView)
+        view.focus()
+        self.watch(view, "marked_row", self.refresh_bindings, init=False)
         self.call_after_refresh(self._furnish)
 
     async def _furnish(self) -> None:
@@ -457,7 +456,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
-        before = self._state
         self._state = state
         panels = self._panels
         if panels is None or not self.is_attached:
@@ -465,9 +463,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
-        conversation.fold(not state.watching.turn_s)
+        conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        self._go_to_shown(before)
         panels.banner.show(state, self._demos_path, getattr(self.app, "lesson_line", ""))
         self._fit(state)
         for text in self.query(StateText):

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.commands import WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, RunStarted
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.conversation.entry_text import LEAST_REST
+from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked

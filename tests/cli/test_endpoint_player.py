@@ -182,20 +182,6 @@ def test_two_prompts_of_an_endpoint_are_compared_on_the_same_seeds(
     assert "tokens read and 4 written" in shown.stdout
 
 
-def test_actions_that_are_tools_are_offered_as_such_and_a_call_is_a_reply(
-    chat: Chat, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BlackjackAgent, "actions_as_tools", True)
-    calls = iter([["stick"], ["stick"], ["stick", "stick"], ["fly"], ["hit", "stick"]])
-    chat.reply = lambda messages: next(calls)
-    words = ("eval", "blackjack", "--model", address, "--episodes", "5", "--envs", "1", "--json")
-    figures = json.loads(run(*words).stdout)
-    assert figures["mean_return"] == pytest.approx(sum(sticking(0, 5)) / 5)  # the fallback sticks
-    assert figures["parse_failure_rate"] == pytest.approx(2 / 5)
-    offered = [[each["function"]["name"] for each in it["tools"]] for it in chat.requests]
-    assert offered == [["stick", "hit"]] * 5
-
-
 def test_a_model_here_is_compared_with_one_behind_an_endpoint(chat: Chat, address: str) -> None:
     result = run(
         *("compare", "blackjack", "--b-model", address, "--device", "cpu", "--episodes", "4"),

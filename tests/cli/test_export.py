@@ -273,7 +273,6 @@ def test_what_is_converted_and_uploaded_is_named_with_its_places(
         f"The model of one is in {out} and {out / 'a.gguf'} and me/it on the hub\n"
     )
     assert "chat_template.jinja" in (out / "a.gguf").read_text().split()
-    assert (out / "Modelfile").read_text().startswith("FROM ./a.gguf\nTEMPLATE ")
     assert sent == [("me/it", {"exist_ok": True}), {"repo_id": "me/it", "folder_path": out}]
 
 

@@ -21,11 +21,9 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli.export import CONVERTER
 from llamagym_tui.cli.gguf_converter import splits_as_gpt2
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.modelfile import modelfile, pieces_of
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.game.chat import Conversation, system, user
+from llamagym_tui.game.chat import system, user
 from llamagym_tui.run_folder import MODEL_DIR
 from tests import fakes
 from tests.recorded_run import record
@@ -40,43 +38,6 @@ for messages in json.load(sys.stdin):
     made = llama.create_chat_completion(messages, temperature=0, max_tokens=32)
     print(json.dumps(made["choices"][0]["message"]["content"]))
 """
-
-
-@pytest.fixture(scope="module")
-def chat() -> ChatTokenizer:
-    return ChatTokenizer(load_model_and_tokenizer("bundled", "cpu").tokenizer)
-
-
-def test_a_modelfile_has_weights_template_prompt_ends_and_sampling(chat: ChatTokenizer) -> None:
-    sampling = GenerationConfig(temperature=0.5, max_new_tokens=12)
-    text = modelfile("a.gguf", "Play.", sampling, chat.rendered, ["<|end|>"])
-    template = (
-        '{{ range .Messages }}{{ if eq .Role "system" }}<|system|>{{ .Content }}<|end|>{{ end }}'
-        '{{ if eq .Role "user" }}<|user|>{{ .Content }}{{ end }}'
-        '{{ if eq .Role "assistant" }}<|end|><|assistant|>{{ .Content }}<|end|>{{ end }}{{ end }}'
-        "<|end|><|assistant|>"
-    )
-    assert text.splitlines() == [
-        "FROM ./a.gguf",
-        f'TEMPLATE """{template}"""',
-        'SYSTEM """Play."""',
-        'PARAMETER stop "<|end|>"',
-        "PARAMETER temperature 0.5",
-        "PARAMETER num_predict 12",
-        "PARAMETER top_k 0",
-        "PARAMETER top_p 1",
-        "PARAMETER repeat_penalty 1",
-    ]
-
-
-def test_a_template_that_does_more_than_put_messages_in_a_row_is_not_said(
-    chat: ChatTokenizer,
-) -> None:
-    def counting(conversation: Conversation) -> str:
-        return chat.rendered(conversation) + str(len(conversation))
-
-    assert pieces_of(counting) is None
-    assert "# The chat template cannot" in modelfile("a.gguf", "", GenerationConfig(), counting, [])
 
 
 def test_only_a_tokenizer_that_splits_as_gpt2_is_named_so(chat: ChatTokenizer) -> None:

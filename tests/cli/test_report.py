@@ -101,7 +101,7 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "After update 2, prompt v2 · plays like the book in" in text
     best, worst = text.split("The best")[1].split("The worst")
     assert "episode 1,031" in best
-    assert "return ▲ +1 · 1 turn" in best
+    assert "return  ▲ +1 · 1 turn" in best
     assert "episode 1,030" in worst
     assert "The best that was recorded" in text
 

@@ -48,7 +48,6 @@ def test_what_continuous_batching_samples_on_a_gpu_is_what_the_learner_scores(
     )  # fmt: skip
     assert len(updates) >= 3
     assert max(stats.first_ratio for stats in updates) < 1e-3
-    assert all(abs(stats.importance_weight - 1) < 1e-2 for stats in updates)
 
 
 def test_two_ranks_on_two_gpus_learn_in_step(tmp_path: Path, model: str) -> None:

@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
@@ -28,7 +27,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.run_store import RunStore, read_events
-from llamagym_tui.trainer.ranks import _see_one_gpu, started
+from llamagym_tui.trainer.ranks import _see_one_gpu
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.session import Session
 
@@ -99,42 +98,17 @@ def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
     assert trained(run, "--resume", "--ranks", "3", "--episodes", "760")["episodes"] == 760
 
 
-@pytest.mark.slow
-def test_a_run_in_shards_goes_on_with_shards_and_without(tmp_path):
-    run, options = tmp_path / "run", ("--ranks", "2", "--envs", "32", "--set", "shard=true")
-    assert trained(run, "blackjack", *options, "--episodes", "300")["updates"] >= 2
-    assert trained(run, "--resume", "--episodes", "450")["episodes"] == 450
-    assert (
-        trained(run, "--resume", "--ranks", "1", "--set", "shard=false", "--episodes", "500")[
-            "episodes"
-        ]
-        == 500
-    )
-
-
 def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    for words in (["--set", "shard=true"], ["--ranks", "4", "--envs", "2"]):
-        assert CliRunner().invoke(app, ["train", "blackjack", *words]).exit_code == 2
+    words = ["train", "blackjack", "--ranks", "4", "--envs", "2"]
+    assert CliRunner().invoke(app, words).exit_code == 2
     assert not list(tmp_path.glob("runs/*"))
 
 
-@pytest.mark.parametrize("setting", [{"ranks": 1}, {"precision": "bf16"}, {"sft_warm_start": True}])
-def test_shards_are_refused_where_they_cannot_be(setting, tmp_path):
-    config = RunConfig(
-        agent="blackjack", run_dir=str(tmp_path), **{"ranks": 2, "shard": True, **setting}
-    )
-    with pytest.raises(UsageError, match="shard=true"), started(config):
-        pass
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", ["false", "true"])
-def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path, shard):
+def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path):
     run = tmp_path / "run"
-    process = train(
-        run, "blackjack", "--ranks", "2", "--envs", "32", "--set", f"shard={shard}", every_s=600
-    )
+    process = train(run, "blackjack", "--ranks", "2", "--envs", "32", every_s=600)
     until = time.monotonic() + 120
     while not (run / "model" / "learner.msgpack").exists() and time.monotonic() < until:
         time.sleep(0.2)
@@ -148,10 +122,6 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
     )
     state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
     assert state["learner"]["updates"] >= 1
-    is_lost = any(
-        "What was learnt since the one before it is lost" in text for text in warnings(run)
-    )
-    assert is_lost == (shard == "true")
     assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
 
 

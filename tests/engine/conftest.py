@@ -19,7 +19,6 @@ from llamagym_tui.engine.model import lean
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens import template_trial
 
 REPLIES = ['{"action": 0}', '{"action": 1}']
 
@@ -82,13 +81,6 @@ def loop_of(agent: Agent) -> LlamaGymLoop:
     """The loop behind an agent with a model: its batch, slots and learner."""
     assert agent._loop is not None
     return agent._loop
-
-
-@pytest.fixture(autouse=True)
-def templates_end(request, monkeypatch) -> None:
-    """No process of its own tries each template of these tests, which takes a second, but where that is the matter."""
-    if request.path.stem != "test_template_trial":
-        monkeypatch.setattr(template_trial, "_tried", lambda request: None)
 
 
 @pytest.fixture(params=["lean", "general"])

@@ -5,7 +5,6 @@ A machine without one skips all of this. `docs/SCALE.md` says what has been run 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, Precision
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
@@ -58,11 +57,9 @@ def policy_on(
     kind: str,
     adapter: LoraConfig | None,
     *,
-    precision: Precision = "fp32",
     most: int = 6,
 ) -> Policy:
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    model.precision = precision
     if adapter is not None:
         model.adapt(adapter)
     settings = GenerationConfig(policy=kind, max_new_tokens=most)
@@ -166,51 +163,3 @@ def test_greedy_replies_on_an_accelerator_are_those_on_a_processor(
         for device in (PROCESSOR, accelerator)
     )
     assert of_accelerator == of_processor
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("trained", list(ADAPTERS)[:2])
-@pytest.mark.parametrize("kind", ["score", "generate"])
-def test_products_in_bf16_round_alike_in_sampling_and_update_and_learn_what_fp32_learns(
-    monkeypatch, tokenizer, accelerator: torch.device, kind: str, trained: str
-) -> None:
-    monkeypatch.setattr("llamagym_tui.engine.model.precision.NARROWEST", 32)
-    exact, rounded = (
-        policy_on(accelerator, tokenizer, kind, ADAPTERS[trained], precision=precision)
-        for precision in ("fp32", "bf16")
-    )
-    batch = earning(replied(rounded))
-    figures, gradients = [], []
-    for policy in (exact, rounded):
-        with first_gradients() as found:
-            figures.append(learner_for(policy, CONFIG, 0, ALONE).update(batch))
-        gradients.append(found)
-    assert figures[1].first_ratio < 0.01
-    for name in ("value_loss", "entropy"):
-        in_fp32, in_bf16 = (getattr(each, name) for each in figures)
-        assert in_bf16 == pytest.approx(in_fp32, rel=0.03), name
-    assert 1e-6 < apart(gradients[1], gradients[0]) < 0.1
-
-
-@pytest.mark.gpu
-def test_the_host_waits_for_a_gpu_once_every_eight_tokens(
-    tokenizer, accelerator: torch.device
-) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("only CUDA says when the host waits for it")
-    waits = {}
-    for most in (9, 17, 33):
-        policy = policy_on(accelerator, tokenizer, "generate", None, most=most)
-        policy.chat.end_ids = [-1]  # nothing ends a reply, so all are as long
-        replied(policy)  # what is made once
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as found:
-                warnings.simplefilter("always")
-                replied(policy)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        waits[most] = sum("synchronizing" in f"{each.message}" for each in found)
-    # After eight tokens they are read, and indices are sent for the next eight: as often, however many tokens follow.
-    assert waits[33] - waits[17] == 2 * (waits[17] - waits[9])
-    assert 1 <= waits[17] - waits[9] < 8

@@ -211,7 +211,7 @@ def test_seed_style_settings_are_taken_and_unknown_ones_named():
             "generate_config_dict takes a dictionary, not l",
         ),
         ({"generate_config_dict": {"a/top_k": 0, "top_k": 0}}, "has top_k twice, once as 'top_k'"),
-        ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not llamagym_tui's PPOConfig"),
+        ({"ppo_config_dict": PPOConfig()}, "takes a dictionary, not PPOConfig"),
         ({"ppo_config_dict": {"lr": 1e-5, "ppo/learning_rate": 1e-5}}, "learning_rate and lr"),
         ({"ppo_config_dict": {"learner": "grpo"}}, "grpo compares episodes of one seed"),
         ({"ppo_config_dict": {"adap_kl_ctrl": True, "steps": 9}}, "adap_kl_ctrl, steps; known"),

@@ -8,10 +8,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.config import Precision
 from llamagym_tui.engine.learning.packing import Row, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
 from tests.engine.learning.second_rank import steady, weights_of
@@ -112,23 +110,3 @@ def test_a_row_alone_is_learnt_by_one_of_the_threads(make_policy):
 
     for one, other in zip(learnt(1), learnt(3), strict=True):
         torch.testing.assert_close(other, one, rtol=0, atol=1e-5)
-
-
-def test_linear_layers_round_in_the_thread_that_rounds(make_policy, monkeypatch):
-    monkeypatch.setattr("llamagym_tui.engine.model.precision.NARROWEST", 32)
-    lm = make_policy().model.causal_lm
-    layer, products = lm.model.layers[0].mlp.up_proj, Products(lm, lm.lm_head.weight)
-    inputs, meet = torch.randn(5, layer.in_features), threading.Barrier(2, timeout=20)
-    exact = torch.nn.functional.linear(inputs, layer.weight)
-
-    def product(precision: Precision) -> torch.Tensor:
-        with products.at(precision):
-            meet.wait()
-            found = layer(inputs)
-            meet.wait()
-            return found
-
-    rounded, other = on_threads(product, ["bf16", "fp32"])
-    assert torch.equal(other, exact)
-    assert 1e-4 < float((rounded - exact).abs().max()) < 0.05
-    assert torch.equal(layer(inputs), exact)

@@ -87,12 +87,11 @@ def test_every_setting_of_the_configuration_can_be_given() -> None:
 
 
 def test_an_evaluation_takes_what_changes_something_in_it() -> None:
-    given = ["max_turns=3", "max_failures=2", "parallel_envs=on", "precision=bf16"]
+    given = ["max_turns=3", "max_failures=2", "parallel_envs=on"]
     assert evaluation_settings([*given, "generation.max_new_tokens=4"]) == {
         "max_turns": 3,
         "max_failures": 2,
         "parallel_envs": "on",
-        "precision": "bf16",
         "generation": {"max_new_tokens": 4},
     }
     with pytest.raises(UsageError, match=r"ppo\.lr changes nothing in an evaluation"):

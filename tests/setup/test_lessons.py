@@ -52,14 +52,6 @@ def updates(**figures: list[float]) -> Any:
     return [SimpleNamespace(**dict(zip(figures, row, strict=True))) for row in rows]
 
 
-def test_there_are_fourteen_in_the_order_of_their_files() -> None:
-    assert len(NAMES) == 14
-    assert NAMES[0] == "learning-rate"
-    assert [path.name[:2] for path in sorted(lessons.FOLDER.glob("*.toml"))] == [
-        f"{at:02}" for at in range(1, 15)
-    ]
-
-
 def test_a_lesson_is_a_text_with_numbered_steps(tmp_path: Path) -> None:
     path = tmp_path / "01-t.toml"
     path.write_text(TOML.replace('figures."]', 'figures.", "Stop."]'))

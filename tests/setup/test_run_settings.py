@@ -12,7 +12,7 @@ import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.setup.run_config import ranks_of, run_config, sft_file
+from llamagym_tui.setup.run_config import run_config, sft_file
 
 OWN = """
 from llamagym_tui import Agent
@@ -69,34 +69,6 @@ def test_every_argument_is_the_setting_of_its_name():
     assert {name: getattr(config, name) for name in given} == given
     others = {"agent", "run_dir", "resume", "learner", "branch_of", "trust_agent", "assignments"}
     assert set(inspect.signature(run_config).parameters) == set(given) | others
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({}, "Weights in shards (shard=true) need more than one rank; give --ranks."),
-        ({"ranks": 2, "n_envs": 1}, "2 ranks need an environment each; set --envs to 2 or more."),
-        ({"ranks": 2, "precision": "bf16"}, "need fp32 products; give --set precision=fp32."),
-        (
-            {"ranks": 2, "generation": {"server": "http://localhost:1/v1"}},
-            "need a policy that samples itself; leave out generation.server.",
-        ),
-        (
-            {"ranks": 2, "sft_warm_start": True},
-            "need a start without a warm start; make it first, with `llamagym-tui sft`.",
-        ),
-        ({"ranks": 2, "n_envs": 2}, None),
-    ],
-)
-def test_what_several_ranks_and_shards_need_is_told(settings: dict[str, Any], sentence: str | None):
-    known = {"agent": "blackjack", "run_dir": "", "shard": True}
-    config = msgspec.convert(known | settings, RunConfig)
-    if sentence is None:
-        assert ranks_of(config) == 2
-        return
-    with pytest.raises(UsageError) as refused:
-        ranks_of(config)
-    assert str(refused.value).endswith(sentence)
 
 
 def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():

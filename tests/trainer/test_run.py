@@ -15,7 +15,6 @@ from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
 from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -41,7 +40,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
@@ -661,7 +659,6 @@ def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None
     ("chat", "said"),
     [
         ({"keeps_history": False}, "rewrites earlier turns"),
-        ({"training_template": "qwen3_training"}, "TRL's qwen3_training is taken in its place"),
     ],
 )
 def test_a_template_that_rewrites_history_is_reported_at_the_start(
@@ -670,24 +667,6 @@ def test_a_template_that_rewrites_history_is_reported_at_the_start(
     stage = Stage(tmp_path, episodes=2, chat=chat)
     stage.session.run()
     assert said in warnings(stage)[0]
-
-
-def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "FLUSH_EVERY_S", 0.0)
-    stage = Stage(tmp_path, episodes=16)
-    kept: list[int] = []
-
-    def look(rollout: Rollout) -> None:
-        path = tmp_path / "summary.json"
-        if path.exists():
-            kept.append(msgspec.json.decode(path.read_bytes())["offset"])
-
-    stage.also_before_step = look
-    stage.session.run()
-    assert kept[-1] > 0
-    assert len(stage.of(CheckpointSaved)) > 1
 
 
 @pytest.mark.parametrize("has_adapters", [True, False])

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.learner import Learner, LearnerState
 from llamagym_tui.engine.learning.reference import Reference
@@ -86,12 +85,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: A
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    shards = policy.model.backbone.shards
-    weights: dict[str, Tensor] | None = None  # those that the model has
-    if shards:
-        weights, moments = shards.gather()
-    else:
-        moments = learner.optimizer.state_dict()["state"]
+    moments = learner.optimizer.state_dict()["state"]
     tensors = {
         f"{index}.{name}": value.contiguous()
         for index, of_weight in moments.items()
@@ -100,12 +94,9 @@ def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: A
     tensors[GENERATOR] = policy.generator.get_state()
     plain = {"learner": learner.state, "version": policy.version, "counters": counters}
     with _reported(run_dir), folders.written(run_dir, MODEL_DIR) as draft:
-        policy.save_pretrained(draft, weights)
+        policy.save_pretrained(draft)
         save_file(tensors, draft / TENSORS)
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
-    if shards:
-        del weights, moments, tensors  # whole copies
-        return_freed_memory()
     return run_dir / MODEL_DIR
 
 
@@ -218,10 +209,6 @@ def roll_back(run_dir: Path, policy: Policy, learner: Learner) -> Path:
             f"The checkpoint in {str(place)!r} cannot be used ({error}); train on."
         ) from error
     if learner.reference is not None and (place / START_DIR).is_dir():
-        if policy.model.backbone.shards:
-            raise RunStoreError(
-                "A roll back to before a warm start needs whole weights: resume with shard=false."
-            )
         start = _read_start(place / START_DIR, policy)
         with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
             link_folder(place / START_DIR, draft)
@@ -328,15 +315,10 @@ def _put_weights(weights: Weights, policy: Policy) -> None:
 
 
 def _put(saved: Saved, policy: Policy, learner: Learner) -> None:
-    shards = policy.model.backbone.shards
-    if shards:
-        policy.model.v_head.load_state_dict(saved.weights.head)
-        shards.put(saved.weights.lm, saved.optimizer)
-    else:
-        _put_weights(saved.weights, policy)
-        # Rates are those of this learner's settings.
-        groups = learner.optimizer.state_dict()["param_groups"]
-        learner.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
+    _put_weights(saved.weights, policy)
+    # Rates are those of this learner's settings.
+    groups = learner.optimizer.state_dict()["param_groups"]
+    learner.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
     learner.restore(saved.learner)
 
 

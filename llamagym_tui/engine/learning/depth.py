@@ -1,6 +1,5 @@
 """How deep a run's training goes, in words: which weights of the model are trained, and how many."""
 
-from llamagym_tui.engine.model.shape import layer_of
 from llamagym_tui.engine.policy.policy import Policy
 
 
@@ -13,15 +12,10 @@ def what_is_trained(policy: Policy) -> str:
             return f"{of_token:,} weights of an adapter on the LM head alone for each token at which replies part"
         return f"{tokens * of_token:,} weights of an adapter on the LM head alone, for {tokens:,} tokens"
     model = policy.model
-    trained = {
-        name: each for name, each in model.pretrained_model.named_parameters() if each.requires_grad
-    }
-    weights = sum(each.numel() for each in trained.values())
+    weights = sum(
+        each.numel() for each in model.pretrained_model.parameters() if each.requires_grad
+    )
     if not model.is_adapted:
         return f"all {weights:,} weights of the model"
     layers = model.causal_lm.config.get_text_config().num_hidden_layers
-    lowest = min(map(layer_of, trained), default=0)
-    where = f"all {layers:,} layers"
-    if 0 < lowest < layers:
-        where = f"the top {layers - lowest:,} of {layers:,} layers"
-    return f"{weights:,} weights of an adapter in {where}"
+    return f"{weights:,} weights of an adapter in all {layers:,} layers"

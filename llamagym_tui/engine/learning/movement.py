@@ -66,7 +66,7 @@ def require_trainable(policy: Policy) -> None:
                 f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
                 "fine-tuning: load them in float32, or give an adapter (peft_config)."
             )
-    if policy.narrow is None and not model.backbone.shards and not _is_reached(policy):
+    if policy.narrow is None and not _is_reached(policy):
         raise ConfigError(
             "Nothing of the model would be trained: the weights with requires_grad have no part in what it says, as "
             "those of an adapter that is disabled."

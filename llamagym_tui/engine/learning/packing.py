@@ -110,8 +110,6 @@ class PackedRows:
     """(D,) index in the batch of the turn of each decision."""
     old_logprobs: Tensor
     """(D,) when sampled."""
-    weights: Tensor
-    """(D,) in the policy's loss."""
     branch_tokens: Tensor
     """(M,) index into the N tokens."""
     branch_children: Tensor
@@ -347,7 +345,6 @@ def collate(
     decision_trees: list[int] = []
     decision_columns: list[int] = []
     old_logprobs: list[float] = []
-    weights: list[float] = []
 
     def score_token(tree: int, column: int, token: int) -> None:
         """Have a token scored by the logits of the column before its own; rows that share the column share these."""
@@ -377,7 +374,6 @@ def collate(
                 turn_trees.append(tree)
                 turn_columns.append(before_reply)
                 old_logprobs += turn.decision_logprobs
-                weights += turn.weights or (1.0,) * len(turn.decision_logprobs)
                 if turn.choice is None:
                     # Each sampled token is a decision.
                     if turn.branches:
@@ -385,7 +381,7 @@ def collate(
                     for branch in turn.branches:
                         branch_tokens.append(len(token_ids) + branch.at)
                         branch_children.append(branch.children)
-                    for decision, at in enumerate(turn.sampled_at, start=first_decision):
+                    for decision, at in enumerate(range(turn.start, turn.end), first_decision):
                         column = path[at - 1]
                         score_token(tree, column, ids[at])
                         add_decision(decision, batch_turn, tree, column)
@@ -429,7 +425,6 @@ def collate(
         ),
         decision_turns=integers(decision_turns),
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
-        weights=torch.tensor(weights, dtype=torch.float32, device=device),
         branch_tokens=integers(branch_tokens),
         branch_children=integers(children).reshape(len(children), most_children),
         actions=Actions(integers(action_places), integers(actions).reshape(len(actions), widest)),

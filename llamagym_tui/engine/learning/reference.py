@@ -44,26 +44,16 @@ class Reference:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The policy has the reference's weights meanwhile; of shards, when all ranks are there."""
-        shards = self.policy.model.backbone.shards
-        if shards:
-            shards.meet()
+        """Run the policy with the reference's weights."""
         self._swap()
         try:
             yield
-            if shards:
-                shards.meet()
         finally:
             self._swap()
 
     @torch.no_grad()
     def _swap(self) -> None:
         for weight, then in self.start:
-            if self.policy.model.backbone.shards:  # whose storage stays where it is
-                now = weight.clone()
-                weight.copy_(then)
-                then.copy_(now)
-            else:
-                now = weight.data
-                weight.data = then.data
-                then.data = now
+            now = weight.data
+            weight.data = then.data
+            then.data = now

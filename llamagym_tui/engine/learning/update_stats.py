@@ -180,9 +180,7 @@ def update_stats(
     """Figures of an update but for those of its rollout; the named ones are those that the learner has itself."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
-    thoughts = sum(turn.thought for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
-    weights = [weight for turn in turns for weight in turn.weights or [1.0] * len(turn.logprobs)]
     mean_return = math.nan
     return_std = math.nan
     own = [trajectory for trajectory in trajectories if trajectory.is_own]
@@ -216,10 +214,7 @@ def update_stats(
         turns=len(turns),
         shortened=sum(trajectory.shortened for trajectory in trajectories),
         tokens=tokens,
-        thought_tokens=thoughts / max(len(turns), 1),
-        answer_tokens=(tokens - thoughts) / max(len(turns), 1),
         skipped_steps=sums.skipped,
-        importance_weight=sum(weights) / max(tokens, 1),
         update_s=update_s,
         epochs=epochs,
         lr=lr,

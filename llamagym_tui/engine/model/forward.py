@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -24,20 +24,13 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
-from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache, prefix_cache, recording_cache
-from llamagym_tui.engine.model.fixed_layers import FixedLayers, count_fixed
 from llamagym_tui.engine.model.lean import next_states, read_states
-from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.model.scores import scored
 from llamagym_tui.engine.model.shape import first_length
-from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
-from llamagym_tui.errors import ModelLoadError, PromptTooLongError
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.model.shards import Shards
+from llamagym_tui.errors import PromptTooLongError
 
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
@@ -111,13 +104,12 @@ class Encoded:
 
 
 class Backbone:
-    def __init__(self, causal_lm: Any, precision: Precision, *, shares: bool = True) -> None:
+    def __init__(self, causal_lm: Any, *, shares: bool = True) -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place).
 
         It `shares` keys and values among conversations, or else computes each of them whole.
         """
         self.lm = causal_lm
-        self.precision: Precision = precision
         self.shares = shares
         self.flat_is_exact = False
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
@@ -125,10 +117,7 @@ class Backbone:
         """The trunk: everything but the LM head."""
         is_new = "cache" in inspect.signature(self.decoder.forward).parameters  # transformers 5.24
         self._cache_name = "cache" if is_new else "past_key_values"
-        if precision == "bf16" and causal_lm.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")  # TF32, in what bf16 leaves
         self.head: nn.Module = causal_lm.get_output_embeddings()
-        self.products = Products(causal_lm, self.head.weight)
         text_config = causal_lm.config.get_text_config()
         self.layers: int = text_config.num_hidden_layers
         self.first_length = first_length(causal_lm.config)
@@ -138,37 +127,10 @@ class Backbone:
         self._kinds = kinds
         self.is_split = self._head_alone_gives_the_logits()
         """Whether trunk and head are called apart."""
-        self.fixed: FixedLayers | None = None
-        """The first layers, and what they said of tokens, where a learner leaves them as they are. None: it trains
-        them."""
-        self.shards: Shards | None = None
-        """The parts in which all ranks hold the weights. None: they are whole."""
 
     def unrecorded(self) -> AbstractContextManager[object]:
-        """For forwards without gradients; shards cannot be gathered in inference mode."""
-        return torch.no_grad() if self.shards else torch.inference_mode()
-
-    def remember_fixed_layers(self) -> None:
-        """From now on, compute once what the layers below all weights that are trained now say of a token."""
-        count = count_fixed(self.decoder) if self.is_lean else 0
-        self.fixed = FixedLayers(count) if count else None
-
-    def shard(self, ranks: Ranks) -> None:
-        """Keep this rank's part of the weights; from now on each forward is one of the whole model, by all ranks.
-
-        Raises:
-            ModelLoadError: its forwards are not of one kind, it has no list of layers, or gloo cannot reach it.
-        """
-        # Imported only here, because torch.distributed's part for that is slow to import.
-        from llamagym_tui.engine.model.shards import Shards
-
-        if not (self.shares and hasattr(self.decoder, "layers") and self.device.type == "cpu"):
-            raise ModelLoadError(
-                "Shards need a Llama-like model on a processor: add --device cpu, or leave out shard."
-            )
-        self.is_split = False
-        self.flat_is_exact = False
-        self.shards = Shards(self.lm, ranks)
+        """For forwards without gradients."""
+        return torch.inference_mode()
 
     @property
     def device(self) -> torch.device:
@@ -217,12 +179,9 @@ class Backbone:
 
     def _forward(self, arguments: dict[str, Any]) -> Encoded:
         """A forward of the model's own code, with what transformers' classes take by name."""
-        if self.shards:
-            self.shards.meet_forward()
-        with self.products.at(self.precision):
-            if self.is_split:
-                return self._from_states(self.decoder(**arguments).last_hidden_state)
-            output = self.lm(**arguments, output_hidden_states=True)
+        if self.is_split:
+            return self._from_states(self.decoder(**arguments).last_hidden_state)
+        output = self.lm(**arguments, output_hidden_states=True)
         return Encoded(self.head, output.hidden_states[-1], output.logits)
 
     def _from_states(self, states: Tensor) -> Encoded:
@@ -238,8 +197,7 @@ class Backbone:
         """
         cache.aim(columns, width)
         if prefix is not None and self.is_lean:
-            with self.products.at(self.precision):
-                return self._from_states(next_states(self.decoder, ids, cache, prefix))
+            return self._from_states(next_states(self.decoder, ids, cache, prefix))
         return self.encode(ids[:, None], columns, self.causal_mask(columns, width), cache)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
@@ -260,10 +218,6 @@ class Backbone:
         if not self.shares:
             apart = self.encode_apart([prefix] * len(trees.trees), trees.trees)
             return apart.picked(every_row, slice(1, None))  # without the prefix's last token
-        if self.shards and prefix:
-            # In one forward, so that the other ranks know of one backward: the prefix is computed in each tree.
-            whole = tree_rows([tree.after(prefix) for tree in trees.trees], self.device)
-            return self.encode_trees((), whole).picked(every_row, slice(len(prefix), None))
         cache = prefix_cache(self.record(prefix), len(trees.ids)) if prefix else None
         positions = trees.depths + len(prefix)  # (R, C)
         visible = F.pad(
@@ -277,13 +231,7 @@ class Backbone:
         """Trees of a Llama-like model, without padding; columns that are not read are 0."""
         rows, columns = read.numpy().nonzero()  # (M,) each
         flat = flat_tree(prefix, trees.trees, rows, columns)
-        with self.products.at(self.precision):
-            fixed = self.fixed
-            if fixed is None:
-                states = read_states(self.decoder, flat)  # (M, D)
-            else:
-                below = fixed.states(self.decoder, flat)
-                states = read_states(self.decoder, flat, below, fixed.count)
+        states = read_states(self.decoder, flat)  # (M, D)
         hidden = states.new_zeros(*read.shape, states.shape[-1])  # (R, C, D)
         return self._from_states(hidden.index_put((flat.rows, flat.columns), states))
 

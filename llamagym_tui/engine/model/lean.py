@@ -29,7 +29,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.shape import first_length
-from llamagym_tui.engine.tokens.flat_tree import FlatTree, Paths, Queries
+from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
@@ -49,20 +49,16 @@ def is_llama_like(config: Any) -> bool:
     return config.model_type in FAMILY and first_length(config) is None
 
 
-def read_states(
-    decoder: Any, flat: FlatTree, below: Tensor | None = None, count: int = 0
-) -> Tensor:
+def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits.
 
     Args:
         decoder: the trunk.
         flat: the tree.
-        below: (N, D) hidden states after the first layers, which are known. None: all layers are computed.
-        count: of these layers.
     """
     # Without a dimension for the batch: all rows of the textbook are one row of tokens here.
-    hidden = decoder.embed_tokens(flat.ids) if below is None else below  # (N, D)
-    *layers, last = decoder.layers[count:]
+    hidden = decoder.embed_tokens(flat.ids)  # (N, D)
+    *layers, last = decoder.layers
     rotation = _rotation(decoder, hidden, flat.positions)
     hidden = _through(layers, hidden, rotation, flat.every)
 
@@ -77,13 +73,6 @@ def read_states(
     )
     hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
     return decoder.norm(hidden)
-
-
-def states_before(decoder: Any, count: int, paths: Paths) -> Tensor:
-    """(Z, D) hidden states of the tokens on some paths after the first so many layers."""
-    hidden = decoder.embed_tokens(paths.ids)
-    rotation = _rotation(decoder, hidden, paths.positions)
-    return _through(decoder.layers[:count], hidden, rotation, paths.every)
 
 
 def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from typing import Any
 import huggingface_hub
 
 from llamagym_tui.engine.model.hub import INSTEAD
-from llamagym_tui.engine.tokens.template_trial import template_fault
 from llamagym_tui.errors import ModelLoadError
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -110,7 +109,7 @@ def require_rows(name: str, tokenizer: Any, rows: int) -> None:
 def _written_by_template(tokenizer: Any) -> str:
     """The chat template, and what it makes of a conversation; a template may put its tokens together."""
     template = tokenizer.chat_template
-    if not isinstance(template, str) or template_fault(tokenizer):
+    if not isinstance(template, str):
         return str(template or "")
     conversation = [
         {"role": "user", "content": "one"},

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, RunConfig
+from llamagym_tui.config import Device, Dtype, LoraConfig, RunConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
 from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
@@ -62,7 +62,6 @@ def load_model_and_tokenizer(
     full_finetuning: bool | None = None,
     lora: LoraConfig | None = None,
     dtype: Dtype | None = None,
-    precision: Precision = "fp32",
     template_arguments: Mapping[str, Any] | None = None,
     base: str | None = None,
 ) -> LoadedModel:
@@ -78,7 +77,6 @@ def load_model_and_tokenizer(
         full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
         lora: settings of the adapter.
         dtype: of the weights; else float32.
-        precision: of products in the engine's forwards.
         template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
         base: where the base model of an adapter is, a folder or hub id. None: where the adapter's folder says.
     Raises:
@@ -108,8 +106,6 @@ def load_model_and_tokenizer(
             model = AutoModelForCausalLMWithValueHead.from_pretrained(
                 source, dtype=held, base=base, **options
             )
-            # Before an adapter, for which it may be tried out how the model computes.
-            model.precision = precision
             model.to(where)
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)

@@ -6,7 +6,6 @@ counted exactly. Notation: D hidden size, Q heads times head size, F width of th
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +19,6 @@ from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.user_files import file_content
 
-TOP = 4
-"""The top layers are a quarter of all, rounded up."""
 MATRICES = ("Linear", "Conv1D")
 """Linear layers, the latter GPT-2's transposed ones: both have (a, b) weights, and an adapter has a + b a rank."""
 
@@ -51,23 +48,11 @@ class ModelShape:
         if lora.layers == "head":
             return lora.rank * (self.hidden + self.vocabulary)
         targets = lora.target_modules
-        lowest = layers_below_top(self.layers) if lora.layers == "top" else 0
         return sum(
             lora.rank * (inputs + outputs)
             for name, inputs, outputs in self.linears
-            if _is_target(name, targets) and layer_of(name) >= lowest
+            if _is_target(name, targets)
         )
-
-
-def layers_below_top(layers: int) -> int:
-    """How many of so many layers an adapter in the top layers leaves as they are."""
-    return layers - math.ceil(layers / TOP)
-
-
-def layer_of(name: str) -> int:
-    """The layer that a module is in, by its dotted name; of one that is in none, a large number."""
-    numbers = (int(part) for part in name.split(".") if part.isdigit())
-    return next(numbers, sys.maxsize)
 
 
 def shape_of(config: Any) -> ModelShape:

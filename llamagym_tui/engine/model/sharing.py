@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
@@ -37,15 +36,15 @@ SMALL = 1e-3
 log = logging.getLogger(__name__)
 
 
-def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | None]:
+def checked_backbone(lm: Any) -> tuple[Backbone, str | None]:
     """A backbone that is right for a model, and why it shares nothing (None: it shares).
 
     Raises:
         ValueError: what the model predicts depends on tokens to come, or is not finite.
     """
-    backbone = Backbone(lm, precision, shares=False)
+    backbone = Backbone(lm, shares=False)
     is_exact = backbone.dtype == torch.float32 and not getattr(lm, "is_quantized", False)
-    tolerance = TOLERANCE if is_exact and precision == "fp32" else COARSE_TOLERANCE
+    tolerance = TOLERANCE if is_exact else COARSE_TOLERANCE
     ids, is_enough = _trial(backbone)
     expected = _expected(backbone, ids, tolerance)
     if not is_enough:
@@ -75,15 +74,11 @@ def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
     on_host = backbone.device.type == "cpu"
     if not (on_host and backbone.is_split and is_llama_like(backbone.lm.config)):
         return False
-    precision = backbone.precision
-    backbone.precision = "fp32"  # products that round would hide a difference
     try:
         difference = _flat_difference(backbone, ids)
     except Exception:
         log.warning("Updates take the path of any model: the lean one fails", exc_info=True)
         return False
-    finally:
-        backbone.precision = precision
     if difference > FLAT_TOLERANCE:
         log.warning(
             "Updates take the path of any model: the lean one would be off by %.2g of its gradient",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,28 +16,27 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
-from llamagym_tui.config import LoraConfig, Precision
+from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import require_all_weights, require_whole_adapter
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.model.shape import base_of, layer_of, layers_below_top
+from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.engine.model.sharing import checked_backbone
-from llamagym_tui.engine.model.trl_arguments import (
-    model_options,
-    require_causal_lm,
-    require_name,
-    require_peft_config,
-    require_untouched,
-)
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.user_files import file_content
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 QUANTIZATION_FILE = "base_quantization.json"
 """How the base model of a saved adapter was quantized, so that it is again when the adapter is loaded."""
+
+
+NO_CAUSAL_LM = (
+    "An agent takes a loaded causal LM, not {}: "
+    "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
+)
 
 
 class ValueHead(nn.Module):
@@ -75,12 +74,10 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             ConfigError: it is neither, or its adapter cannot be trained here.
         """
         super().__init__()
-        require_causal_lm(pretrained_model)
+        _require_causal_lm(pretrained_model)
         self.pretrained_model = pretrained_model
         self.v_head: ValueHead | RidgeCritic
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
-        self.precision: Precision = "fp32"
-        """The precision of the engine's forwards; set before `backbone` is first used."""
         self.has_default_adapter = False
         """Whether a fresh adapter was made without its settings being given: whoever knows more may make another."""
         self._backbone: Backbone | None = None
@@ -103,22 +100,22 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         Args:
             pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too; or a
                 loaded causal LM, which gets a value head.
-            peft_config: train a low-rank adapter instead of all weights, by a `LoraConfig` or, as TRL took it, a
-                configuration of PEFT's; its dropout stays off, with a warning.
-            load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
+            peft_config: train a low-rank adapter instead of all weights: a `LoraConfig`, or a configuration of PEFT's.
+            load_in_8bit: quantize the base model, by bitsandbytes.
             load_in_4bit: the same with four bits.
-            base: where the base model of an adapter is. None: where the adapter's folder says.
-            kwargs: passed on to transformers, but for those of TRL's that have no meaning here.
+            base: folder or hub id of an adapter's base model. None: the one that the adapter's folder names.
+            kwargs: passed on to transformers.
         Raises:
-            ConfigError: an argument is not obeyed here, or the model is none that plays and learns.
+            ConfigError: the model is not a causal LM that can be trained.
         """
         if hasattr(pretrained_model_name_or_path, "get_output_embeddings"):
-            others = {"load_in_8bit": load_in_8bit, "load_in_4bit": load_in_4bit, "base": base}
-            require_untouched(kwargs | {name: each for name, each in others.items() if each})
             model = cls(pretrained_model_name_or_path)
         else:
-            require_name(pretrained_model_name_or_path)
-            options = model_options(kwargs, in_8_bit=load_in_8bit, in_4_bit=load_in_4bit)
+            options = {"dtype": torch.float32, "use_safetensors": True} | kwargs
+            if load_in_8bit or load_in_4bit:
+                options["quantization_config"] = BitsAndBytesConfig(
+                    load_in_8bit=load_in_8bit, load_in_4bit=load_in_4bit
+                )
             model = cls._from_files(pretrained_model_name_or_path, options, base)
         if peft_config is None:
             return model
@@ -190,14 +187,11 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             self.pretrained_model, save_embedding_layers=self._saves_embeddings
         )
 
-    def save_pretrained(self, path: str | Path, weights: dict[str, Tensor] | None = None) -> None:
-        """Write a standard transformers or PEFT folder, and the value head as a file in it.
-
-        Where this process has only parts of its `weights`, they are given.
-        """
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a standard transformers or PEFT folder, and the value head as a file in it."""
         Path(path).mkdir(parents=True, exist_ok=True)
         options = {"save_embedding_layers": self._saves_embeddings} if self.is_adapted else {}
-        self.pretrained_model.save_pretrained(path, state_dict=weights, **options)
+        self.pretrained_model.save_pretrained(path, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
         quantization = getattr(self.causal_lm.config, "quantization_config", None)
@@ -280,7 +274,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            backbone, plain_because = checked_backbone(self.causal_lm, self.precision)
+            backbone, plain_because = checked_backbone(self.causal_lm)
             self._backbone = backbone
             self.plain_because = plain_because
         return self._backbone
@@ -291,6 +285,24 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if isinstance(own, property) and own.fget:
             return own.fget(self)
         return super().__getattr__(name)
+
+
+def _require_causal_lm(lm: Any) -> None:
+    """Raises ConfigError: a loaded model is not a causal LM, or its adapter cannot be trained here."""
+    kinds = {each.__name__ for each in type(lm).__mro__}
+    if "PeftModel" in kinds:
+        names = list(lm.peft_config)
+        if names != ["default"] or lm.peft_config["default"].is_prompt_learning:
+            raise ConfigError(
+                "One adapter within the layers, named 'default', is trained and saved: merge or delete others."
+            )
+        lm = lm.get_base_model()
+        kinds = {each.__name__ for each in type(lm).__mro__}
+    is_causal = any(
+        part in kind for kind in kinds for part in ("CausalLM", "LMHead", "Conditional")
+    )
+    if not is_causal or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
+        raise ConfigError(NO_CAUSAL_LM.format(type(lm).__name__))
 
 
 def _whole_lm(name: Any, options: dict[str, Any]) -> Any:
@@ -388,17 +400,6 @@ def _without_adapter(module: Any) -> Any:
     return module
 
 
-def _below_top(lm: Any) -> str | None:
-    """A pattern of the names of all modules in layers that are not among the top ones. None: all layers are."""
-    below = layers_below_top(lm.config.get_text_config().num_hidden_layers)
-    layers = [
-        name
-        for name, _ in lm.named_modules()
-        if name.rpartition(".")[2].isdigit() and layer_of(name) < below
-    ]
-    return rf"({'|'.join(map(re.escape, layers))})\..*" if layers else None
-
-
 def with_adapter(lm: Any, lora: Any) -> Any:
     """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout.
 
@@ -408,7 +409,10 @@ def with_adapter(lm: Any, lora: Any) -> Any:
     import peft
 
     if not isinstance(lora, LoraConfig):
-        require_peft_config(lora)
+        # Dropout would make the first ratio of an update differ from 1.
+        lora = copy(lora)
+        if hasattr(lora, "lora_dropout"):
+            lora.lora_dropout = 0.0
         return peft.get_peft_model(lm, lora)
     if lora.layers != "head":
         adapter = peft.LoraConfig(
@@ -416,7 +420,6 @@ def with_adapter(lm: Any, lora: Any) -> Any:
             lora_alpha=lora.scale,
             lora_dropout=0.0,
             target_modules=lora.target_modules,
-            exclude_modules=_below_top(lm) if lora.layers == "top" else None,
             task_type="CAUSAL_LM",
         )
         return peft.get_peft_model(lm, adapter)

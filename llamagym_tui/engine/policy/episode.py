@@ -150,9 +150,6 @@ class Episode:
                 branches=self.trie.branches(reply.ids) if is_trained else (),
                 choice=reply.choice,
                 actions=self._actions,
-                weights=tuple(reply.weights),
-                forced=reply.forced,
-                thought=self.policy.chat.thought_tokens(reply.ids) if is_trained else 0,
             )
         )
         text = self.policy.chat.reply(reply.ids)

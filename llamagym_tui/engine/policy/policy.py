@@ -4,7 +4,6 @@ Sampling and scoring use the same temperature, no dropout, and log-probabilities
 PPO scores the distribution that was sampled. So the first ratio of an update is 1 up to rounding.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -30,7 +29,6 @@ from llamagym_tui.engine.tokens.token_tree import (
 )
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
-from llamagym_tui.game.tools import Tools
 
 TOKENS_TOGETHER = 2048
 """Tokens of one forward over final observations."""
@@ -40,10 +38,6 @@ REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
 """Bytes of what a trunk that is not trained said of prompts, at most."""
 REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
-ROOM_FOR_ANSWER = 16
-"""Tokens of an answer, about, where no admissible replies are known."""
-ROOM_FOR_CLOSING = 8
-"""Tokens that close a thought, at most: its tag, and space around it."""
 Replies = str | Sequence[str]
 """The canonical replies that name one action: one, or several."""
 
@@ -97,7 +91,6 @@ class Policy:
         *,
         replies_of: Callable[[str], Replies] = str,
         names_by_turn: bool = False,
-        tools: Tools | None = None,
     ) -> None:
         """A policy at version 0.
 
@@ -105,7 +98,6 @@ class Policy:
             admissible_replies: the canonical replies of each discrete action.
             replies_of: those that name an action, where a turn has actions of its own.
             names_by_turn: whether turns have actions of their own although there may be none for all turns.
-            tools: what every conversation offers.
         Raises:
             ModelLoadError: the tokenizer's template cannot be used, or nothing ends a reply.
         """
@@ -114,7 +106,7 @@ class Policy:
         if isinstance(tokenizer, ChatTokenizer):
             self.chat = tokenizer
         else:
-            self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer), tools)
+            self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
         if not self.chat.end_ids:
             raise ModelLoadError(
                 "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
@@ -161,12 +153,9 @@ class Policy:
         self.has_critic = True
         """Whether the value head is used."""
 
-    def save_pretrained(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
-        """Write model, value head and tokenizer as a folder that transformers or PEFT play from as this policy plays.
-
-        Where this process has only parts of the model's `weights`, they are given.
-        """
-        self.model.save_pretrained(folder, weights)
+    def save_pretrained(self, folder: Path) -> None:
+        """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""
+        self.model.save_pretrained(folder)
         lm = self.model.causal_lm
         generation_config_of(lm, self.generation, self.chat.end_ids).save_pretrained(folder)
         self.chat.tokenizer.save_pretrained(folder)
@@ -182,33 +171,10 @@ class Policy:
             raise ConfigError(
                 "The score policy chooses among replies, but this agent names no discrete actions."
             )
-        if generation.policy == "score" and generation.server is not None:
-            raise ConfigError(
-                "A server samples replies, and the score policy chooses them: leave one of them out."
-            )
 
     def trie_of(self, actions: tuple[str, ...] | None) -> ActionTrie:
         """The admissible replies of a turn, by the names of its actions; None: it has none of its own."""
         return self.trie if actions is None else self._trie_of(actions)
-
-    def thought_budget(self, trie: ActionTrie) -> float:
-        """Tokens of a reply at which a thought that is still open is closed, so that an action has room behind it.
-
-        Infinite where the model does not think, or there is no room for both.
-        """
-        if not self.chat.thinks:
-            return math.inf
-        left = self.generation.max_new_tokens - _longest_answer(trie) - ROOM_FOR_CLOSING
-        return left if left > 0 else math.inf
-
-    def closing(self, reply: Sequence[int], trie: ActionTrie) -> list[int]:
-        """Ids that close the thought in which a reply ends, and begin the answer with what all admissible replies begin
-        with; none, where it ends in no thought, or there is no room for the rest of an answer."""
-        if not self.chat.is_thinking(reply):
-            return []
-        ids = [*self.chat.closing(reply), *trie.common]
-        needed = len(ids) + _longest_answer(trie) - len(trie.common)
-        return ids if len(reply) + needed <= self.generation.max_new_tokens else []
 
     def fits(self, tokens: int, trie: ActionTrie) -> bool:
         """Whether the model can read a prompt of so many tokens with the longest reply."""
@@ -230,13 +196,12 @@ class Policy:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every trained weight is a finite number; of shards, those of this rank."""
-        for weight in self.model.parameters():
-            if weight.requires_grad:
-                own = weight.to_local() if hasattr(weight, "to_local") else weight
-                if not own.isfinite().all():
-                    return False
-        return True
+        """True if every trained weight is a finite number."""
+        return all(
+            bool(weight.isfinite().all())
+            for weight in self.model.parameters()
+            if weight.requires_grad
+        )
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""
@@ -287,8 +252,3 @@ class Policy:
         return [
             0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals
         ]
-
-
-def _longest_answer(trie: ActionTrie) -> int:
-    """Tokens of the longest admissible reply, or about those of an answer."""
-    return max(map(len, trie.replies), default=ROOM_FOR_ANSWER)

@@ -32,8 +32,8 @@ from llamagym_tui.engine.policy.fixed_trunk import ReplyEncoded, states_of
 from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
-from llamagym_tui.engine.policy.trajectory import NONE_FORCED, Choice
-from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree, padded
+from llamagym_tui.engine.policy.trajectory import Choice
+from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 LARGEST_AHEAD = 64
@@ -44,9 +44,6 @@ TRY_AGAIN = 50
 """Calls without computing ahead, after which it is tried again: replies may follow the format again."""
 NOTHING = TokenTree()
 """The tree that is computed ahead where that is not worth it: an empty one."""
-TOGETHER = 8
-"""Tokens that are drawn before the host looks at them: an accelerator would wait for it at each. On a processor, and
-without slots of its own, the host sees each token at once."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of scored replies at most, in one piece."""
 
@@ -63,10 +60,6 @@ class Reply:
     """Whether the policy ended its turn itself, within the allowed tokens."""
     choice: Choice | None = None
     """How the reply was chosen by score; None: it was sampled token by token."""
-    weights: Sequence[float] = ()
-    """Weight of each id in the policy's loss. Empty: 1, as the policy itself sampled it."""
-    forced: tuple[int, int] = NONE_FORCED
-    """The first one and the one after the last of the ids that were put into it; these have no log-probability."""
 
 
 class Ahead(NamedTuple):
@@ -108,7 +101,6 @@ class Sampler:
         """Conversations that may be under way at once."""
         self._conversations: defaultdict[int, Conversation] = defaultdict(lambda: Conversation(()))
         """The conversation of each slot."""
-        self._together = 1 if policy.model.backbone.device.type == "cpu" else TOGETHER
         self.forget()
         self._version = policy.version
 
@@ -179,76 +171,16 @@ class Sampler:
                 conversation.is_held = index in held
                 conversation.ids += [*prompts[index], *replies[index].ids[: len(paths[index])]]
 
-            # 4. Replies that left their trees, token by token; a thought that takes all the room is closed.
+            # 4. Replies that left their trees, token by token.
             left_trees = list(astray)
             while astray:
-                self._close_thoughts(slots, replies, astray, tries, on_token)
-                astray = self._continue(slots, replies, astray, tries, greedy, on_token)
+                last_ids = [replies[index].ids[-1] for index in astray]
+                logits = self._appended([slots[index] for index in astray], last_ids)
+                astray = self.extend(logits, replies, astray, greedy, on_token)
             for index in left_trees:
                 on_tree = len(paths[index])
                 self._conversations[slots[index]].ids += replies[index].ids[on_tree:-1]
             return replies
-
-    def _close_thoughts(
-        self,
-        slots: Sequence[int],
-        replies: list[Reply],
-        astray: list[int],
-        tries: Sequence[ActionTrie],
-        on_token: Callable[[int, int], None],
-    ) -> None:
-        """Put the end of a thought, and what admissible replies begin with, into replies that think for too long."""
-        among: list[int] = []
-        fed: list[list[int]] = []
-        for index in astray:
-            reply = replies[index]
-            if (
-                reply.forced != NONE_FORCED
-                or len(reply.ids) < self.policy.thought_budget(tries[index])
-                or not (closing := self.policy.closing(reply.ids, tries[index]))
-            ):
-                continue
-            among.append(index)
-            # The last id of a reply is fed with the next.
-            fed.append([reply.ids[-1], *closing[:-1]])
-            reply.forced = (len(reply.ids), len(reply.ids) + len(closing))
-            reply.ids += closing
-            for token in closing:
-                on_token(index, token)
-        if among:
-            self._prefilled([slots[index] for index in among], fed, [NOTHING] * len(among))
-
-    def _continue(
-        self,
-        slots: Sequence[int],
-        replies: list[Reply],
-        astray: list[int],
-        tries: Sequence[ActionTrie],
-        greedy: bool,
-        on_token: Callable[[int, int], None],
-    ) -> list[int]:
-        """Continue replies by a token, or by as many as are drawn together; those that are not done."""
-        among = [slots[index] for index in astray]
-        lengths = [len(replies[index].ids) for index in astray]
-        logits = self._appended(among, [replies[index].ids[-1] for index in astray])
-        if self._together == 1 or not isinstance(self._slots, Slots):
-            return self.extend(logits, replies, astray, greedy, on_token)
-        following = self._slots.following(among)
-        # Not beyond the place at which a thought is closed.
-        budgets = [self.policy.thought_budget(tries[index]) for index in astray]
-        left = [budget - length for budget, length in zip(budgets, lengths, strict=True)]
-        together = int(min([self._together, *(each for each in left if each > 0)]))
-        live = self.extend(
-            logits, replies, astray, greedy, on_token, following=following, together=together
-        )
-        # All slots were computed as far as the longest reply. Each keeps what its own reply took of that, all but the
-        # last id, as above.
-        taken = [
-            len(replies[index].ids) - length - 1
-            for index, length in zip(astray, lengths, strict=True)
-        ]
-        self._slots.grow(among, taken)
-        return live
 
     def _ahead(
         self,
@@ -262,7 +194,7 @@ class Sampler:
         trie = tries[0]
         conversations = [self._conversations[slot] for slot in slots]
         begins = not any(conversation.ids for conversation in conversations)
-        is_fixed = narrow is not None or self.policy.model.backbone.fixed is not None
+        is_fixed = narrow is not None
         if is_fixed and begins and all(tree is trie.tree for tree in trees):
             openings = [
                 Opening(conversation.prefix, tuple(prompt))
@@ -358,9 +290,8 @@ class Sampler:
         while live:
             nodes = [node_of(index) for index in live]
             at, columns = torch.tensor([live, nodes], device=device)
-            following = _along(ahead, live, at, columns) if self._together > 1 else None
             logits = ahead.encoded.logits_at(at, columns + 1)  # (B, V)
-            live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
+            live = self.extend(logits, replies, live, greedy, on_token, goes_on)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
             found = sum(map(len, paths)) / len(paths)
@@ -462,10 +393,8 @@ class Sampler:
         greedy: bool,
         on_token: Callable[[int, int], None],
         goes_on: Callable[[int], bool] = lambda index: True,
-        following: Callable[[Tensor], Tensor] | None = None,
-        together: int | None = None,
     ) -> list[int]:
-        """Add tokens to each live reply; those that are not done.
+        """Add a token to each live reply; those that are not done.
 
         Args:
             logits: (B, V) of the next token of each live reply.
@@ -474,32 +403,19 @@ class Sampler:
             greedy: take the most probable token.
             on_token: called with (index, token id) as tokens are found.
             goes_on: whether a reply takes another token after its last one.
-            following: logits (B, V) after (B,) tokens, from call to call. With it as many tokens are added as are drawn
-                together, and nothing is read before the last of them; None: it is one token.
-            together: how many these are, at most. None: as many as ever.
         """
         most = self.policy.generation.max_new_tokens
-        drawn = [self.sample(logits, greedy)]
-        if following is not None:
-            left = most - max(len(replies[index].ids) for index in live)
-            for _ in range(1, min(together or self._together, left)):
-                last_tokens, _ = drawn[-1]
-                drawn.append(self.sample(following(last_tokens), greedy))
-        # One tensor is read from the device, not two for each token. Ids are small enough to be exact in fp32.
-        pairs = [torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]
-        going = set(live)
-        for tokens, logprobs in torch.stack(pairs).tolist():
-            for index, token, logprob in zip(live, map(int, tokens), logprobs, strict=True):
-                if index not in going:  # what was drawn after its last token has no meaning
-                    continue
-                reply = replies[index]
-                reply.ids.append(token)
-                reply.logprobs.append(logprob)
-                reply.ended = token in self.policy.chat.end_ids
-                on_token(index, token)
-                if reply.ended or len(reply.ids) >= most or not goes_on(index):
-                    going.remove(index)
-        return sorted(going)
+        tokens, logprobs = self.sample(logits, greedy)
+        going: list[int] = []
+        for index, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
+            reply = replies[index]
+            reply.ids.append(token)
+            reply.logprobs.append(logprob)
+            reply.ended = token in self.policy.chat.end_ids
+            on_token(index, token)
+            if not reply.ended and len(reply.ids) < most and goes_on(index):
+                going.append(index)
+        return going
 
     def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""
@@ -520,39 +436,3 @@ class Sampler:
         )
         found = torch.searchsorted(function, draws * function[:, -1:], right=True)
         return found.squeeze(-1).clamp(max=logprobs.shape[-1] - 1)
-
-
-def _along(
-    ahead: Ahead, live: Sequence[int], at: Tensor, nodes: Tensor
-) -> Callable[[Tensor], Tensor]:
-    """A walk over trees on the device, which does not wait for the host: from call to call, one token further.
-
-    Args:
-        ahead: what was computed, and the trees.
-        live: which of the B rows walk.
-        at: the same (b,) as a tensor.
-        nodes: (b,) where each of them is.
-    Returns:
-        a function of (b,) tokens that goes on to their nodes, and gives the logits (b, V) after them. What these are
-        after a token that leaves its tree has no meaning.
-    """
-    trees = [ahead.trees[index] for index in live]
-    most = max(map(len, ahead.trees))  # M
-    absent = -2  # neither a node nor `ROOT`, so that padding is nobody's child
-    every = torch.arange(most, device=at.device)
-    parents_and_ids = torch.tensor(
-        [[padded(tree.parents, most, absent), padded(tree.ids, most, absent)] for tree in trees],
-        dtype=torch.long,
-        device=at.device,
-    )
-    parents, ids = parents_and_ids.unbind(1)  # (b, M) each
-
-    def following(tokens: Tensor) -> Tensor:
-        nonlocal nodes
-        if most:
-            # The next node is the one whose parent is where the walk is, and whose token is the one drawn.
-            is_next = (parents == nodes[:, None]) & (ids == tokens[:, None])
-            nodes = torch.where(is_next, every, ROOT).amax(-1)
-        return ahead.encoded.logits_at(at, nodes + 1)
-
-    return following

@@ -6,7 +6,7 @@ computed in forwards of their own. Behind each prompt a tree of possible replies
 the path of the actual reply is kept. Notation: B rows, T new ids, M nodes of the tree, W columns of the cache.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -115,15 +115,6 @@ class Slots:
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        logits = self.following(slots)(self._indices(ids))
-        self.grow(slots, [1] * len(slots))
-        return logits
-
-    def following(self, slots: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """Computes one id (B,) more behind each slot, from call to call; logits (B, V) of what follows.
-
-        Nothing is read from the device meanwhile. Slots keep what they `grow` by.
-        """
         self._settle(slots)
         columns, width = self._columns(self._bring_first(slots, 0), 1)
         at = self._indices(self._cache.rows_of(slots))  # (B,) row of each slot, in their order
@@ -133,15 +124,10 @@ class Slots:
         shared = None
         if len(prefixes) == 1:
             shared = self._recorded.get(prefixes.pop() or ())
-
-        def following(ids: Tensor) -> Tensor:
-            nonlocal columns, width
-            encoded = self.backbone.encode_next(ids[in_rows], columns, width, self._cache, shared)
-            columns = columns + 1
-            width = width + 1
-            return encoded.logits_at(at, torch.zeros_like(at))
-
-        return following
+        new = self._indices(ids)[in_rows]
+        encoded = self.backbone.encode_next(new, columns, width, self._cache, shared)
+        self.grow(slots, [1] * len(slots))
+        return encoded.logits_at(at, torch.zeros_like(at))
 
     def grow(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """Keep so many of the ids that were computed behind slots."""

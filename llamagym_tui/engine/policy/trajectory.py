@@ -11,8 +11,6 @@ from typing import Literal
 from llamagym_tui.engine.tokens.token_tree import Branch
 
 End = Literal["terminated", "truncated"]
-NONE_FORCED = (0, 0)
-"""Where no token of a reply was put into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,7 @@ class Turn:
     end: int
     """Index after the reply's last sampled token."""
     logprobs: tuple[float, ...]
-    """Log-probability of each sampled token, under the policy and temperature that sampled it; length end - start, less
-    those that were forced."""
+    """Log-probability of each sampled token, under the policy and temperature that sampled it; length end - start."""
     value: float
     """V at the prompt's last token, when the reply was sampled."""
     reward: float
@@ -58,19 +55,6 @@ class Turn:
     """Names of the actions that were admissible. None: those of every turn."""
     steps: int = 1
     """Environment steps that its action took: what comes after it is discounted so many times."""
-    weights: tuple[float, ...] = ()
-    """Weight of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
-    forced: tuple[int, int] = NONE_FORCED
-    """The first token, counted from `start`, and the one after the last of those that were put into the reply to close
-    a thought: they are no decisions of the policy's, and have no loss."""
-    thought: int = 0
-    """Its tokens up to the end of its thought; 0: it has none."""
-
-    @property
-    def sampled_at(self) -> list[int]:
-        """Index of each sampled token in the segment's ids."""
-        first, after = (self.start + at for at in self.forced)
-        return [*range(self.start, first), *range(after, self.end)]
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:
@@ -96,8 +80,7 @@ class Segment:
         """For each of `ids`: whether the policy sampled it and is trained on it."""
         mask = [False] * len(self.ids)
         for turn in self.turns:
-            for at in turn.sampled_at if turn.is_trained else ():
-                mask[at] = True
+            mask[turn.start : turn.end] = [turn.is_trained] * (turn.end - turn.start)
         return mask
 
 

@@ -65,10 +65,6 @@ class FlatTree(NamedTuple):
     """(N,) in preorder."""
     positions: Tensor
     """(N,) tokens before each on its path: what rotary embeddings turn it by."""
-    parents: np.ndarray
-    """(N,) place of the token before each; `ROOT` for the first."""
-    ends: np.ndarray
-    """(N + 1,) the place after all that go on from each; the one more is for padding."""
     every: Queries
     """All tokens, as they ask in every layer but the last."""
     read: Tensor
@@ -120,49 +116,11 @@ def flat_tree(
     return FlatTree(
         ids=torch.from_numpy(ids),
         positions=torch.from_numpy(positions),
-        parents=parents,
-        ends=ends,
         every=_queries(np.arange(len(at)), ends, positions, parents),
         read=torch.from_numpy(read[order]),
         last=_queries(read[order], ends, positions, parents),
         rows=torch.from_numpy(rows[order]),
         columns=torch.from_numpy(columns[order]),
-    )
-
-
-class Paths(NamedTuple):
-    """Some tokens of a flat tree with all that stand before them, as a flat tree of their own of Z tokens."""
-
-    ids: Tensor
-    """(Z,) in preorder."""
-    positions: Tensor
-    """(Z,)."""
-    every: Queries
-    """All of them, as they ask."""
-    wanted: Tensor
-    """Places of the tokens for which this was made, ascending."""
-
-
-def paths_to(flat: FlatTree, wanted: np.ndarray) -> Paths:
-    """What must be computed for some tokens of a tree: they, and the tokens before them.
-
-    Args:
-        flat: the tree.
-        wanted: (N,) bool, True for one token at least.
-    """
-    # A token is needed if it, or any that goes on from it, is wanted; those stand from its place to its end.
-    before = np.concatenate([[0], np.cumsum(wanted)])  # (N + 1,) wanted ones before each place
-    needed = before[flat.ends[:-1]] > before[:-1]
-    places = np.concatenate([[0], np.cumsum(needed)])  # (N + 1,) where each place has moved to
-    parents = flat.parents[needed]
-    parents = np.where(parents == ROOT, ROOT, places[parents])
-    ends = np.append(places[flat.ends[:-1][needed]], 0)
-    positions = flat.positions.numpy()[needed]
-    return Paths(
-        ids=flat.ids[needed],
-        positions=flat.positions[needed],
-        every=_queries(np.arange(len(positions)), ends, positions, parents),
-        wanted=torch.from_numpy(np.flatnonzero(wanted[needed])),
     )
 
 

@@ -7,11 +7,11 @@ date as it was, is put before the template, and is saved with the tokenizer.
 import re
 from datetime import datetime
 
-from llamagym_tui.engine.tokens.training_template import unbound
-
 CLOCK = "strftime_now"
 """The function by which a template asks for the date; transformers and llama.cpp have it."""
 _FIXED = re.compile(rf"\{{%- macro {CLOCK}\(format\) %\}}.*?\{{%- endmacro %\}}")
+_ARGUMENTS = re.compile(r"(?:\{%- if (\w+) is not defined %\}\{%- set \1 = .*?%\}\{%- endif %\})*")
+"""Arguments that `bind_template_arguments` has written before a template."""
 _DIRECTIVE = re.compile(r"(?<!\{)%-?[A-Za-z]")
 
 
@@ -24,8 +24,7 @@ def with_fixed_date(template: str, now: datetime) -> str:
         for directive in sorted(set(_DIRECTIVE.findall(template)))
     )
     macro = f"{{%- macro {CLOCK}(format) %}}{{{{ format{parts} }}}}{{%- endmacro %}}"
-    own = unbound(template)
-    return template.removesuffix(own) + macro + own
+    return _bound(template, macro)
 
 
 def with_date_of(template: str, saved: str) -> str:
@@ -33,5 +32,11 @@ def with_date_of(template: str, saved: str) -> str:
     found = _FIXED.search(saved)
     if found is None or CLOCK not in template or _FIXED.search(template):
         return template
-    own = unbound(template)
-    return template.removesuffix(own) + found[0] + own
+    return _bound(template, found[0])
+
+
+def _bound(template: str, macro: str) -> str:
+    """A template with a macro before it, behind the arguments that are bound there."""
+    found = _ARGUMENTS.match(template)
+    end = found.end() if found else 0
+    return template[:end] + macro + template[end:]

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -248,14 +247,6 @@ class ActionTrie:
     def parting_tokens(self) -> set[int]:
         """The ids with which replies go on where they part."""
         return {token for tokens in self.partings.values() for token in tokens}
-
-    @property
-    def common(self) -> tuple[int, ...]:
-        """The ids that all replies begin with, but for the last one of the shortest: something is left to choose."""
-        shortest = min(map(len, self.replies), default=0)
-        columns = zip(*self.replies, strict=False)
-        shared = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, columns))
-        return self.replies[0][: min(shared, shortest - 1)] if self.replies else ()
 
     def branches(self, reply: Sequence[int]) -> tuple[Branch, ...]:
         """The branching places that a reply passes while it stays on the trie."""

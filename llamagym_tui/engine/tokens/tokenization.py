@@ -2,13 +2,11 @@
 
 A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
 sample. The next prompt is the ids so far, then what the chat template puts after a reply, then the next user message.
-Whether a template allows that (some rewrite history) is tested by rendering; in place of one that does not, TRL's
-variant of it for training is taken (`training_template`).
+Whether a template allows that (some rewrite history) is tested by rendering.
 Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -18,13 +16,9 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_date import with_fixed_date
-from llamagym_tui.engine.tokens.template_trial import template_fault
-from llamagym_tui.engine.tokens.tool_calls import call_reader
-from llamagym_tui.engine.tokens.training_template import training_template
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.game.answer import THOUGHT_TAG, end_of_thought, open_thought
+from llamagym_tui.game.answer import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
-from llamagym_tui.game.tools import Tools
 
 PLAIN_TEMPLATE = (
     "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}"
@@ -38,8 +32,6 @@ _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
 """What some templates write before a reply that has no thought."""
-_NO_THOUGHT = re.compile(r"\A\s*(?:<think>)?\s*</think>\s*")
-"""The same before a call of a tool, also where the prompt began it."""
 _MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
@@ -56,20 +48,14 @@ class Opening(NamedTuple):
 
 
 class ChatTokenizer:
-    def __init__(
-        self, tokenizer: Any, more_ends: Sequence[int] = (), tools: Tools | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
         """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
         Args:
             more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
-            tools: what every conversation offers.
         Raises:
-            ModelLoadError: the template does not end, or does not render a conversation, or knows no tools.
+            ModelLoadError: the template does not render a conversation.
         """
-        fault = template_fault(tokenizer)
-        if fault:
-            raise _unusable(fault)
         self.tokenizer = tokenizer
         self._added = tokenizer.added_tokens_decoder
         # Some tokenizers mark a token as special without naming it among their special tokens.
@@ -84,29 +70,13 @@ class ChatTokenizer:
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
         if isinstance(tokenizer.chat_template, str):
             tokenizer.chat_template = with_fixed_date(tokenizer.chat_template, datetime.now())
-        self._tools = tools
-        self._calls_in = call_reader(tokenizer) if tools else None
-        self.training_template = ""
-        """Name of TRL's template for training, which the tokenizer has now in place of its own, as that one rewrites
-        earlier turns. Empty: it has its own."""
         try:
             self._look(more_ends)
-            own = tokenizer.chat_template
-            found = None
-            if isinstance(own, str) and not self.keeps_history:
-                found = training_template(own)
-            if found is not None:
-                tokenizer.chat_template = found.text
-                self._look(more_ends)
-                if self.keeps_history:
-                    self.training_template = found.name
-                else:
-                    tokenizer.chat_template = own
-                    self._look(more_ends)
         except Exception as error:
-            raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
-        if tools is not None:
-            self._require_tools(tools)
+            fault = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ModelLoadError(
+                f"The model's chat template cannot be used ({fault}): take another model or template."
+            ) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
@@ -126,8 +96,6 @@ class ChatTokenizer:
         self._space_before_reply = "" if written.strip() else written
         self.keeps_history = self._keeps_history()
         """Whether a conversation may go on behind the ids that were sampled."""
-        self.thinks = self._thinks()
-        """Whether replies may have thoughts: the generation prompt begins one, or the vocabulary has their tags."""
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
@@ -172,34 +140,20 @@ class ChatTokenizer:
         # What the template's own rendering adds to the prompt, if that is the reply and space around it (Llama 2 puts a
         # space before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
-        call = self._tools.calls.get(reply) if self._tools else None
-        if call is not None:
-            text = self._written_call(prompt, call)
-        else:
-            whole = self._render([user(_MARK), assistant(reply)], prompt=False)
-            text = whole.removeprefix(prompt)
-            own = self._literal.hide(reply).strip()
-            if len(text) == len(whole) or not text.lstrip().startswith(own):
-                text = self._literal.hide(reply)
+        whole = self._render([user(_MARK), assistant(reply)], prompt=False)
+        text = whole.removeprefix(prompt)
+        own = self._literal.hide(reply).strip()
+        if len(text) == len(whole) or not text.lstrip().startswith(own):
+            text = self._literal.hide(reply)
         ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
         if ends:
             # A template may end the last reply with another token than an earlier one, which the next prompt has.
             return (*ids[: ends[0]], self.end_ids[0])
-        if call is None and self.end_ids:
+        if self.end_ids:
             # Or it may not end the last reply at all, and write other space behind it.
             text = text.rstrip()
         return (*self._ids_after(prompt, text), *self.end_ids[:1])
-
-    def meant(self, ids: Sequence[int]) -> str:
-        """What a reply says to the agent: where it calls one tool, the plainest reply that names its action; nothing,
-        where it calls several or another; else its text."""
-        if self._tools is None or self._calls_in is None:
-            return self.reply(ids)
-        said = str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
-        begun = self._opens if THOUGHT_TAG.search(said) else ""
-        called = self._calls_in(begun + said)
-        return self._tools.meant(called) if called else self.reply(ids)
 
     def text(self, ids: Sequence[int]) -> str:
         """Ids as text without control tokens, but for those that begin or end a thought."""
@@ -211,31 +165,6 @@ class ChatTokenizer:
         text = self.text(ids)
         is_cut = bool(self._opens) and bool(ids) and ids[-1] not in self.end_ids
         return self._opens + text if is_cut else text
-
-    def is_thinking(self, ids: Sequence[int]) -> bool:
-        """Whether a reply so far ends within a thought."""
-        return self.thinks and bool(open_thought(self._opens + self.text(ids)))
-
-    def closing(self, ids: Sequence[int]) -> list[int]:
-        """Ids that close the thought in which a reply so far ends."""
-        tag = end_of_thought(open_thought(self._opens + self.text(ids)))
-        return self._ids(f"\n{tag}\n\n")
-
-    def thought_tokens(self, ids: Sequence[int]) -> int:
-        """Tokens of a reply up to the end of its last thought; 0: it has none."""
-        if not self.thinks:
-            return 0
-        text = self.reply(ids)
-        tags = list(THOUGHT_TAG.finditer(text))
-        if not tags:
-            return 0
-        if open_thought(text):
-            return len(ids)
-        of_prompt = len(text) - len(self.text(ids))
-        counts = range(len(ids) + 1)
-        return bisect_left(
-            counts, tags[-1].end() - of_prompt, key=lambda count: len(self._decoded(ids[:count]))
-        )
 
     def _decoded(self, ids: Sequence[int]) -> str:
         if ids and ids[-1] in self.end_ids:  # which need not be special
@@ -276,37 +205,11 @@ class ChatTokenizer:
             {**message, "content": self._literal.hide(message["content"])}
             for message in conversation
         ]
-        return self._applied(literal, prompt=prompt)
-
-    def _applied(self, messages: Sequence[Any], *, prompt: bool) -> str:
-        tools = self._tools.schemas if self._tools else None
         return str(
             self.tokenizer.apply_chat_template(
-                messages, tools=tools, tokenize=False, add_generation_prompt=prompt
+                literal, tokenize=False, add_generation_prompt=prompt
             )
         )
-
-    def _written_call(self, prompt: str, call: Any) -> str:
-        """How the template writes a message that calls a tool behind a prompt; empty: it does not."""
-        whole = self._applied([user(_MARK), call], prompt=False)
-        after = whole.removeprefix(prompt)
-        return "" if len(after) == len(whole) else _NO_THOUGHT.sub("", after)
-
-    def _require_tools(self, tools: Tools) -> None:
-        """Raises ModelLoadError if the template does not write each tool, and a call of it."""
-        try:
-            prompt = self._render([user(_MARK)], prompt=True)
-            written = [
-                name in prompt and name in self._written_call(prompt, tools.calls[reply])
-                for name, reply in tools.functions.items()
-            ]
-        except Exception:
-            written = [False]
-        if not all(written):
-            raise ModelLoadError(
-                "The chat template of this model has no tools, as which this agent offers its actions: take a model "
-                "that calls tools, or leave actions_as_tools out."
-            )
 
     def _takes_system(self) -> bool:
         self.takes_system = True  # so that `_render` tries it
@@ -340,10 +243,6 @@ class ChatTokenizer:
         is_open = tags and tags[-1]["begin"] and not after[tags[-1].end() :].strip()
         return after[tags[-1].start() :] if is_open else ""
 
-    def _thinks(self) -> bool:
-        added = (str(token) for token in self._added.values())
-        return bool(self._opens) or any(map(THOUGHT_TAG.fullmatch, added))
-
     def _keeps_history(self) -> bool:
         """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one;
         space before a reply is left to the model, and so is an empty thought before one that has none."""
@@ -371,12 +270,6 @@ class ChatTokenizer:
                 return False
             prompt = later
         return True
-
-
-def _unusable(fault: str) -> ModelLoadError:
-    return ModelLoadError(
-        f"The model's chat template cannot be used ({fault}): take another model or template."
-    )
 
 
 def _continues(prompt: str, reply: str, continuation: str, later: str) -> bool:

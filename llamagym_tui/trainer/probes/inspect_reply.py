@@ -195,8 +195,6 @@ class ReplyInspector:
         """Each token of a reply, of which all that stands before it is encoded; without `values` none is a decision."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
-        # Which of the policy's decisions each token is; one that was forced is none.
-        decisions = {at - turn.start: number for number, at in enumerate(turn.sampled_at)}
         continuations = self._policy.trie_of(turn.actions).continuations(ids)
         places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
         found: list[InspectedToken] = []
@@ -205,7 +203,7 @@ class ReplyInspector:
             for logprobs in (logits / temperature).log_softmax(-1):
                 at = len(found)
                 token = ids[at]
-                number = decisions.get(at) if turn.is_trained else None
+                number = at if turn.is_trained else None
                 decision = _decision(
                     old=None if number is None else turn.logprobs[number],
                     new=float(logprobs[token]),

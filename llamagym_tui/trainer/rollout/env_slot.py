@@ -262,7 +262,7 @@ class EnvSlot:
         """
         agent = self.shared.agent
         chat = self.shared.policy.chat
-        said = chat.meant(reply.ids) if text is None else text
+        said = chat.reply(reply.ids) if text is None else text
         if text is None:
             text = chat.reply(reply.ids)
         reading = agent.read(said)
@@ -271,12 +271,6 @@ class EnvSlot:
         if isinstance(self.env, EnvProcess):
             self.env.send(stepped, agent.env_id, action, reading.failed)
         return Move(reply, text, replaced, reading, action)
-
-    def _thought_tokens(self, move: Move) -> int:
-        """Tokens of the thought in the agent's own reply; a person's is not counted."""
-        if move.replaced is not None:
-            return 0
-        return self.shared.policy.chat.thought_tokens(move.sampled.ids)
 
     def step(self, move: Move) -> None:
         """Step the environment by the policy's own reply; `outcome` is what comes of it. Raises EpisodeFault."""
@@ -343,7 +337,6 @@ class EnvSlot:
                 episode=before.number,
                 turn=before.length,
                 reply=move.reply,
-                thought_tokens=self._thought_tokens(move),
                 action=shown_action(move.action),
                 action_name=agent.action_name(move.action),
                 how=move.reading.how if move.replaced is None else "human",

@@ -211,7 +211,7 @@ def _replies_at_once(
             )
     finally:
         policy.on_reading = on_reading
-    return [policy.chat.meant(reply.ids) for reply in replies]
+    return [policy.chat.reply(reply.ids) for reply in replies]
 
 
 def _seed(seat: Seat) -> int:

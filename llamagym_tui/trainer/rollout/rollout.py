@@ -16,8 +16,7 @@ import msgspec
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Lookahead, Reply
-from llamagym_tui.engine.policy.served import sampler_of
+from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
@@ -369,7 +368,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.close()
         del self.slots[n_envs:]
-        self._sampler = sampler_of(self.policy, n_envs)
+        self._sampler = Sampler(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:
@@ -521,7 +520,7 @@ class Rollout:
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         """Offer the person what can be done in this turn; the wheel is let go where that is not known."""
         text = self.policy.chat.reply(reply.ids)
-        name = named_action(self.agent, self.policy.chat.meant(reply.ids))
+        name = named_action(self.agent, self.policy.chat.reply(reply.ids))
         try:
             offered = choices(self.agent, slot.env.action_space, slot.admissible)
         except EnvError as error:

@@ -46,8 +46,6 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
                     turn.value,
                     ids[-1] in end_ids,
                     turn.choice,
-                    turn.weights,
-                    turn.forced,
                 )
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
 
 import torch
 from torch.distributed import TCPStore
-from torch.distributed.tensor import DTensor
 from transformers import AutoTokenizer
 
 from llamagym_tui.config import GenerationConfig, LoraConfig
@@ -40,21 +38,6 @@ def steady(ppo: PPO) -> PPO:
     return ppo
 
 
-def held_bytes(policy: Policy, ppo: PPO) -> tuple[int, int, int]:
-    """Of the weights, their moments, and the reference, in this process."""
-
-    def total(tensors: Iterable[torch.Tensor]) -> int:
-        return sum(
-            each.to_local().nbytes if isinstance(each, DTensor) else each.nbytes for each in tensors
-        )
-
-    moments = (
-        each[name] for each in ppo.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")
-    )
-    reference = [then for _, then in ppo.reference.start] if ppo.reference else []
-    return total(policy.model.pretrained_model.parameters()), total(moments), total(reference)
-
-
 def main(port: int) -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
@@ -65,15 +48,6 @@ def main(port: int) -> None:
             with_adapter(lm, LoraConfig(layers="all", r=4, alpha=8.0)) if job["lora"] else lm
         )
         policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
-        if shard := job.get("shard"):
-            with torch.no_grad():
-                for weight in lm.parameters():
-                    weight.mul_(2)  # it gets those of the first one
-            model.backbone.shard(ranks)
-            if shard == "until it dies in a forward":
-                lm.get_decoder().layers[1].register_forward_pre_hook(
-                    lambda *_: os.kill(os.getpid(), 9)
-                )
         ppo = steady(PPO(policy, job["config"], seed=7, ranks=ranks))
         ppo.share()
         loss = ppo.loss
@@ -87,12 +61,7 @@ def main(port: int) -> None:
         ppo.loss = other_loss
         for batch in job["batches"]:
             stats = ppo.update(batch)
-        ranks.gather((None if shard else weights_of(ppo), stats, ppo.state))
-        if shard:
-            ranks.gather(
-                held_bytes(policy, ppo)
-            )  # and go along with the first one until it does the same
-            ranks.meet = lambda: None
+        ranks.gather((weights_of(ppo), stats, ppo.state))
 
 
 if __name__ == "__main__":

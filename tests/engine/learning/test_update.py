@@ -632,7 +632,7 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
 
 @pytest.mark.parametrize("n", [1, 4])
 def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
-    turn = Turn(0, 5, (-0.5,) * 5, 0.25, 2.0, parse_failed=True, weights=(0.75,) * 5, thought=3)
+    turn = Turn(0, 5, (-0.5,) * 5, 0.25, 2.0, parse_failed=True)
     one, known = (
         torch.ones(n),
         dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5),
@@ -655,8 +655,7 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.025,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": 5 * n,
-        "shortened": 2 * n, "skipped_steps": 0, "importance_weight": 0.75, "refusal_rate": 0.0,
-        "thought_tokens": 3.0, "answer_tokens": 2.0,
+        "shortened": 2 * n, "skipped_steps": 0, "refusal_rate": 0.0,
         "action_information": 0.0, "group_spread": 0.0, "flat_groups": 0.0, "idle_share": 0.0, "design_effect": 1.0,
     }  # fmt: skip
 

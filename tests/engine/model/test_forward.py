@@ -16,7 +16,7 @@ AT_ROWS, AT_COLUMNS = torch.tensor([0, 1, 2]), torch.tensor([2, 4, 1])
 def gradients(share: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
     lm = tiny_llama(64)
     if share:
-        logits = Backbone(lm, "fp32").encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
+        logits = Backbone(lm).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
     else:
         logits = torch.stack([lm(torch.tensor([PREFIX + row])).logits[0, -1] for row in ROWS])
     logits.log_softmax(-1)[:, 3].sum().backward()
@@ -77,5 +77,5 @@ def test_every_architecture_gives_its_own_logits_through_a_shared_prefix(kind, w
     lm = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).eval()
     with torch.no_grad():
         own = torch.stack([lm(torch.tensor([PREFIX + row])).logits[0, -1] for row in ROWS])
-        found = Backbone(lm, "fp32").encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
+        found = Backbone(lm).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
     assert torch.allclose(found, own.float(), rtol=1e-3, atol=1e-4)

@@ -12,7 +12,7 @@ from torch import Tensor
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.packing import Row, forwards
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model import forward, lean, sharing
+from llamagym_tui.engine.model import forward, lean
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
@@ -163,7 +163,7 @@ def test_a_model_whose_shared_keys_are_read_wrongly_takes_the_path_of_any_model(
     lm = tiny("llama", {**SMALL, "vocab_size": VOCABULARY})
     of_all = lean._of_all
     monkeypatch.setattr(lean, "_of_all", lambda grouped, shared: of_all(grouped, 2 * shared))
-    backbone, plain_because = checked_backbone(lm, "fp32")
+    backbone, plain_because = checked_backbone(lm)
     assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
     assert "reads shared keys wrongly" in caplog.text
 
@@ -216,7 +216,7 @@ def test_other_architectures_and_windows_take_the_general_path_without_a_word(
     kind, settings, caplog
 ):
     backbone, plain_because = checked_backbone(
-        tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings), "fp32"
+        tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings)
     )
     assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
     assert not [record for record in caplog.records if record.name.startswith("llamagym_tui")]
@@ -246,26 +246,15 @@ def test_a_lean_path_whose_gradient_alone_is_off_is_not_taken(monkeypatch, caplo
         return states + 1e-3 * (states - states.detach())
 
     monkeypatch.setattr(forward, "read_states", off)
-    backbone, _ = checked_backbone(tiny_llama(VOCABULARY), "fp32")
+    backbone, _ = checked_backbone(tiny_llama(VOCABULARY))
     assert backbone.shares
     assert not backbone.is_lean
     assert "off by 0.001 of its gradient" in caplog.text
 
 
-def test_a_lean_path_is_compared_without_the_rounding_that_would_hide_a_difference(monkeypatch):
-    seen, whole = [], sharing._flat_difference
-    monkeypatch.setattr(
-        sharing,
-        "_flat_difference",
-        lambda backbone, ids: seen.append(backbone.precision) or whole(backbone, ids),
-    )
-    backbone, _ = checked_backbone(tiny_llama(VOCABULARY), "bf16")
-    assert (seen, backbone.precision, backbone.flat_is_exact) == (["fp32"], "bf16", True)
-
-
 def test_a_lean_path_that_fails_is_not_taken(monkeypatch, caplog):
     monkeypatch.setattr(lean, "_rotated", None)
-    backbone, plain_because = checked_backbone(tiny_llama(VOCABULARY), "fp32")
+    backbone, plain_because = checked_backbone(tiny_llama(VOCABULARY))
     assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
     assert "the lean one fails" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING

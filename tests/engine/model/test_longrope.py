@@ -56,7 +56,7 @@ def test_a_model_with_two_lists_of_factors_reads_what_the_first_one_is_for():
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_no_forward_has_a_row_that_would_change_the_positions_of_others(shares):
-    backbone = Backbone(a_phi(64), "fp32", shares=shares)
+    backbone = Backbone(a_phi(64), shares=shares)
     row = list(range(64)) + list(range(32))
     expected = backbone.lm(torch.tensor([row[:40]])).logits[0, -1]
     beside = backbone.encode_rows((), [row, row[:40]])

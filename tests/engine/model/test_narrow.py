@@ -51,7 +51,7 @@ def plain_logprobs(narrow: NarrowHead, kept: NarrowEncoded) -> Tensor:
 
 def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
     adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
-    backbone = Backbone(adapted.get_base_model(), "fp32")
+    backbone = Backbone(adapted.get_base_model())
     own = NarrowHead(backbone.head)
     own.include(IDS, TRAINED)
     with torch.no_grad():

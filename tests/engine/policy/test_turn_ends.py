@@ -15,7 +15,6 @@ from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHe
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
-from llamagym_tui.engine.tokens import tokenization
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
@@ -128,12 +127,6 @@ FAMILIES = {
         "USER: %\n", "BOT: ", "\n", "| |eom|", added="|eom|", generation="| |eom|"
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These templates are our own: a process of its own for each would take seconds."""
-    monkeypatch.setattr(tokenization, "template_fault", lambda tokenizer: None)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())

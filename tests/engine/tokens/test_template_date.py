@@ -15,7 +15,6 @@ from llamagym_tui.engine.model.loading import bind_template_arguments
 from llamagym_tui.engine.tokens import tokenization
 from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.engine.tokens.training_template import unbound
 from llamagym_tui.game.chat import user
 from llamagym_tui.run_folder import MODEL_DIR
 from llamagym_tui.trainer import builders
@@ -26,11 +25,6 @@ INDIRECT = (
     "{% set form = '%Y-%m-%d' %}{{ strftime_now(form) }}{% for m in messages %}<|im_start|>"
     "{{ m['content'] }}<|im_end|>{% endfor %}"
 )
-
-
-@pytest.fixture(autouse=True)
-def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenization, "template_fault", lambda tokenizer: None)
 
 
 def chat_on(
@@ -89,4 +83,3 @@ def test_a_fixed_date_leaves_arguments_and_the_template_to_be_told():
     once = tokenizer.chat_template
     bind_template_arguments(tokenizer, {"thorough": True})
     assert tokenizer.chat_template == once != bound
-    assert unbound(once) == LLAMA_3_2

@@ -6,8 +6,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from textual.geometry import Offset
-from textual.selection import Selection
 from textual.widgets import OptionList
 
 from llamagym_tui import user_files
@@ -15,7 +13,6 @@ from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.protocol.events import CheckpointSaved, PhaseChanged
-from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog
 from llamagym_tui.screens.help.help_text import HelpText
@@ -521,7 +518,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(
         await sees(pilot, "f5 says why first")
         await pilot.press("escape", "question_mark", "end")
         await sees(pilot, "f6              Search the conversation.")
-        await sees(pilot, "n ↑             Go to the match before this one.")
+        await sees(pilot, "n ↑             Go to the match above.")
         await pilot.press("escape")
         app.show_tour()
         await sees(pilot, "1 of 5")
@@ -536,10 +533,7 @@ async def test_what_is_copied_is_told(
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL, notifications=True) as pilot:
         await sees(pilot, "20,494 ")
-        view = app.screen.query_one(ConversationView)
-        last = view.line_numbers.stop - 1
-        app.screen.selections = {view: Selection(Offset(0, last - 2), Offset(20, last))}
-        await pilot.press("ctrl+c")
+        app.copy_to_clipboard("a\nb\nc")
         await sees(pilot, "copied 3 lines")
         app.copy_to_clipboard("hit")
         await sees(pilot, "copied 3 characters")

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.protocol.events import PaceChanged, PhaseChanged, TurnInspected, UpdateFinished
+from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
 from llamagym_tui.protocol.inspected import PeerGroup
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen, TokenTable
@@ -37,7 +37,7 @@ async def opened(
     async with make_app(client).run_test(size=size) as pilot:
         await sees(pilot, "Your total: 12")
         view = pilot.app.screen.query_one(ConversationView)
-        await until(pilot, lambda: len(view.line_numbers) > 4)
+        await until(pilot, lambda: view.rows)
         await pilot.press("i")
         await sees(pilot, f"Reply 1 of episode {LAST:,}, sampled by policy 39, now policy 40")
         assert client.inspected == [(LAST, 0)]
@@ -191,25 +191,17 @@ async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeA
         assert "most probable under" not in shown(pilot)
 
 
-async def test_the_reply_of_the_match_or_the_lowest_in_view_is_the_one_that_is_opened(
-    make_app: MakeApp,
-):
+async def test_the_marked_reply_is_the_one_that_is_opened(make_app: MakeApp):
     client = InspectedClient()
     async with make_app(client).run_test(size=(100, 18)) as pilot:
-        client.emit(PaceChanged(turn_s=1.0))  # slowly, a turn has more lines than one
-        await sees(pilot, "Your total: 12")
-        view = pilot.app.screen.query_one(ConversationView)
-        await until(pilot, lambda: len(view.line_numbers) > 4)
+        await sees(pilot, "20,494 ")
         await pilot.press("slash", *"ace: yes", "enter")
-        await until(pilot, lambda: view.search is not None and view.search.current is not None)
+        view = pilot.app.screen.query_one(ConversationView)
+        assert view.marked is not None
+        place = (view.marked.episode, view.marked.turn)
+        assert place != (LAST, 0)
         await pilot.press("i")
-        await sees(pilot, "Reply 1 of episode 20,483")
-        await pilot.press("escape")
-        view.find("")
-        view.scroll_home(animate=False)
-        await until(pilot, lambda: view.scroll_offset.y == 0 and not view.following)
-        await pilot.press("i")
-        await sees(pilot, "Reply 2 of episode 20,480")
+        await until(pilot, lambda: client.inspected == [place])
 
 
 async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: MakeApp):

@@ -95,14 +95,10 @@ def test_a_peak_and_a_rise_are_measured_by_the_run_itself():
 
 def test_figures_that_need_a_setting_are_shown_with_it():
     without = fakes.config(Path("run"))
-    served = replace(
-        without, generation=replace(without.generation, server="http://localhost:8000/v1")
-    )
     known = set(shown_figures(without, {}))
-    assert set(shown_figures(served, {})) - known == {"importance_weight"}
     of_groups = {"group_spread", "design_effect", "flat_groups", "idle_share"}
     of_critic = {"value_loss", "explained_variance"}
-    assert set(FIGURES) - known == {"importance_weight"} | of_groups
+    assert set(FIGURES) - known == of_groups
     assert known - set(shown_figures(without, {"ppo.learner": "rebn"})) == of_critic
     assert set(shown_figures(without, {"ppo.learner": "gigpo"})) == known - of_critic | of_groups
     compared = replace(without, ppo=replace(without.ppo, learner="rloo"))

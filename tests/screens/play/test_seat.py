@@ -59,7 +59,7 @@ async def test_whoever_comes_back_plays_the_rest_and_then_sees_the_class(tmp_pat
     play(room, 2, [0.0] * (MATCH - 1))
     app = SeatApp(room, 2)
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "your episode 20")
+        await sees(pilot, "episode 19")
         await play_one(pilot, app)
         await sees(pilot, "You earn")
         await sees(pilot, "the class and the model")

@@ -6,7 +6,7 @@ import pytest
 
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.protocol.events import TurnFinished, WarningRaised, WatchChanged
-from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.trainer.rollout.episode_counts import evaluated
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.text_env import ChestAgent
@@ -36,11 +36,11 @@ def test_a_refused_action_is_counted_apart_and_charged_as_a_reply_that_names_non
     assert turn_rewards(trajectory.turns, scale=1.0, parse_penalty=0.5).tolist() == [-0.5] * 4
     turns = [event for event in emitted if isinstance(event, TurnFinished)]
     assert {(turn.how, turn.is_refused) for turn in turns} == {("custom", True)}
-    (action,) = paragraphs(turns[0], prompt_is_new=False)
+    (action,) = paragraphs(turns[0])
     assert " · read by the agent, refused by the environment" in [
         piece.text for piece in action.pieces
     ]
-    assert action.label_style == "warning"
+    assert action.label_style == "$text-warning"
 
 
 def test_a_fallback_that_is_refused_is_a_reply_that_names_none(make_policy, monkeypatch):

@@ -417,7 +417,7 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             sampled.add((greedy, self.policy.generator.initial_seed()))
             return super().sample(logits, greedy)
 
-    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.sampler_of", Watched)
+    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
     arguments = {
         "episodes": 2,
         "seed": 3,
