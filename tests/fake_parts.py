@@ -25,7 +25,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.learner import Learner as EngineLearner
+from llamagym_tui.engine.learning.ppo import PPO as EngineLearner
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy as EnginePolicy
 from llamagym_tui.engine.policy.trajectory import Trajectory

@@ -31,13 +31,13 @@ from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
-from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
+from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
-from llamagym_tui.state.reduce import distinguished_text, reduce, trainer_lost
+from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 from llamagym_tui.state.watching import TURN_S
 
@@ -251,8 +251,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
                             self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
                     self._take_in(reduce(self._state, event))
                     self._collect(event)
-                    if isinstance(event, ObservationsDistinguished) and event.are_few:
-                        self.notify(distinguished_text(event), severity="warning", timeout=30)
                     count += 1
                     if count % YIELD_EVENTS == 0:
                         await asyncio.sleep(0)

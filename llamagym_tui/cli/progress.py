@@ -15,7 +15,6 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted, left_text
 from llamagym_tui.state.reduce import (
-    distinguished_text,
     measured_text,
     progress_text,
     warm_start_text,
@@ -133,9 +132,6 @@ class Progress:
                 self.notify(f"changed: {', '.join(changes)}")
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
-            case events.ObservationsDistinguished():
-                text = distinguished_text(event)
-                self.notify(f"warning: {text}" if event.are_few else text)
 
     def evaluated(self, episodes: int) -> None:
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)

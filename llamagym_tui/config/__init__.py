@@ -6,7 +6,6 @@ from llamagym_tui.config.fields import Value as Value
 from llamagym_tui.config.figures import FIGURES as FIGURES
 from llamagym_tui.config.figures import FIGURES_OF_A_RUN as FIGURES_OF_A_RUN
 from llamagym_tui.config.figures import GROUPS as GROUPS
-from llamagym_tui.config.figures import MovedEpisode as MovedEpisode
 from llamagym_tui.config.figures import UpdateStats as UpdateStats
 from llamagym_tui.config.figures import WarmStartStats as WarmStartStats
 from llamagym_tui.config.learners import LEARNERS as LEARNERS

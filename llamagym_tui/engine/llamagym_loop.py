@@ -27,9 +27,8 @@ from llamagym_tui.config import (
     from_dict,
     turns_kept,
 )
-from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for, unused_settings
-from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
+from llamagym_tui.engine.learning.trl_training import train_on
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import (
     NO_CAUSAL_LM,
@@ -234,7 +233,7 @@ class LlamaGymLoop:
         self.policy.history = turns_kept("own", agent.history)
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
-        self.learner: Learner = learner_for(self.policy, ppo, seed, ALONE)
+        self.learner = learner_for(self.policy, ppo, seed, ALONE)
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]

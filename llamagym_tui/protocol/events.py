@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, MovedEpisode, Value, WarmStartStats
+from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
@@ -395,8 +395,6 @@ class UpdateFinished(Event, frozen=True, kw_only=True):
     episodes: int
     """Episodes since the run began."""
     stats: UpdateStats
-    moved: MovedEpisode | None = None
-    """None: the update moved none."""
 
 
 class PromptChanged(Event, frozen=True, kw_only=True):
@@ -569,22 +567,6 @@ class SettingsMeasured(Event, frozen=True, kw_only=True):
     """For people, one for each, with its value."""
 
 
-class ObservationsDistinguished(Event, frozen=True, kw_only=True):
-    """How many observations of the run's first batch the model distinguishes; not emitted where there are too few."""
-
-    observations: int
-    """Distinct ones that were looked at."""
-    distinguished: int
-    """Those whose hidden states are apart (`docs/METRICS.md`)."""
-    differing_share: float | None = None
-    """Share of their states' power that differs between them. None: not known."""
-
-    @property
-    def are_few(self) -> bool:
-        """Whether they are too few to learn much from."""
-        return 2 * self.distinguished < self.observations
-
-
 class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
@@ -641,9 +623,7 @@ ChangeEvent = (
 )
 LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = (
-    EpisodesCounted | UpdateFinished | ObservationsDistinguished | CheckpointSaved | RolledBack
-)
+FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
 EvaluationEvent = EvaluationFinished | MatchPlayed | PromptsCompared | EvaluationCancelled
 WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent

@@ -30,8 +30,6 @@ LEFT_OUT: dict[events.LeftOut, str] = {
     "full_disk": "not recorded: the disk was full",
 }
 """What became of the lines that are missing in the conversation, and why."""
-SMALL_SHARE = 0.1
-"""Share of the states' power that differs between observations, below which it is said."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -78,7 +76,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
-                moved=event.moved,
                 batch_turns=0,
                 progress=None,
             )
@@ -122,9 +119,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(
                 measured, f"Measured in the first batch: {clipped(measured_text(event))}."
             )
-        case events.ObservationsDistinguished():
-            warning = "Warning: " if event.are_few else ""
-            return _noted(state, f"{warning}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -269,21 +263,6 @@ def measured_text(event: events.SettingsMeasured) -> str:
     return "; ".join(of_changed or reasons[:1])
 
 
-def distinguished_text(event: events.ObservationsDistinguished) -> str:
-    """How many observations the model distinguishes, and what to do if they are few, as one sentence."""
-    share = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
-    advice = ""
-    if event.are_few:
-        advice = (
-            ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start "
-            "on demonstrations, or take a larger model"
-        )
-    common = ""
-    if event.differing_share is not None and event.differing_share < SMALL_SHARE:
-        common = f"; {event.differing_share:.2%} of their states' power differs between them"
-    return f"The model distinguishes {share}{advice}{common}."
-
-
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
     """What a warm start has changed, as one line."""
     before = event.before
@@ -361,7 +340,6 @@ def _gone_back(state: RunState, update: int) -> RunState:
         outdated,
         updates=update,
         stats=stats,
-        moved=None,
         batch_turns=0,
         collapse="",
     )

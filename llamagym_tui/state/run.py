@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import Mode, MovedEpisode, RunConfig, Value
+from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
@@ -101,8 +101,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     film: tuple[events.PolicyMapped, ...] = ()
     """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
     `reduce.MAX_FRAMES`."""
-    moved: MovedEpisode | None = None
-    """The episode that the last update moved."""
     map_watched: bool = False
     """Whether the trainer keeps the map closely up to date."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from llamagym_tui.config import RunConfig, UpdateStats
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, described, located, user_place
 from llamagym_tui.protocol.events import RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
@@ -33,17 +31,6 @@ def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
         trained=trained,
-    )
-
-
-def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
-    """An update's figures, with those of the rollout that only the session knows."""
-    return replace(
-        figures,
-        known_prompts=known_prompts,
-        rollout_s=rollout_s,
-        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
-        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
@@ -23,7 +23,7 @@ class Parts:
     agent: AgentBase
     loaded: LoadedModel
     policy: Policy
-    learner: Learner
+    learner: PPO
     rollout: AnyRollout
     threads: int
     """How many threads compute."""

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from llamagym_tui.config import (
     Mode,
     RunConfig,
@@ -20,7 +22,6 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
-from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import (
     LONGEST_S,
     SMALLEST_BATCH,
@@ -29,6 +30,7 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_novelty,
     measured_settings,
 )
+from llamagym_tui.engine.learning.ppo import unused_settings
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.game.observed import described_return
@@ -102,7 +104,6 @@ class Run:
         """Update at which each finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
-        """Whether the one that the run begins with has not been made."""
         self._is_first_batch = self.learner.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
@@ -209,14 +210,6 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         turns, _ = self.rollout.batch_progress
         batch = self.rollout.take_batch()
-        if self._is_first_batch and (found := self.learner.distinguished(batch)) is not None:
-            self._emit(
-                events.ObservationsDistinguished(
-                    observations=found.observations,
-                    distinguished=found.distinguished,
-                    differing_share=found.differing_share,
-                )
-            )
         self._is_first_batch = False  # not after a roll back to the beginning either
         known_prompts = self.rollout.take_known_prompts()
         turns_per_s = turns / max(rollout_s, 1e-9)
@@ -241,14 +234,13 @@ class Run:
         if self.rollout.opponent is not None:
             self.rollout.opponent.learnt(self.learner.updates)
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
-        stats = event_builders.update_stats(figures, rollout_s, known_prompts)
+        stats = replace(figures, rollout_s=rollout_s)
         self._begin_batch()
         self._emit(
             events.UpdateFinished(
                 update=self.learner.updates,
                 episodes=self.rollout.episodes,
                 stats=stats,
-                moved=self.learner.moved,
             )
         )
         if stats.first_ratio > LARGEST_FIRST_RATIO:
@@ -276,7 +268,7 @@ class Run:
         """Find how many earlier turns help; whether prompts have any from now on, and the batch is of no use."""
         if not self.config.finds_history:
             return False
-        self._first_episodes += episodes_of(self.policy, batch, self.learner.encoded)
+        self._first_episodes += episodes_of(self.learner, batch)
         found = turns_that_help(self._first_episodes)
         if found is None and self.learner.updates < FIRST_UPDATES:
             return False

@@ -11,13 +11,13 @@ LARGEST_PEAK = 10.0
 LARGEST_RISE = 0.5
 """Nats a token that entropy may rise above its start."""
 
-OF_ENDED = ("mean_return", "return_std")
+OF_ENDED = ("mean_return",)
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""
 
 OF_CRITIC = ("explained_variance", "value_loss")
-OF_GROUPS = ("design_effect", "group_spread", "flat_groups", "idle_share")
+OF_GROUPS = ("flat_groups",)
 
 
 class Health(NamedTuple):
@@ -53,8 +53,6 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
         return Health(None, "the critic alone is trained")
     if field in OF_ENDED and not stats.episodes:
         return Health(None, "no episode ended in this batch")
-    if field == "action_information" and not value:
-        return Health(None, "one state alone, or replies that name no action")
     high = _bound_by_past(field, text.high, past)
     if value != value:
         return Health(False, "not a number")

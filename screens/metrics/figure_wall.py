@@ -14,7 +14,6 @@ from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health, shown_figures
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.chart_cells import (
     BOUND,
     Curve,
@@ -28,7 +27,7 @@ from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_
 from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import RunState
 
-SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups", "idle_share")
+SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
 COLUMNS = 3
@@ -147,12 +146,6 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         value = (figure_value(state.stats, field), "bold")
         words = (found.words, badge(found)[1])
         lines.insert(0, Content.assemble(("now      ", ASIDE), value, "  ", words))
-    if field == "action_information" and state.map_layout is not None and state.mapped is not None:
-        policy = MappedPolicy(state.map_layout, state.mapped)
-        if policy.information is not None:
-            over = f"over the states of the map at update {state.mapped.update:,}, each once"
-            on_map = (f"{policy.information:.3f}", "bold")
-            lines.insert(1, Content.assemble(("map      ", ASIDE), on_map, f"  {over}"))
     if field == "mean_return":
         known = "".join(
             f"   {line_of(name).dash} {name} {plain(value)}"

@@ -31,7 +31,6 @@ PPO = (
     "grad_norm",
     "first_ratio",
     "lr",
-    "tokens_per_s",
     "turns",
 )
 """Figures of an update that stand beside the game, in this order."""
@@ -39,7 +38,6 @@ SHOWN: dict[str, Callable[[float], str]] = {
     "clip_fraction": share,
     "parse_failure_rate": share,
     "refusal_rate": share,
-    "tokens_per_s": "{:,.0f}".format,
     "turns": "{:,.0f}".format,
     "lr": partial(plain, least=0.0),
 }

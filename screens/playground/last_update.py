@@ -12,7 +12,7 @@ class LastUpdate(StateText):
 
     def show(self, state: RunState) -> None:
         before = self.state
-        if (state.film, state.moved, state.updates) != (before.film, before.moved, before.updates):
+        if (state.film, state.updates) != (before.film, before.updates):
             super().show(state)
 
     def content_at(self, width: int) -> Content:

@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.config import MovedEpisode
 from llamagym_tui.protocol.commands import Step, WatchPolicyMap
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import DIFFERS, MappedPolicy
@@ -19,7 +18,7 @@ from llamagym_tui.screens.policy_map.screen import why_no_map
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import number, plain, share
+from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.state.run import RunState
 
 
@@ -65,9 +64,7 @@ class ChangesScreen(ModalScreen[None]):
 
 
 def changes_text(state: RunState) -> Content:
-    return Content("\n").join(
-        [*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)]
-    )
+    return Content("\n").join(_of_map(state))
 
 
 def _of_map(state: RunState) -> Iterator[Content]:
@@ -110,20 +107,3 @@ def _of_map(state: RunState) -> Iterator[Content]:
         yield Content.assemble(
             (lead, "bold"), f"{shares}{place:<14}", (one_line(now[spot].cell.words), ASIDE)
         )
-
-
-def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:
-    if moved is None:
-        yield Content.styled("No update has moved an episode yet.", ASIDE)
-        return
-    head = f"Update {update:,} moved episode {moved.episode:,} most, which returned {number(moved.episode_return)}:"
-    yield Content.styled(head, "bold")
-    of_all = (
-        f"{share(moved.moved / moved.of_batch)} of its batch's, most in turn {moved.turn + 1:,}"
-    )
-    yield Content(f"Σ|advantage × (ratio − 1)| {plain(moved.moved)}, {of_all}:")
-    yield Content.assemble(("  seen ", ASIDE), one_line(moved.observation))
-    figures = (
-        f"  p {share(moved.before)} → {share(moved.after)}, advantage {number(moved.advantage, 2)}"
-    )
-    yield Content.assemble(("  said ", ASIDE), (one_line(moved.reply), "bold"), figures)

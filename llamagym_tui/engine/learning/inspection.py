@@ -1,21 +1,14 @@
-"""What an update used, kept by reference: nothing is computed again; and the episode that it moved most."""
+"""What an update used, kept by reference: nothing is computed again."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from llamagym_tui.config import LEARNERS, Credit, LearnerName, MovedEpisode
-from llamagym_tui.engine.learning.distinguished import observation_ids
-from llamagym_tui.engine.learning.targets import Targets, turn_sums
-from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.config import LEARNERS, Credit, LearnerName
+from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-
-MOST_TEXT = 160
-"""Characters of an observation or reply that are kept."""
 
 
 class Earned(NamedTuple):
@@ -125,76 +118,15 @@ def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
     return clipped * advantage < ratio * advantage
 
 
-def moved_most(
-    chat: ChatTokenizer, used: UsedBatch, log_ratios: Sequence[tuple[Tensor, Tensor]]
-) -> MovedEpisode | None:
-    """The episode of a batch whose probabilities an update has changed most.
-
-    Args:
-        chat: makes texts of ids.
-        used: the batch.
-        log_ratios: `UpdateSums.log_ratios`.
-    Returns:
-        None: nothing was moved, or not by a number.
-    """
-    turns = [turn for trajectory in used.trajectories for turn in trajectory.turns]
-    lengths = [len(turn.decision_logprobs) for turn in turns]
-    log_ratio = torch.zeros(sum(lengths))  # (D,) of all decisions, new over old
-    for decisions, scored in log_ratios:
-        log_ratio[decisions.cpu()] = scored.cpu()
-    advantages = used.targets.advantages.cpu()
-    if used.credit == "turn":
-        advantages = advantages.repeat_interleave(torch.tensor(lengths))  # (D,)
-    # A decision is moved by |advantage x (ratio - 1)|.
-    by_turn = turn_sums(turns, (advantages * log_ratio.expm1()).abs()).tolist()
-    by_episode: list[list[float]] = []
-    first = 0
-    for trajectory in used.trajectories:
-        after_last = first + len(trajectory.turns)
-        by_episode.append(by_turn[first:after_last])
-        first = after_last
-    sums = [sum(each) for each in by_episode]
-    total = sum(sums)
-    if not math.isfinite(total) or not total:
-        return None
-    episode = _largest(sums)
-    number = _largest(by_episode[episode])
-    trajectory = used.trajectories[episode]
-    # The turn's index in the batch.
-    at = sum(len(each.turns) for each in used.trajectories[:episode]) + number
-    turn = turns[at]
-    old = sum(turn.decision_logprobs)
-    new = old + float(log_ratio.split(lengths)[at].sum())
-    pairs = [
-        (segment, ids) for segment in trajectory.segments for ids in observation_ids(chat, segment)
-    ]
-    segment, ids = pairs[number]
-    reply_ids = segment.ids[turn.start : turn.end]
-    return MovedEpisode(
-        episode=trajectory.episode,
-        episode_return=trajectory.episode_return,
-        moved=sums[episode],
-        of_batch=total,
-        turn=len(trajectory.earlier) + number,
-        observation=chat.text(_without_template_end(chat, ids)).strip()[:MOST_TEXT],
-        reply=chat.reply(reply_ids)[:MOST_TEXT],
-        advantage=float(advantages.split(lengths)[at].mean()),
-        before=math.exp(old),
-        after=math.exp(min(0.0, new)),
-    )
-
-
-def _largest(numbers: Sequence[float]) -> int:
-    """Index of the largest number, the first if there are several."""
-    return max(range(len(numbers)), key=numbers.__getitem__)
-
-
-def _without_template_end(chat: ChatTokenizer, ids: Sequence[int]) -> Sequence[int]:
-    """Ids of an observation without what the template writes after it, before the reply."""
-    template = chat.continuation("", ended=True)
-    same = 0
-    for own, templates in zip(reversed(ids), reversed(template), strict=False):
-        if own != templates:
-            break
-        same += 1
-    return ids[: len(ids) - same]
+def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
+    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
+    end = 0
+    for turn in segment.turns:
+        ids = segment.ids[end : turn.start]
+        template: Sequence[int] = ()
+        if end:
+            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
+        # What the template writes before an observation is not part of it.
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
+        yield tuple(ids[len(list(same)) :])
+        end = turn.end

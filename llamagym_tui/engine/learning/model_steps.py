@@ -7,9 +7,9 @@ the rule: the adaptive schedule of rsl_rl, arXiv:2109.11978.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +26,6 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks
 
-if TYPE_CHECKING:
-    from llamagym_tui.engine.learning.ppo import Moments
-
 MUCH_TOO_FAR = 3.0
 """Times the KL that an update should make, beyond which a step is undone."""
 TOO_FAR = 2.0
@@ -38,6 +35,8 @@ NEAR = 0.5
 CHANGE = 1.5
 """Factor by which they do."""
 LEAST_PACE = 1e-4
+Moments = Mapping[int, Mapping[str, Tensor]]
+"""Tensors of an optimizer, for each trained weight by its number."""
 
 
 class ModelSteps:
@@ -190,11 +189,11 @@ class ModelSteps:
         return why_it_stood_still(self.weights, gradient_norms=norms, skipped=sums.skipped, lr=lr)
 
     @property
-    def moments(self) -> "Moments":
+    def moments(self) -> Moments:
         found: Any = self.optimizer.state_dict()["state"]
         return found
 
-    def takes(self, moments: "Moments") -> bool:
+    def takes(self, moments: Moments) -> bool:
         """True if an optimizer's tensors have the shapes of these weights."""
         trained = [*self.weights, *self._head]
         for index, of_weight in moments.items():
@@ -206,7 +205,7 @@ class ModelSteps:
                     return False
         return True
 
-    def restore(self, state: None, moments: "Moments") -> None:
+    def restore(self, state: object, moments: Moments) -> None:
         # Rates are those of this learner's settings.
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})

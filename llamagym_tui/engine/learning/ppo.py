@@ -13,7 +13,7 @@ inside the model by minibatches, `HeadSteps` an adapter on the LM head alone.
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from llamagym_tui.engine.learning.figures import update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.inspection import UsedBatch, observation_ids
 from llamagym_tui.engine.learning.losses import Objective
-from llamagym_tui.engine.learning.model_steps import ModelSteps
+from llamagym_tui.engine.learning.model_steps import ModelSteps, Moments
 from llamagym_tui.engine.learning.movement import Marks, require_trainable
 from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
 from llamagym_tui.engine.learning.reference import Reference
@@ -44,8 +44,6 @@ KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
 RandomState = tuple[int, tuple[int, ...], float | None]
 """The state of a `random.Random`."""
-Moments = Mapping[int, Mapping[str, Tensor]]
-"""Tensors of an optimizer, for each trained weight by its number."""
 
 
 class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +95,7 @@ class PPO:
         if policy.narrow is None:
             self.steps = ModelSteps(policy, config, random.Random(seed), ranks)
         else:
-            self.steps = HeadSteps(policy, policy.narrow, config)
+            self.steps = HeadSteps(policy, policy.narrow, random.Random(seed))
         if config.kl_coef or config.kl_coef_final:
             self.reference = Reference(policy)
         self.config = config
@@ -152,7 +150,6 @@ class PPO:
         trajectories = [each for part in self.ranks.gather(trajectories) for each in part]
         # 1. Targets, from what was sampled. Whatever comes from models (reference, values, bootstraps) is computed
         #    here, before the first step, and stays fixed over all epochs.
-        self.steps.take(batch_rows(trajectories))
         targets = self.targets(trajectories)
         objective = Objective(
             self.config,
@@ -200,6 +197,7 @@ class PPO:
     def targets(self, trajectories: Sequence[Trajectory]) -> Targets:
         """What the update aims at: advantages, and returns for the critic."""
         config = self.config
+        self.steps.take(batch_rows(trajectories))
         returns = [
             each
             for trajectory in trajectories

@@ -14,9 +14,9 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.figures import UpdateSums
 from llamagym_tui.engine.learning.packing import batch_rows
-from llamagym_tui.engine.learning.update_stats import UpdateSums
+from llamagym_tui.engine.learning.ppo import learner_for
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply

@@ -8,8 +8,14 @@ from statistics import fmean
 import pytest
 
 from llamagym_tui.config import DPOSettings, SFTSettings
-from llamagym_tui.engine.learning.head_ppo import PREFERRED, HeadPPO
-from llamagym_tui.engine.learning.head_sft import STEPS, _either, prefer_by_head, train_head_on
+from llamagym_tui.engine.learning.imitation import (
+    PREFERRED,
+    STEPS,
+    _either,
+    prefer_by_head,
+    train_head_on,
+)
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.errors import UsageError
@@ -24,20 +30,18 @@ LESSONS = [
 
 
 @pytest.fixture
-def learner(tokenizer) -> HeadPPO:
-    learner = head_learner(head_policy(tokenizer, r=24))
-    assert isinstance(learner, HeadPPO)
-    return learner
+def learner(tokenizer) -> PPO:
+    return head_learner(head_policy(tokenizer, r=24))
 
 
-def scores(learner: HeadPPO) -> list[float]:
+def scores(learner: PPO) -> list[float]:
     """Probability of the lesson's reply among both, by observation."""
     prompts = [Episode(learner.policy, "Play.").prompt_for(each) for each in OBSERVATIONS]
     found = probabilities_of_actions(learner.policy, prompts)
     return [each[number % 2] / sum(each) for number, each in enumerate(found)]
 
 
-def test_it_learns_the_reply_that_each_observation_has(learner: HeadPPO) -> None:
+def test_it_learns_the_reply_that_each_observation_has(learner: PPO) -> None:
     assert fmean(scores(learner)) < 0.6
     seen: list[tuple[int, int, float]] = []
     stats = train_head_on(learner, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each))
@@ -49,7 +53,7 @@ def test_it_learns_the_reply_that_each_observation_has(learner: HeadPPO) -> None
     assert learner.policy.version == 1
 
 
-def test_a_stop_leaves_what_the_steps_have_learnt(learner: HeadPPO) -> None:
+def test_a_stop_leaves_what_the_steps_have_learnt(learner: PPO) -> None:
     asked: list[int] = []
 
     def should_stop() -> bool:
@@ -58,10 +62,10 @@ def test_a_stop_leaves_what_the_steps_have_learnt(learner: HeadPPO) -> None:
 
     stats = train_head_on(learner, LESSONS, SFTSettings(), should_stop=should_stop)
     assert (stats.steps, stats.cancelled) == (3, True)
-    assert learner.narrow.up.any()
+    assert learner.steps.narrow.up.any()
 
 
-def test_settings_of_steps_that_it_does_not_make_are_refused(learner: HeadPPO) -> None:
+def test_settings_of_steps_that_it_does_not_make_are_refused(learner: PPO) -> None:
     with pytest.raises(UsageError, match=r"has no use for sft\.epochs, sft\.lr: leave it out"):
         train_head_on(learner, LESSONS, SFTSettings(lr=1e-4, epochs=9))
     assert train_head_on(learner, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
@@ -75,7 +79,7 @@ def preference(number: int, chosen: int) -> Preference:
 
 
 def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_everywhere(
-    learner: HeadPPO,
+    learner: PPO,
 ) -> None:
     pairs = [preference(number, number % 2) for number in range(8)]
     with pytest.raises(UsageError, match="ask again after the first update"):
@@ -113,7 +117,7 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
 
 
 def test_the_loss_of_preferences_is_that_of_the_change_since_the_policy_before(
-    learner: HeadPPO,
+    learner: PPO,
 ) -> None:
     opened = Episode(learner.policy, "Play.").prompt_for(OBSERVATIONS[0])
     gaps: list[float] = []
@@ -139,6 +143,6 @@ def test_the_loss_of_preferences_is_that_of_the_change_since_the_policy_before(
         assert loss == pytest.approx(log(1 + exp(-0.5 * (gap - gaps[0]))), abs=1e-4)
 
 
-def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: HeadPPO) -> None:
+def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: PPO) -> None:
     with pytest.raises(UsageError, match=r"has no use for dpo\.lr: leave it out"):
         prefer_by_head(learner, [preference(0, 1)], DPOSettings(lr=1e-4))

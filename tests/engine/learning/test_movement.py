@@ -14,11 +14,9 @@ from torch import Tensor
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import PPOConfig, RunConfig, SFTSettings
 from llamagym_tui.engine.learning import directions
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.movement import Marks
-from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.learning.ppo import PPO, learner_for
+from llamagym_tui.engine.learning.trl_training import train_on
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.errors import ConfigError, LlamaGymError, StoodStill
@@ -145,7 +143,7 @@ def test_steps_of_a_head_that_went_too_far_and_were_undone_are_no_stand_still(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = head_policy(tokenizer)
-    monkeypatch.setattr(HeadPPO, "_kl", lambda self: 1e9)
+    monkeypatch.setattr(PPO, "_kl", lambda self: 1e9)
     learner = head_learner(policy)
     learner.update(play(policy))
     assert not policy.model.causal_lm.lm_head.lora_B["default"].weight.any()
@@ -186,7 +184,7 @@ def test_a_run_with_a_setting_that_its_adapter_has_no_use_for_does_not_begin(
     policy = head_policy(tokenizer)
     whole_batch = PPOConfig(batch_size=64, mini_batch_size=64)
     config = RunConfig(agent="blackjack", run_dir="", ppo=whole_batch)
-    assert isinstance(Builders(config).learner(policy), HeadPPO)
+    assert isinstance(Builders(config).learner(policy), PPO)
     config = RunConfig(agent="blackjack", run_dir="", ppo=PPOConfig(epochs=4, target_kl=0.1))
     with pytest.raises(ConfigError, match=r"no use for ppo\.epochs, ppo\.target_kl, as its steps"):
         Builders(config).learner(policy)

@@ -17,8 +17,8 @@ from torch import Tensor
 from llamagym_tui.config import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.config.ppo import UNUSED_BY_HEAD
 from llamagym_tui.engine.learning import head_ppo
-from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.packing import batch_rows, minibatches
+from llamagym_tui.engine.learning.ppo import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy

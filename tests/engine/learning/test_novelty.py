@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.novelty import Novelty
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.rewards import Novelty
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace as replaced
 
 from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
-from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
@@ -130,7 +129,7 @@ def test_the_penalty_for_unreadable_replies_is_in_the_target_and_not_in_the_retu
     segment = trajectory.segments[0]
     segment.turns[0] = dataclasses.replace(segment.turns[0], reward=1.0, parse_failed=True)
     ppo = PPO(policy, replaced(QUICK, parse_penalty=0.25))
-    targets = ppo.targets([trajectory], batch_rows([trajectory]))
+    targets = ppo.targets([trajectory])
     assert targets.returns.tolist() == pytest.approx([0.75], abs=1e-4)
     assert trajectory.episode_return == 1.0
 
@@ -147,7 +146,7 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
         dearer = tuple(logprob + by for logprob in segment.turns[at].logprobs)
         segment.turns[at] = dataclasses.replace(segment.turns[at], logprobs=dearer)
         spent.append(by * len(dearer))
-    targets = ppo.targets([trajectory], batch_rows([trajectory]))
+    targets = ppo.targets([trajectory])
     assert targets.kl_ref.tolist() == pytest.approx(spent, abs=1e-3)
     assert targets.returns[1].item() == pytest.approx(
         segment.turns[1].reward - 2.0 * spent[1], abs=1e-2

@@ -12,7 +12,7 @@ from msgspec.structs import replace as replaced
 from llamagym_tui.engine.learning.estimators.gae import batch_advantages
 from llamagym_tui.engine.learning.packing import Row, batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
+from llamagym_tui.engine.learning.trl_training import NOT_TRAINED, examples
 from llamagym_tui.errors import ActionParseError, EnvError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
