@@ -253,29 +253,6 @@ def thinned(points: Sequence[AnyT], at_most: int) -> list[AnyT]:
     return list(reversed(last_first))
 
 
-def averaged(curves: Sequence[Sequence[CurvePoint]]) -> list[CurvePoint]:
-    """The mean of several curves, with its standard error over the curves, at the episodes that all of them reach.
-
-    Each curve has a point or more, and is a straight line between two of them.
-    """
-    import numpy as np  # an import at the top would delay the first frame
-
-    begin = max(curve[0].episode for curve in curves)
-    shortest = min(curves, key=lambda curve: curve[-1].episode)
-    episodes = [point.episode for point in shortest if point.episode >= begin]
-    heights = []
-    for curve in curves:
-        known_episodes = [point.episode for point in curve]
-        known_means = [point.mean_return for point in curve]
-        heights.append(np.interp(episodes, known_episodes, known_means).tolist())
-    points = []
-    for index, episode in enumerate(episodes):
-        found = mean_return([height[index] for height in heights])
-        if found is not None:
-            points.append(CurvePoint(episode, found.mean, found.stderr))
-    return points
-
-
 class MeanReturn(NamedTuple):
     """A mean with its standard error."""
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
 
 # The names are those of `llamagym_tui.run_folder`; who asks this module for runs may take them from here.
-_TAG = re.compile(r"(?<!\S)#[^\s:;,.]+")
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 
@@ -207,17 +206,12 @@ class RunInfo:
     is_running: bool = False
     """Whether a process has the folder now."""
     about: str = ""
-    """What its owner says of it: NAME, or NAME: NOTE, and anywhere in it tags as #TAG."""
+    """The text of its file `about.txt`: NAME, or NAME: NOTE."""
 
     @property
     def name(self) -> str:
         """Empty: it has none."""
-        return name_of(self.about)
-
-    @property
-    def tags(self) -> list[str]:
-        """Its tags with their #, in the order of the alphabet."""
-        return sorted({*_TAG.findall(self.about)})
+        return self.about.partition(":")[0].strip()
 
     @property
     def standing(self) -> str:
@@ -356,11 +350,6 @@ def about(folder: Path) -> str:
         return file_content(folder / ABOUT_FILE, most=10_000).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def name_of(about: str) -> str:
-    """The name in what an owner says of a run, without its tags."""
-    return " ".join(_TAG.sub("", about.partition(":")[0]).split())
 
 
 def has_checkpoint(folder: Path) -> bool:

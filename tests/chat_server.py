@@ -1,4 +1,4 @@
-"""A server of chat completions in this process, as Ollama, LM Studio, llama.cpp's and vLLM are ones."""
+"""A server of chat completions in this process, as Ollama and llama.cpp's server are ones."""
 
 from __future__ import annotations
 
@@ -13,69 +13,41 @@ from typing import Any
 
 @dataclass
 class Chat:
-    reply: Callable[[list[dict[str, str]]], str | list[str]]
-    """Its reply to the messages of a conversation, or the names of the functions that it calls."""
+    reply: Callable[[list[dict[str, str]]], str]
+    """Its reply to the messages of a conversation."""
     models: tuple[str, ...] = ("small",)
-    faults: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
-    """Status, headers and words with which the next requests for replies are refused."""
-    refused_from: int = 10**9
-    """The number of the first request, from 0, that is refused for good, and all after it."""
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    """Status and words with which the next requests for replies are refused."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        reply = self.reply(request["messages"])
-        message: dict[str, Any] = {"role": "assistant", "content": reply}
-        if isinstance(reply, list):
-            calls = [
-                {"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}
-                for name in reply
-            ]
-            message |= {"content": None, "tool_calls": calls}
-        written = len(str(reply).split())
-        is_cut = written > request["max_tokens"]
-        choice = {
-            "index": 0,
-            "message": message,
-            "finish_reason": "length" if is_cut else "stop",
-        }
-        read = sum(len(each["content"].split()) for each in request["messages"])
-        return {
-            "object": "chat.completion",
-            "choices": [choice],
-            "usage": {"prompt_tokens": read, "completion_tokens": written},
-        }
 
 
 @contextmanager
 def serving(chat: Chat) -> Iterator[str]:
-    """Answer requests meanwhile; the address."""
+    """Answer requests for a while; yields the address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            assert self.path == "/v1/models"
-            chat.keys.add(self.headers["Authorization"])
-            self.send(200, {}, json.dumps({"data": [{"id": name} for name in chat.models]}))
+            self.send(200, json.dumps({"object": "list", "data": [{"id": m} for m in chat.models]}))
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             assert self.path == "/v1/chat/completions"
             chat.requests.append(request)
             chat.keys.add(self.headers["Authorization"])
-            if len(chat.requests) > chat.refused_from:
-                self.send(400, {}, "out of credit")
-            elif chat.faults:
+            if chat.faults:
                 self.send(*chat.faults.pop(0))
-            else:
-                self.send(200, {}, json.dumps(chat.answer(request)))
+                return
+            message = {"role": "assistant", "content": chat.reply(request["messages"])}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            self.send(200, json.dumps({"object": "chat.completion", "choices": [choice]}))
 
-        def send(self, status: int, headers: dict[str, str], words: str) -> None:
+        def send(self, status: int, words: str) -> None:
             body = words.encode()
             self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            if "Content-Length" not in headers:
-                self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Retry-After-Ms", "1")
             self.end_headers()
             self.wfile.write(body)
 

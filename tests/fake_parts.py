@@ -25,7 +25,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.ppo import PPO as EngineLearner
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy as EnginePolicy
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -45,10 +45,10 @@ from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Counters
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.opponents import Opponent
+from llamagym_tui.trainer.rollout.rollout import Rollout as EngineRollout
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
@@ -212,7 +212,7 @@ class Rollout:
         self.env_steps = 0
         self.system_prompt = ""
         self.prompt_version = -1
-        self.restored: dict[str, int] | None = None
+        self.started = 0
         self.batch_turns = 0
         self.cuts_episodes = False
         self.group_size = 1
@@ -220,7 +220,6 @@ class Rollout:
         self.seed = 0
         self.draws = True
         self.drawing = False
-        self.last_reply = "1"
         self.live = 0
         self.restarts = 0
         self.corrections_emitted = 0
@@ -251,20 +250,15 @@ class Rollout:
         self.system_prompt = text
         self.prompt_version = version
 
-    def state(self) -> dict[str, int]:
-        return {"batch": len(self._batch)}
-
-    def restore(self, state: dict[str, int]) -> int:
-        self.restored = state
-        return 0
-
     def forget_caches(self) -> None:
         pass
 
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
 
-    def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
+    def set_counters(
+        self, *, episodes: int, env_steps: int, started: int = 0, dropped: int = 0
+    ) -> None:
         self.episodes = episodes
         self.env_steps = env_steps
 
@@ -412,11 +406,11 @@ class FakeBuilders(Builders):
         self._takes(policy=policy)
         return ""
 
-    def learner(self, policy: EnginePolicy) -> EngineLearner:
+    def learner(self, policy: EnginePolicy) -> PPO:
         self._takes(policy=policy)
         made = Learner(self.clock, cast(Policy, policy), self.config.ppo)
         self.made["learner"] = made
-        return cast(EngineLearner, made)
+        return cast(PPO, made)
 
     def rollout(
         self,
@@ -425,13 +419,13 @@ class FakeBuilders(Builders):
         *,
         seed: int,
         emit: Callable[[Event], None],
-    ) -> AnyRollout:
+    ) -> EngineRollout:
         self._takes(agent=agent, policy=policy)
         rollout = Rollout(self.clock, cast(Policy, policy), emit)
         rollout.before_step = self.before_step
         rollout.seed = seed
         self.made["rollout"] = rollout
-        return rollout
+        return cast(EngineRollout, rollout)
 
     def threads(self, policy: EnginePolicy, loaded: LoadedModel) -> int:
         self._takes(policy=policy, loaded=loaded)
@@ -480,7 +474,7 @@ class FakeBuilders(Builders):
     def warm_start(
         self,
         policy: EnginePolicy,
-        learner: EngineLearner,
+        learner: PPO,
         data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
@@ -516,7 +510,7 @@ class FakeBuilders(Builders):
         self.made["restored_start"] = True
 
     def save_checkpoint(
-        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner, counters: Counters
+        self, run_dir: Path, policy: EnginePolicy, learner: PPO, counters: Counters
     ) -> None:
         self._fail("save")
         self._takes(policy=policy, learner=learner)
@@ -539,9 +533,7 @@ class FakeBuilders(Builders):
         else:
             (run_dir / name).mkdir(exist_ok=True)
 
-    def keep_with_reference(
-        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner
-    ) -> None:
+    def keep_with_reference(self, run_dir: Path, policy: EnginePolicy, learner: PPO) -> None:
         self._fail("keep_with_reference")
         self._takes(policy=policy, learner=learner)
         self.good.append(self.saved[-1])
@@ -567,7 +559,7 @@ class Stage:
         note: str = "",
         **settings: Any,
     ) -> None:
-        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **{"form": "off", **settings})
+        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
         self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(

@@ -9,7 +9,6 @@ from llamagym_tui.returns import (
     CurvePoint,
     MeanReturn,
     ReturnSeries,
-    averaged,
     margin,
     mean_return,
     plus_minus,
@@ -172,20 +171,3 @@ def test_many_returns_at_once_are_those_of_one_after_the_other():
     assert at_once == one_by_one
     assert (at_once.group, at_once.last, len(at_once.sums)) == (8, 8, 375)
     assert sum(at_once.sums) == 2999 * 1500
-
-
-def test_curves_are_averaged_at_the_episodes_that_all_of_them_reach_with_the_error_over_the_curves():
-    one = [CurvePoint(10, 0.0), CurvePoint(20, 1.0), CurvePoint(30, 2.0)]
-    other = [CurvePoint(15, 1.0), CurvePoint(35, 3.0), CurvePoint(40, 9.0)]
-    # Half way up a line of slope 1/10 the other is at 1.5 and 2.5. Deviations of 1/4: the error is the root of 1/8 / 2.
-    for curves in ([one, other], [other, one]):
-        assert averaged(curves) == [CurvePoint(20, 1.25, 0.25), CurvePoint(30, 2.25, 0.25)]
-
-
-def test_the_error_over_three_curves_by_hand():
-    [point] = averaged([[CurvePoint(8, mean)] for mean in (0.0, 3.0, 6.0)])
-    assert point == CurvePoint(8, 3.0, pytest.approx((18 / 2 / 3) ** 0.5))  # type: ignore[arg-type]
-
-
-def test_curves_with_no_episode_in_common_have_no_mean():
-    assert averaged([[CurvePoint(5, 1.0)], [CurvePoint(6, 1.0)]]) == []

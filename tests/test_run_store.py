@@ -265,13 +265,12 @@ def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was
     assert run_store.find_run(None) == first
 
 
-def test_what_is_said_of_a_run_is_its_name_a_note_and_tags(tmp_path: Path) -> None:
+def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path) -> None:
     folder = record(tmp_path / "runs" / "one", [])
     assert [run.name for run in list_runs()] == [""]
-    (folder / "about.txt").write_text("KL off #seeds: it held # #kl #kl")
+    (folder / "about.txt").write_text("KL off: it held")
     [run] = list_runs()
-    assert (run.name, run.tags) == ("KL off", ["#kl", "#seeds"])
-    assert run.about == "KL off #seeds: it held # #kl #kl"
+    assert (run.name, run.about) == ("KL off", "KL off: it held")
     (folder / "about.txt").unlink()
     os.mkfifo(folder / "about.txt")
     assert [run.about for run in list_runs()] == [""], "a pipe in its place holds nobody up"

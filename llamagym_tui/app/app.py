@@ -34,8 +34,8 @@ from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import HEIGHTS, WIDTHS
 from llamagym_tui.screens.widgets.look import self_contained
-from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
@@ -55,12 +55,8 @@ FLOOD = 12
 KEYS_S = 1.0
 """Seconds for which a key counts as that."""
 COLLECTIONS = (10_000, 10, 1_000)
-"""Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then; the
-last has full ones, pauses of 300 ms, wait for a moment without keys."""
-FULL_AFTER = 10
-"""Collections of the second generation after which a full one is due."""
-UNKEYED_S = 3.0
-"""Seconds without a key before a full collection."""
+"""Thresholds of the garbage collection: what a painting leaves is gone by the first, and full ones, pauses of 300 ms,
+are rare."""
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
@@ -105,18 +101,18 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         ),
         Binding(
             "f1",
-            "focus_help",
-            "Help on this",
-            tooltip="What has the focus, and keys.",
-            id="focus_help",
+            "help",
+            "Help",
+            tooltip="What the focused part is for, and all keys.",
+            id="app.help",
             show=False,
             priority=True,
         ),
     ]
     REFUSED_IN_BROWSER: ClassVar = {
         "play": {"save_screen"},
-        "seat": {"save_screen", "share"},
-        "watch": {"save_screen", "share"},
+        "seat": {"save_screen"},
+        "watch": {"save_screen"},
     }
     """The picture would be written where the server is."""
 
@@ -138,7 +134,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: whether to show the hints of a first run, unless they were seen.
+            tour: greet a newcomer.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -166,17 +162,13 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         """Reads the trainer's events; None: there was no trainer."""
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, or one that notices when it is to end: `Terminal`, or `BrowserDriver`."""
+        """Our version of Textual's driver where there is one."""
         driver = super().get_driver_class()
-        if driver.__name__ == "WebDriver":
-            from llamagym_tui.app.browser_driver import BrowserDriver
-
-            return BrowserDriver
-        if driver.__name__ != "LinuxDriver":
+        if driver.__name__ not in ("LinuxDriver", "WebDriver"):
             return driver
-        from llamagym_tui.app.terminal import Terminal
+        from llamagym_tui.app.terminal import BrowserDriver, TerminalDriver
 
-        return Terminal
+        return BrowserDriver if driver.__name__ == "WebDriver" else TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
         if self.config is not None:
@@ -197,7 +189,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         if self.config is not None:
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
-            self.begin_lesson()
+            self.action_lesson()
         if self.config is not None:
             self._greet()
 
@@ -213,9 +205,8 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self.call_after_refresh(self._begin, config)
 
     def _greet(self) -> None:
-        """Show the hints of a first run, if they are wanted; a lesson has its own."""
         if self._tour and self.lesson is None:
-            self.show_tour()
+            self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
@@ -326,7 +317,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._paint_timer = self.set_timer(wait_s, self._paint)
 
     def _paint(self) -> None:
-        collect_without_keys(self._keyed_at)
         self._is_flood = self._unpainted >= FLOOD
         self._unpainted = 0
         if self._paint_timer is not None:
@@ -425,15 +415,7 @@ def open_replay(run_dir: Path) -> int:
     return run_app(LlamaGymApp(replay=run_dir))
 
 
-def collect_without_keys(keyed_at: float) -> None:
-    """Collect all garbage if that is due, `run_app` has put it off, and nobody is at the keys."""
-    is_due = gc.get_threshold() == COLLECTIONS and gc.get_count()[2] > FULL_AFTER
-    if is_due and time.monotonic() - keyed_at > UNKEYED_S:
-        gc.collect()
-
-
 def run_app(app: LlamaGymApp) -> int:
-    # What a painting leaves are cycles; those that outlive two collections wait for a full one.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     return run_to_end(app)

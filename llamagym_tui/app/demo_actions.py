@@ -125,21 +125,18 @@ class DemoActions(PersonalApp):
     # Looking
 
     def action_demonstrations(self) -> None:
-        self._open_demonstrations(self._agent, self._active_prompt)
+        self._open_demonstrations(self._agent)
 
     def on_home_screen_demonstrations_requested(
         self, message: HomeScreen.DemonstrationsRequested
     ) -> None:
-        agent = RunAgent(message.spec)
-        self._open_demonstrations(agent, agent.own_prompt)
+        self._open_demonstrations(RunAgent(message.spec))
 
-    def _open_demonstrations(self, agent: RunAgent, prompt: Callable[[], str]) -> None:
+    def _open_demonstrations(self, agent: RunAgent) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
         with self.errors_shown():
-            self.push_screen(
-                DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title, prompt())
-            )
+            self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
 
     # Training
 

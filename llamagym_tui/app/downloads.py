@@ -9,18 +9,21 @@ from pathlib import Path
 
 from textual import work
 
+from llamagym_tui import model_registry
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.user_files import cache_dir
 
 SHIPPED = RunConfig(agent="", run_dir="").model
-"""The model of a run that names none is always here."""
+"""The default model, which ships with the package."""
 
 
 class DownloadQuestions(PersonalApp):
     def require_model(
         self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
     ) -> None:
-        """Go on with a run whose model is here, or may be downloaded; `otherwise`: a person does not want that."""
+        """Call `then` if the model of a run is here or the person lets it be downloaded, else `otherwise`."""
         if config.model == SHIPPED:
             then()
         else:
@@ -30,10 +33,8 @@ class DownloadQuestions(PersonalApp):
     async def _look_for_model(
         self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
     ) -> None:
-        from llamagym_tui.screens.widgets import download_dialog
-
-        # The hub's library, which knows its cache, takes a while to be imported.
-        download = await asyncio.to_thread(download_dialog.download_of, config.model)
+        # The hub's library takes a while to be imported.
+        download = await asyncio.to_thread(model_registry.download_of, config.model)
         if download is None:
             then()
             return
@@ -46,4 +47,12 @@ class DownloadQuestions(PersonalApp):
                 Path(config.run_dir).rmdir()  # it was reserved, and is empty
             otherwise()
 
-        self.push_screen(download_dialog.DownloadDialog(download), answered)
+        kept = f" Converted, it is kept in {cache_dir()}." if download.package else ""
+        question = ConfirmDialog(
+            "download the model?",
+            f"{download.name} is not on this machine. It is downloaded once: {download.source}.{kept}",
+            "The model that ships with the app needs no download: --model bundled.",
+            yes="download it",
+            no="leave it",
+        )
+        self.push_screen(question, answered)

@@ -1,7 +1,7 @@
 """How the app ends: by request, by a signal, or by a fault of its own. A part of `LlamaGymApp`.
 
-However it ends, the terminal is the shell's again first, then the trainer saves and ends, and only then is there a
-sentence for the shell. The traceback of a fault goes to `log_path()`, never to the terminal.
+The terminal is the shell's again first; then the trainer saves and ends; then there is a sentence for the shell. The
+traceback of a fault goes to `log_path()`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
 STOP_S = 60.0
-"""Seconds that a trainer has to write its checkpoint before it is ended by force: a step of a large model takes some,
-and whoever does not want to wait for it leaves a second time."""
+"""Seconds that a trainer has to write its checkpoint before it is ended by force."""
 MAX_LOG_BYTES = 1_000_000
 """Length from which the log begins again."""
 TOO_LATE = (MountError, NoMatches, ScreenStackError)
-"""What widgets raise that are still at work when the app is left, for their place is gone."""
+"""Errors of widgets that are still at work while the app is left."""
 
 
 class Leaving(App[None]):
@@ -52,13 +52,13 @@ class Leaving(App[None]):
     _client: TrainerClient | None = None
     _is_leaving = False
     saved = True
-    """Whether the trainer, once it was stopped, has saved what it learnt."""
+    """False if the trainer was ended before it had saved."""
     fault: Exception | None = None
-    """What ended the app, if it was a fault."""
+    """The fault that ended the app."""
 
     def __init__(self, *, css_path: Path, ansi_color: bool | None) -> None:
         super().__init__(css_path=css_path, ansi_color=ansi_color)
-        self.at_once = asyncio.Event()
+        self._at_once = asyncio.Event()
         """Set once nobody waits for the trainer any longer."""
 
     # By request
@@ -69,15 +69,15 @@ class Leaving(App[None]):
         self._ask_whether(reasons, self._leave, "quit?", "leave")
 
     async def action_leave_run(self) -> None:
-        """Leave a run that was begun by the command line: that is to leave the app."""
+        """Leave a run that the command line began: leave the app."""
         await self.action_quit()
 
     async def action_go_home(self) -> None:
-        """Leave a run for the screen where it was begun; what is not saved of a person's games stays with the app."""
+        """Leave a run for the screen where it was begun."""
         self._ask_whether(self._interrupted(), self._go_home, "leave the run?", "leave it")
 
     def _interrupted(self) -> list[str]:
-        """What becomes of a training under way, as a sentence; none is: nothing."""
+        """A sentence on a training under way."""
         from llamagym_tui.screens.widgets.key_bar import key_of
 
         if self.run_state is None or not self.run_state.training:
@@ -87,7 +87,7 @@ class Leaving(App[None]):
     def _ask_whether(
         self, reasons: list[str], leave: Callable[[float], object], title: str, yes: str
     ) -> None:
-        """Leave, given the seconds that a trainer has to save: after a question where there are reasons against it."""
+        """Call `leave` with the seconds that a trainer has to save; if there are reasons against it, ask first."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
 
         if self._is_leaving:
@@ -113,17 +113,13 @@ class Leaving(App[None]):
     async def _leave(self, timeout_s: float) -> None:
         await self._stop_trainer(timeout_s)
         state = self.run_state
-        self.exit(
-            return_code=1 if state is not None and state.failure and not state.recorded else 0
-        )
+        failed = state is not None and state.failure and not state.recorded
+        self.exit(return_code=1 if failed else 0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "suspend_process":  # whose key undoes in a text area
-            return (
-                self._driver is not None
-                and self._driver.can_suspend
-                and not hasattr(self.focused, "action_undo")
-            )
+        if action == "suspend_process":  # its key undoes in a text area
+            can_suspend = self._driver is not None and self._driver.can_suspend
+            return can_suspend and not hasattr(self.focused, "action_undo")
         return super().check_action(action, parameters)
 
     @on(Driver.SignalResume)
@@ -131,30 +127,27 @@ class Leaving(App[None]):
         """Paint what the shell has wiped out while the process was stopped."""
         self.screen.refresh(layout=True)
 
-    # By a signal, or a terminal that is gone
-
-    def on_must_leave(self) -> None:
-        self.exit()
+    # By a signal
 
     async def run_async(self, **options: Any) -> Any:
         """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
+        loop = asyncio.get_running_loop()
+        if sys.platform != "win32":
+            # A hang-up comes twice, from the shell and from the system.
+            loop.add_signal_handler(signal.SIGHUP, self.exit)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._end)
         try:
-            with self._faults_kept():
-                return await super().run_async(**options)
+            return await super().run_async(**options)
         finally:
-            if (give_back := getattr(self._driver, "give_back", None)) is not None:
-                give_back()
-            with self._faults_kept():
-                self._close_recorders()
-            with self._faults_kept():
-                await self._trainer_ended()
+            self._close_recorders()
+            await self._trainer_ended()
 
-    @contextlib.contextmanager
-    def _faults_kept(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self._handle_exception(error)
+    def _end(self) -> None:
+        """Leave the app; while its trainer saves, wait no longer."""
+        if self._exit:
+            self._at_once.set()
+        self.exit()
 
     async def _trainer_ended(self) -> None:
         client = self._client
@@ -164,7 +157,7 @@ class Leaving(App[None]):
         with contextlib.suppress(OSError):  # the terminal may be gone
             echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
         stopping = asyncio.ensure_future(client.stop(STOP_S))
-        hurry = asyncio.ensure_future(self.at_once.wait())
+        hurry = asyncio.ensure_future(self._at_once.wait())
         await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not stopping.done():
@@ -175,12 +168,9 @@ class Leaving(App[None]):
     # By a fault
 
     def _handle_exception(self, error: Exception) -> None:
-        """Leave after a fault. Textual's own would print all of it over the shell's screen."""
-        error = (
-            error.error
-            if isinstance(error, WorkerFailed) and isinstance(error.error, Exception)
-            else error
-        )
+        """Leave after a fault; Textual would print all of it over the shell's screen."""
+        if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+            error = error.error
         _log(error)
         if (self._exit or not self._running) and isinstance(error, TOO_LATE):
             return
@@ -193,7 +183,7 @@ class Leaving(App[None]):
 
 
 def log_path() -> Path:
-    """Where the tracebacks of faults go."""
+    """The file of tracebacks."""
     return user_files.data_dir() / "app.log"
 
 
@@ -215,13 +205,11 @@ def run_to_end(app: Leaving) -> int:
         LlamaGymError: a fault ended it.
     """
     app.run()
-    # The screen is gone, and with it everything that it showed.
-    config, state = app.config, app.run_state
-    text = (
-        parting_text(config, state, saved=app.saved)
-        if config is not None and state is not None
-        else ""
-    )
+    config = app.config
+    state = app.run_state
+    text = ""
+    if config is not None and state is not None:
+        text = parting_text(config, state, saved=app.saved)
     if app.fault is not None:
         what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
         raise LlamaGymError(
@@ -234,12 +222,9 @@ def run_to_end(app: Leaving) -> int:
 
 
 def leaving_text(state: RunState, resume_key: str) -> str:
-    """What becomes of a training that is left now."""
+    """A sentence on a training that is left now."""
     if not state.is_kept:
-        return (
-            "The model is being trained, and no turn has been played yet: this run has no checkpoint, and leaving "
-            "writes one only if the first turns are played meanwhile."
-        )
+        return "The model is being trained, but no turn has been played yet, so this run has no checkpoint to resume."
     return (
         f"The model is being trained. Leaving writes a checkpoint; {resume_key} in the list of runs goes on from it, "
         f"or --resume --run-dir {state.run_dir}"
@@ -247,18 +232,15 @@ def leaving_text(state: RunState, resume_key: str) -> str:
 
 
 def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> str:
-    """For the shell: why a run failed, or how to resume it; empty if it had not begun."""
+    """For the shell: the failure of a run, or the command that resumes it; empty if it had not begun."""
     from llamagym_tui.run_store import has_checkpoint
 
     if state.failure:
         return state.failure
     if state.checkpoint is None and not has_checkpoint(Path(config.run_dir)):
-        lost = "The run was left before it had a checkpoint, so there is none to resume."
-        return "" if state.run is None else lost
+        return "" if state.run is None else "The run has no checkpoint to resume."
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", config.run_dir])
-    kept = (
-        "The run is kept."
-        if saved
-        else "The trainer was ended before it had saved: its last checkpoint is kept."
-    )
+    kept = "The run is kept."
+    if not saved:
+        kept = "The trainer was ended before it had saved: its last checkpoint is kept."
     return f"{kept} Resume with: {again}"

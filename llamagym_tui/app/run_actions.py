@@ -1,8 +1,9 @@
-"""The app's actions around past runs: list, compare, replay, resume; and the tour of a first start."""
+"""The app's actions around past runs: list, compare, replay, resume; and a greeting at the first start."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,23 @@ from textual.worker import Worker
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UntrustedAgent
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
+from llamagym_tui.user_files import data_dir, replace_file
 
 if TYPE_CHECKING:
-    from textual.actions import ActionParseResult
-
     from llamagym_tui.screens.past_runs.branch import Branch
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
-    from llamagym_tui.screens.past_runs.run_list import RunList
+    from llamagym_tui.screens.past_runs.run_table import RunTable
+
+
+GREETING = (
+    "A model plays, and PPO trains it. {pace.faster} plays faster, {pause} pauses, {prompt} edits its prompt, "
+    "{policy_map} shows its policy, {table} opens a table for you, {help} lists all keys."
+)
+GREETING_S = 30.0
 
 
 class PastRunActions(PersonalApp):
@@ -40,11 +48,7 @@ class PastRunActions(PersonalApp):
     is_newcomer = False
     """Whether this is the first start, whose first run begins at a pace to watch."""
     lesson: str | None = None
-    """Name of the lesson that is played."""
-    guessed = 0
-    """Number of what was guessed before it; 0: nothing."""
-    used_in_lesson: frozenset[str] = frozenset()
-    """Ids of the bindings that were used since it began."""
+    """Name of the current lesson."""
     _recalling: Worker[None] | None = None
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
@@ -70,9 +74,9 @@ class PastRunActions(PersonalApp):
         return super().check_action(action, parameters)
 
     def action_runs(self) -> None:
-        from llamagym_tui.screens.past_runs.runs import RunsScreen
+        from llamagym_tui.screens.past_runs.home import HomeScreen
 
-        self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
+        self.push_screen(HomeScreen({}, run_is_open=True))
 
     def action_lessons(self) -> None:
         from llamagym_tui.setup.lessons import lessons
@@ -86,77 +90,36 @@ class PastRunActions(PersonalApp):
             self.search_commands(rows, "Lessons: short guided experiments")
 
     def _offer(self, name: str) -> None:
-        from llamagym_tui.setup.lessons import begun
+        """Show a lesson, and begin its run if the person agrees."""
+        from llamagym_tui.setup.lessons import begun, lessons
 
-        def play(guessed: int | None) -> None:
-            if guessed is None:
-                return
+        def play() -> None:
             with self.errors_shown():
                 self.open_run(begun(name))
                 self.lesson = name
-                self.guessed = guessed
-                self.used_in_lesson = frozenset()
-
-        self._ask_for_guess(name, play)
-
-    def begin_lesson(self) -> None:
-        """Show the lesson whose run has begun, and ask what is guessed."""
-
-        def guessed(number: int | None) -> None:
-            self.guessed = number or 0
-
-        self._ask_for_guess(str(self.lesson), guessed)
-
-    def _ask_for_guess(self, name: str, then: Callable[[int | None], None]) -> None:
-        from llamagym_tui.screens.widgets.dialogs import GuessDialog
-        from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        text = self._with_keys(lesson.to_do())
-        self.push_screen(GuessDialog(lesson.title, lesson.guess, lesson.guesses, text), then)
+        text = Content(self._with_keys(lesson.text))
+        ConfirmDialog(lesson.title, text, yes="play it", no="leave it").ask(self, play)
 
     def action_lesson(self, answer: bool = False) -> None:
-        """Show what to do in the lesson that is played, or its answer; either leads to the other."""
-        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+        """Show the text of the current lesson or its answer; each leads to the other."""
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[str(self.lesson)]
-        text = self._with_keys(lesson.text(self.used_in_lesson))
-        if answer:
-            text = lesson.told(self.guessed)
+        text = lesson.answer if answer else self._with_keys(lesson.text)
         yes = "back to the lesson" if answer else "show the answer"
         then = partial(self.action_lesson, not answer)
         ConfirmDialog(lesson.title, Content(text), yes=yes, no="go on").ask(self, then)
 
-    @property
-    def lesson_line(self) -> str:
-        """What to do next in the lesson that is played; empty: none is."""
-        if self.lesson is None:
-            return ""
-        from llamagym_tui.screens.widgets.key_bar import key_of
-        from llamagym_tui.setup.lessons import lessons
-
-        lesson = lessons()[self.lesson]
-        then = lesson.next_step(self.used_in_lesson) or "all steps are done."
-        return self._with_keys(
-            f"Lesson, {then} {key_of(self, 'lesson', 'L')} has its question and the answer."
-        )
-
     def _with_keys(self, text: str) -> str:
-        """A text of a lesson with the keys that bindings have now."""
+        """The text of a lesson with the current keys."""
         from llamagym_tui.screens.playground.named_keys import with_keys
         from llamagym_tui.screens.widgets.key_bar import key_of
 
         return with_keys(text, partial(key_of, self))
 
-    def will_run(self, action: str | ActionParseResult) -> None:
-        """Tick off what a lesson asks for."""
-        if self.lesson is not None:
-            active = self.screen.active_bindings.values()
-            used = {each.binding.id for each in active if each.binding.action == action}
-            self.used_in_lesson |= {id for id in used if id is not None}
-
-    def on_run_list_requested(self, message: RunList.Requested) -> None:
+    def on_run_table_requested(self, message: RunTable.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog
         from llamagym_tui.setup.run_config import run_config
 
@@ -192,7 +155,6 @@ class PastRunActions(PersonalApp):
                 )
 
     def _ask_for_trust(self, untrusted: UntrustedAgent, then: Callable[[], None]) -> None:
-        from llamagym_tui.screens.widgets.dialogs import CautiousDialog
         from llamagym_tui.setup.trust import trust
 
         def trusted() -> None:
@@ -248,9 +210,13 @@ class PastRunActions(PersonalApp):
             self.run_state = None
             self.pop_screen()
 
-    def show_tour(self) -> None:
-        from llamagym_tui.screens.help.tour import TourScreen, marker
-
-        if not marker().exists():
-            self.is_newcomer = True
-            self.push_screen(TourScreen())
+    def greet_newcomer(self) -> None:
+        """At the first start ever, name the keys to begin with."""
+        marker = data_dir() / "greeted"
+        if marker.exists():
+            return
+        self.is_newcomer = True
+        self.notify(self._with_keys(GREETING), timeout=GREETING_S)
+        # If nothing can be written, the greeting comes again next time.
+        with contextlib.suppress(OSError):
+            replace_file(marker, b"")

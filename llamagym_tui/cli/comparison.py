@@ -3,7 +3,7 @@
 import queue
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from llamagym_tui.cli.headless import (
     Player,
     Summary,
     play_session,
-    player_of,
     quiet_progress,
 )
 from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
-from llamagym_tui.errors import GeneratorError, UsageError
+from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
@@ -87,7 +86,6 @@ def compare(
 
     Raises:
         UsageError: both are the same, or play different games.
-        GeneratorError: an endpoint gave no answer; if there were pairs, they are printed before.
         LlamaGymError: agent or model do not load, or the environment failed.
     """
     if configs[0] == configs[1]:
@@ -100,8 +98,8 @@ def compare(
             f"A and B play different games, {env} and {other_env}: --env NAME=VALUE sets one for both."
         )
     with quiet_progress(debug) as progress, ExitStack() as stack:
-        first = player_of(configs[0], progress, stack)
-        players = (first, player_of(configs[1], progress, stack, first))
+        first = stack.enter_context(closing(Player(configs[0], progress)))
+        players = (first, stack.enter_context(closing(Player(configs[1], progress, first))))
         agent = first.agent
         layouts: list[Any] = []
 
@@ -114,17 +112,9 @@ def compare(
         began_at = time.monotonic()
         enough = half_width or enough_for(agent.baselines)
         pairs: Pairs = ([], [])
-        fault: GeneratorError | None = None
-        try:
-            played(play, enough, most, pairs)
-        except GeneratorError as error:
-            if not pairs[0]:
-                raise
-            fault = error
+        played(play, enough, most, pairs)
         maps = []
-        # An endpoint has no probabilities to lay out.
-        mapped = [player for player in players if isinstance(player, Player)]
-        for each in mapped if len(mapped) == 2 else ():
+        for each in players:
             mapper = PolicyMapper(each.agent, each.policy, layouts.append, time.monotonic)
             each.policy.generation = each.config.generation
             mapper.lay_out()
@@ -144,25 +134,16 @@ def compare(
             "models": [player.config.model for player in players],
             "learners": [learner_of(player.config.model) for player in players],
         }
-        if any(player.tokens for player in players):
-            figures["tokens"] = [player.tokens and player.tokens._asdict() for player in players]
-        if fault is not None:
-            figures["error"] = str(fault)
         echo_json(figures | msgspec.to_builtins(found))
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
-        if fault is not None:
-            raise fault
         return 0
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
         learner = learner_of(player.config.model)
         model = f"{player.config.model}, {words(player.prompt, most=60)}"
-        model += f"; {player.tokens}" if player.tokens else ""
         echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
     for line in side_by_side(layouts[0] if layouts else None, found.maps):
         echo(line)
-    if fault is not None:
-        raise fault
     return 0

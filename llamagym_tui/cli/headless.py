@@ -21,7 +21,7 @@ from llamagym_tui import model_registry
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.human_game import MATCH
-from llamagym_tui.errors import GeneratorError, LlamaGymError
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.literal import echo, echo_json
@@ -39,7 +39,7 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
-from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 if TYPE_CHECKING:  # imported by what runs one
     from llamagym_tui.trainer.endpoint_player import EndpointPlayer
@@ -103,26 +103,22 @@ def evaluate(
     """Measure the mean return of an `evaluated_config`'s model, and print it on stdout; returns the exit code, 0.
 
     Raises:
-        GeneratorError: an endpoint gave no answer; if episodes had ended, they are printed before.
-        LlamaGymError: agent or model do not load, or the environment failed.
+        LlamaGymError: agent or model do not load, or the environment or the endpoint failed.
     """
-    ended: list[EpisodeCounts] = []
-    fault: GeneratorError | None = None
     with quiet_progress(debug, episodes=episodes) as progress, ExitStack() as stack:
-        player = player_of(config, progress, stack)
-        began_at = time.monotonic()
-        try:
-            found = player.play(episodes, greedy, progress.evaluated, ended=ended)
-        except GeneratorError as error:
-            if not ended:
-                raise
-            fault = error
-            found = evaluated(ended, greedy=greedy, elapsed_s=time.monotonic() - began_at)
+        player: Player | EndpointPlayer
+        if model_registry.is_endpoint(config.model):
+            from llamagym_tui.trainer import endpoint_player
+
+            player = stack.enter_context(
+                closing(endpoint_player.EndpointPlayer(config, progress.notify))
+            )
+        else:
+            player = stack.enter_context(closing(Player(config, progress)))
+        found = player.play(episodes, greedy, progress.evaluated)
     assert found is not None, "nothing stops it"
     if not json_output:
         echo(_evaluation_sentence(found, player))
-        if fault is not None:
-            raise fault
         return 0
     figures = {
         "agent": catalog.agent_name(config.agent),
@@ -136,13 +132,7 @@ def evaluate(
         "dropped": found.dropped,
         "elapsed_s": round(found.elapsed_s, 3),
     }
-    if player.tokens is not None:
-        figures |= {"tokens_read": player.tokens.read, "tokens_written": player.tokens.written}
-    if fault is not None:
-        figures |= {"dropped": None, "error": str(fault)}  # they are known at the end
     echo_json(figures)
-    if fault is not None:
-        raise fault
     return 0
 
 
@@ -390,26 +380,8 @@ def play_session(
     return Played(session, error)
 
 
-def player_of(
-    config: RunConfig,
-    progress: Progress,
-    stack: ExitStack,
-    other: "Player | EndpointPlayer | None" = None,
-) -> "Player | EndpointPlayer":
-    """What plays by a configuration, its connection open as long as the `stack`; `other` as of `Player`."""
-    if model_registry.is_endpoint(config.model):
-        from llamagym_tui.trainer.endpoint_player import EndpointPlayer
-
-        return stack.enter_context(closing(EndpointPlayer(config, progress.notify)))
-    own = other if isinstance(other, Player) else None
-    return stack.enter_context(closing(Player(config, progress, own)))
-
-
 class Player:
     """A policy that plays under a prompt, to be evaluated; to be closed."""
-
-    tokens: None = None
-    """What an endpoint counts."""
 
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names, but for a model that the `other` player has loaded."""
@@ -482,7 +454,7 @@ def _evaluation_sentence(
         f"Mean return {with_unit(mean, player.agent.return_unit)} over {counted(found.episodes, 'episode')}, "
         f"{'greedy' if found.greedy else 'sampled'}, prompt {words(player.prompt)}; "
         f"{found.parse_failure_rate:.1%} of replies named no action; {refused}"
-        f"{found.elapsed_s:.0f} s{f'; {player.tokens}' if player.tokens else ''}."
+        f"{found.elapsed_s:.0f} s."
     )
 
 

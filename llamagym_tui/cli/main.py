@@ -18,11 +18,11 @@ from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import RunOptions
 from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
-from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
+from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.assignments import evaluation_settings
-from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -319,7 +319,6 @@ def evaluate(
         threads=threads,
         assignments=assignments,
     )
-    options.require_obeyed(given, [model])
     config = _evaluated(agent, given)
     from llamagym_tui.cli import headless
 
@@ -338,23 +337,18 @@ def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) 
     env = run_config.env_kwargs(given.env)
     agent_class = catalog.find_agent(agent, env)
     env = run_config.with_opponent(agent_class, env)
-    if given.model is not None and model_registry.is_endpoint(given.model):
-        return endpoint_config(
-            agent,
-            given.model,
-            env=env,
-            system_prompt=text,
-            history=history,
-            n_envs=given.envs,
-            seed=given.seed,
-            temperature=temperature,
-            assigned=evaluation_settings(given.assignments or ()),
-        )
-    spec = catalog.absolute_spec(agent)
-    model = run_config.checked_model(given.model or model_registry.BUNDLED)
-    model_registry.require_model(model)
+    model = given.model or model_registry.BUNDLED
+    if model_registry.is_endpoint(model):
+        if opponent := opponent_of(agent_class):
+            raise UsageError(
+                f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
+                f"--env opponent={model}."
+            )
+    else:
+        model = run_config.checked_model(model)
+        model_registry.require_model(model)
     return evaluated_config(
-        spec,
+        catalog.absolute_spec(agent),
         model,
         own=run_config.with_own_settings(agent_class, {}),
         env=env,
@@ -505,7 +499,6 @@ def compare(
         model=model if b_model is None else b_model,
         prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
     )
-    options.require_obeyed(a, [a.model, b.model])
     if learner or b_learner:
         if not (learner and b_learner) or learner == b_learner or (a, None) != (b, b_temperature):
             raise UsageError(
@@ -551,34 +544,23 @@ def lessons(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Run it and its control, and measure its claims.")
-    ] = False,
-    debug: options.Debug = False,
 ) -> None:
-    """List the lessons, short guided experiments; open one, or check what it claims."""
+    """List the lessons, short guided experiments, or open one."""
     from llamagym_tui.setup import lessons as known
 
     found = known.lessons()
     if name is None:
         for number, (each, lesson) in enumerate(found.items(), 1):
             echo(f"{number:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
-        echo(
-            "Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.",
-            to=sys.stderr,
-        )
+        echo("Open one with `llamagym-tui lessons NAME`.", to=sys.stderr)
         return
     by_number = {str(number): each for number, each in enumerate(found, 1)}
     name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
-    if check:
-        from llamagym_tui.cli.lessons import check as checked
-
-        raise typer.Exit(checked(name, found[name], debug=debug))
     from llamagym_tui.screens.playground.named_keys import with_keys
 
-    echo(f"{found[name].title}\n\n{with_keys(found[name].text())}", lines=True)
+    echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from llamagym_tui.app.app import open_playground
 

@@ -13,7 +13,6 @@ from msgspec import Struct
 from llamagym_tui import config
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
-from llamagym_tui.model_registry import BUNDLED, is_endpoint
 from llamagym_tui.setup import run_config
 
 USUAL = RunConfig(agent="", run_dir="")
@@ -350,14 +349,3 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     def read_history(self) -> str | int | None:
         """``all``, or a number of turns."""
         return run_config.word_or_number(self.history, "all", "--history", least=0)
-
-
-def require_obeyed(given: RunOptions, models: Sequence[str | None]) -> None:
-    """Raises UsageError: options are about a model that is loaded here, and all that play are endpoints."""
-    names = ("base", "device", "dtype", "threads")
-    if not all(is_endpoint(model or BUNDLED) for model in models):
-        return
-    if unused := [f"--{name}" for name in names if getattr(given, name) is not None]:
-        raise UsageError(
-            f"{', '.join(unused)} is about a model that is loaded here, and {given.model} is an endpoint: leave it out."
-        )

@@ -103,8 +103,6 @@ class FigureText(Struct, frozen=True, kw_only=True):
     """Largest healthy value. None: no bound."""
     charted: bool = False
     """Whether a large metrics screen has a small chart of it."""
-    in_help: bool = False
-    """Whether the help of a screen with figures explains it."""
 
 
 FIGURES = {
@@ -115,7 +113,6 @@ FIGURES = {
         meaning="What an episode earns on average; penalties are not counted.",
         healthy="rises; read it with its 95 % interval",
         charted=True,
-        in_help=True,
     ),
     "approx_kl": FigureText(
         group="policy",
@@ -126,7 +123,6 @@ FIGURES = {
         low=0.0001,
         high=0.02,
         charted=True,
-        in_help=True,
     ),
     "kl_ref": FigureText(
         group="policy",
@@ -137,7 +133,6 @@ FIGURES = {
         low=-0.02,
         high=0.3,
         charted=True,
-        in_help=True,
     ),
     "entropy": FigureText(
         group="policy",
@@ -147,7 +142,6 @@ FIGURES = {
         healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
         low=0.001,
         charted=True,
-        in_help=True,
     ),
     "action_entropy": FigureText(
         group="policy",
@@ -157,7 +151,6 @@ FIGURES = {
         healthy="above 0.1 until returns have risen",
         low=0.1,
         charted=True,
-        in_help=True,
     ),
     "clip_fraction": FigureText(
         group="policy",
@@ -168,7 +161,6 @@ FIGURES = {
         low=0.0,
         high=0.2,
         charted=True,
-        in_help=True,
     ),
     "explained_variance": FigureText(
         group="critic",
@@ -178,7 +170,6 @@ FIGURES = {
         healthy="above 0 and rising; below 0 is worse than a constant",
         low=0.0,
         charted=True,
-        in_help=True,
     ),
     "parse_failure_rate": FigureText(
         group="learning",
@@ -189,7 +180,6 @@ FIGURES = {
         low=0.0,
         high=0.05,
         charted=True,
-        in_help=True,
     ),
     "refusal_rate": FigureText(
         group="learning",
@@ -206,7 +196,6 @@ FIGURES = {
         healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
         low=1e-06,
         charted=True,
-        in_help=True,
     ),
     "flat_groups": FigureText(
         group="learning",
@@ -224,7 +213,6 @@ FIGURES = {
         healthy="0 up to rounding, below 0.001",
         low=0.0,
         high=0.001,
-        in_help=True,
     ),
     "value_loss": FigureText(
         group="critic",

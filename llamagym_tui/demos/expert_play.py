@@ -9,8 +9,9 @@ from datetime import datetime
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.errors import RAISED, EnvError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import Env, agent_env
-from llamagym_tui.game.observed import expert_action, observed
+from llamagym_tui.game.environment import agent_env
+from llamagym_tui.game.game import Game
+from llamagym_tui.game.observed import expert_action
 
 FIRST_SEED = 5_000_000
 """Default seed of the first episode, far from the seeds of runs and of evaluations."""
@@ -27,10 +28,10 @@ def expert_episodes(
         UsageError: the agent has no expert.
         EnvError: the environment cannot be made, or refused a reset or a step.
     """
-    env = agent_env(agent)
+    game = Game(agent, lambda: agent_env(agent))
     try:
         for number in range(episodes):
-            yield _episode(agent, agent_name, env, seed + number, clock)
+            yield _episode(game, agent_name, seed + number, clock)
     except (UsageError, EnvError):
         raise
     except RAISED as error:  # an environment's code, or the expert's, may raise anything
@@ -38,35 +39,34 @@ def expert_episodes(
             f"The expert's play in {agent.env_id} failed: {described(error)}."
         ) from error
     finally:
-        env.close()
+        game.close()
 
 
 def _episode(
-    agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]
+    game: Game, agent_name: str, seed: int, clock: Callable[[], datetime]
 ) -> Demonstration:
+    agent = game.agent
     prompt = agent.get_system_prompt()
     turns: list[PlayedTurn] = []
-    observation, info = env.reset(seed=seed)
-    terminated = False
-    truncated = False
-    while not (terminated or truncated):
-        action = expert_action(agent, observation, info, env)
+    game.reset(seed)
+    while not game.outcome.is_over and len(turns) < MAX_TURNS:
+        before = game.outcome
+        action = expert_action(agent, before.observation, before.info, game.env)
         if action is None:
             raise UsageError(
                 f"{type(agent).__name__} has no expert to play {agent.env_id}: "
                 "define expert(observation), or play yourself (h in the playground)."
             )
-        shown = observed(agent, observation, info)
+        shown = game.look()
+        reward = game.step(action).reward
         reply = agent.format_action(action)
-        observation, reward, terminated, truncated, info = env.step(action)
-        turns.append(PlayedTurn(shown.text, shown.actions, reply, action, float(reward)))
-        truncated = truncated or len(turns) >= MAX_TURNS
+        turns.append(PlayedTurn(shown.text, shown.actions, reply, action, reward))
     return Demonstration.of(
         agent,
         agent_name,
         prompt,
         turns,
-        end="terminated" if terminated else "truncated",
+        end="terminated" if game.outcome.terminated else "truncated",
         source="expert",
         recorded_at=clock(),
         seed=seed,

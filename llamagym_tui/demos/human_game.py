@@ -5,11 +5,11 @@ Each finished episode goes to the `DemoWriter` at once; an episode that is disca
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
-from llamagym_tui.errors import RAISED, EnvError, located
+from llamagym_tui.errors import RAISED, EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -25,17 +25,8 @@ from llamagym_tui.game.environment import (
     opponent_of,
     with_kwargs,
 )
-from llamagym_tui.game.observed import (
-    NO_INFO,
-    Info,
-    Observed,
-    action_named,
-    expert_action,
-    is_opponents,
-    is_refused,
-    names_by_turn,
-    observed,
-)
+from llamagym_tui.game.game import Game
+from llamagym_tui.game.observed import Observed, action_named, expert_action, names_by_turn
 from llamagym_tui.protocol.events import (
     End,
     EpisodeFinished,
@@ -105,10 +96,8 @@ class HumanGame:
         self.next_seed = next_seed
         self._clock = clock
         self._make_env = EnvMaker(agent, make_env)
-        self._env: Env | None = None
-        """The environment; None until it is made."""
-        self._observation: Any = None
-        self._info: Info = NO_INFO
+        self._game: Game | None = None
+        """None until the environment is made."""
         self.choices: tuple[OfferedAction, ...] = ()
         """The actions that the person can take now."""
         self.reasoning = ""
@@ -143,7 +132,7 @@ class HumanGame:
     @property
     def awaits_model(self) -> bool:
         """Whether the model is to move, which is the other player."""
-        return not self.over and is_opponents(self._info)
+        return not self.over and self.game.awaits_other
 
     @property
     def messages(self) -> Conversation:
@@ -163,38 +152,38 @@ class HumanGame:
         """Whether the agent has a scripted expert."""
         return type(self._agent).expert is not AgentBase.expert
 
-    def open(self) -> Env:
-        """The environment; the first call makes it and finds its actions. Raises EnvError if no keys can play it."""
-        if self._env is None:
-            self._env = self._make_env()
+    @property
+    def game(self) -> Game:
+        """The game; the first call makes its environment. Raises EnvError if no keys can play it."""
+        if self._game is None:
+            self._game = Game(self._agent, self._make_env)
             if not names_by_turn(self._agent):
-                self.choices = choices(self._agent, self._env.action_space)
-        return self._env
+                self.choices = choices(self._agent, self._game.env.action_space)
+        return self._game
+
+    def open(self) -> Env:
+        return self.game.env
 
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
-        env = self.open()
+        game = self.game
         if self.match is not None and not self.match.is_over:
             self._seed = self.match.next_seed
         else:
             self._seed = self.next_seed()
         self._prompt = self._system_prompt()
         try:
-            observation, info = env.reset(seed=self._seed)
-            now = observed(self._agent, observation, info)
-        except EnvError:
-            raise
-        except RAISED as error:
-            raise EnvError(
-                f"{self._agent.env_id} refused to begin an episode: {located(error)}."
-            ) from error
+            game.reset(self._seed)
+            now = game.look()
+        except EnvError as error:
+            raise EnvError(f"{error}.") from error
         self._turns = []
         self._models = []
         self.over = False
         self.last = None
         self.discarded = False
         self.drawing = StateDrawing("")
-        self._look(observation, info)
+        self._look()
         self._offer(now)
         started = EpisodeStarted(
             episode=len(self.returns),
@@ -225,7 +214,7 @@ class HumanGame:
             action_name=self._agent.action_name(action),
             how="human",
             reward=reward,
-            is_refused=is_refused(self._info),
+            is_refused=self.game.outcome.is_refused,
         )
         self.transcript = self.transcript.after(turn)
         return self._goes_on(end)
@@ -248,21 +237,17 @@ class HumanGame:
 
     def _step(self, action: int | str) -> tuple[float, End | None]:
         """The reward of an action, and how it ended the episode."""
-        env = self.open()
+        game = self.game
         try:
-            observation, reward, terminated, truncated, info = env.step(action)
-            over = terminated or truncated
-            self._now = Observed("", None) if over else observed(self._agent, observation, info)
-        except EnvError:
+            outcome = game.step(action)
+            self._now = Observed("", None) if outcome.is_over else game.look()
+        except EnvError as error:
             self.over = True
-            raise
-        except RAISED as error:
-            self.over = True
-            raise EnvError(f"{self._agent.env_id} refused the action: {located(error)}.") from error
-        self._look(observation, info)
-        if not over:
-            return float(reward), None
-        return float(reward), "terminated" if terminated else "truncated"
+            raise EnvError(f"{error}.") from error
+        self._look()
+        if not outcome.is_over:
+            return outcome.reward, None
+        return outcome.reward, "terminated" if outcome.terminated else "truncated"
 
     def _goes_on(self, end: End | None) -> bool:
         """Show what comes next; whether that is the episode's end."""
@@ -278,8 +263,9 @@ class HumanGame:
         """The name of the expert's action in this state; empty if there is none."""
         if self.over or self.awaits_model or not self.has_expert:
             return ""
+        state = self.game.outcome
         try:
-            action = expert_action(self._agent, self._observation, self._info, self._env)
+            action = expert_action(self._agent, state.observation, state.info, self.game.env)
         except RAISED:  # a user's own code
             return ""
         return "" if action is None else self._agent.action_name(action)
@@ -300,9 +286,9 @@ class HumanGame:
         self.discarded = not self.discarded
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        if self._game is not None:
+            self._game.close()
+            self._game = None
 
     def _offer(self, now: Observed) -> None:
         """Give each action that can be taken now a key; raises EnvError if that is not possible."""
@@ -311,12 +297,11 @@ class HumanGame:
         if not self.awaits_model:
             self.choices = choices(self._agent, self.open().action_space, now.actions)
 
-    def _look(self, observation: Any, info: Info) -> None:
-        """Keep a state, and draw it, unless it is as the model sees it."""
-        self._observation = observation
-        self._info = info
-        if not is_opponents(info) or not self.drawing.text:
-            self.drawing = drawn(self._agent, self._env, observation, info)
+    def _look(self) -> None:
+        """Draw the state, unless it is as the model sees it."""
+        if not self.game.awaits_other or not self.drawing.text:
+            state = self.game.outcome
+            self.drawing = drawn(self._agent, self.game.env, state.observation, state.info)
 
     def _shown(self) -> ObservationShown:
         return ObservationShown(
@@ -341,7 +326,8 @@ class HumanGame:
         self.last = demo
         self.discarded = False
         self.writer.add(demo)
-        hidden = revealed(self._agent, self._env, self._observation, self._info)
+        state = self.game.outcome
+        hidden = revealed(self._agent, self.game.env, state.observation, state.info)
         if hidden.text:
             self.drawing = hidden
         self.transcript = self.transcript.after(finished)

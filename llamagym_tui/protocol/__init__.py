@@ -1,1 +1,1 @@
-"""What the two processes exchange: events (trainer to UI), commands (UI to trainer), and their wire."""
+"""The exchange of the two processes: events (trainer to UI), commands (UI to trainer), and their wire."""

@@ -1,4 +1,4 @@
-"""What the UI requests of the trainer: imperatives, frozen, one tagged union; an event confirms each."""
+"""Requests of the UI to the trainer: imperatives, frozen, one tagged union; an event confirms each."""
 
 from typing import Annotated, Literal
 
@@ -47,13 +47,6 @@ class Watch(Command, frozen=True, kw_only=True):
 
     env: int
     """Index from 0; counted around in a circle."""
-
-
-class WatchNext(Command, frozen=True, kw_only=True):
-    """Stream an episode of interest; confirmed by ``WatchChanged``, with ``WarningRaised`` if there is none yet."""
-
-    kind: Literal["failure", "best", "worst"]
-    """The next reply that names no action; the highest or lowest return of the last batch."""
 
 
 class InspectTurn(Command, frozen=True, kw_only=True):
@@ -119,9 +112,9 @@ class Evaluate(Command, frozen=True, kw_only=True):
     episodes: int = 1000
     greedy: bool = True
     seed: int | None = None
-    """The seed from which those of the episodes follow. None: one that follows from the run's."""
+    """Seed of the evaluation; None takes one that follows from the run's."""
     limit_s: float | None = None
-    """Seconds after which no episode begins; those under way are played on for a while. None: no limit."""
+    """Seconds after which no episode begins; None for no limit."""
 
 
 class ComparePrompts(Command, frozen=True, kw_only=True):
@@ -131,7 +124,7 @@ class ComparePrompts(Command, frozen=True, kw_only=True):
     system_prompts: tuple[str, str]
     versions: tuple[int, int]
     half_width: float | None = None
-    """Half the 95 % interval of the difference that is enough. None: a tenth of the way from baseline to baseline."""
+    """Half the 95 % interval of the difference that is enough; by default a tenth of the way between baselines."""
 
 
 class CancelEvaluation(Command, frozen=True, kw_only=True):
@@ -154,7 +147,7 @@ class WarmStart(Command, frozen=True, kw_only=True):
     refused by ``WarningRaised``."""
 
     sft_data: str | None = None
-    """File of demonstrations. None: the one that ships for the agent."""
+    """File of demonstrations; None for the one that ships for the agent."""
     method: Literal["sft", "dpo"] = "sft"
     """Imitate the replies, or prefer a person's over those of the model that they replaced."""
     episodes: int = 0
@@ -193,7 +186,7 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = (
     StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 )
-WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
+WatchCommand = Watch | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

@@ -1,11 +1,10 @@
 """``events.jsonl``: the events of a session, one JSON object a line, in order.
 
-The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out (the whole reply is
-in ``TurnFinished``), so are the epochs of an update, and of the watched episodes only as many are kept, each of them
-whole, as the budget of `CONVERSATION_EVENTS_PER_S` allows; marks have the number of the others. All other events are
-kept; the session emits them at a bounded rate, and episodes that were counted at once are grouped by return and length.
-What cannot be written waits, and is written once it can be. A line torn by a crash is skipped when reading and cut off
-when the log is opened again.
+The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out, because
+``TurnFinished`` has the whole reply, and so is progress. Watched episodes are kept, whole, within the budget of
+`CONVERSATION_EVENTS_PER_S`. All other events are kept; episodes that were counted at once are grouped by return and
+length. What cannot be written waits until it can. A line torn by a crash is skipped by readers and cut off by the next
+writer.
 """
 
 import contextlib
@@ -30,7 +29,30 @@ from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 FEWEST = 32
 """Episodes from which on they are grouped; fewer keep their order."""
 MOST = 2**20
-"""Episodes of one event that is read."""
+"""Most episodes of one event that is read."""
+CONVERSATION_EVENTS_PER_S = 10.0
+"""Events of watched episodes that are kept, on average over a short run."""
+FULL_RATE_S = 1800.0
+"""Seconds of a run after which half as many are kept, after three times as many a quarter, and so on."""
+CONVERSATION_BURST = 40.0
+"""Events that may be kept at once after a quiet while."""
+MOST_LINE = 16 * 2**20
+"""Most bytes of an event that is read."""
+LARGEST = 1e150
+"""Largest number that is read: sums and squares of such numbers are numbers, too."""
+FLUSH_EVERY_S = 1.0
+"""Seconds after which an event stands in the file, once another one comes; also those between attempts to write."""
+FLUSH_BYTES = 2**16
+"""Bytes that are written at once, unless the time comes first."""
+MOST_WAITING = 2**20
+"""Bytes that wait for a full disk before conversations are lost; all else has 32 times the room."""
+WRITTEN_AGAIN = "The event log is written again; a mark in it has what was lost, if anything was."
+
+_MAYBE_HUGE = re.compile(rb"[:,\[]\s*-?(?:\d{16}|[\d.]+[eE]\+?\d{3})")
+"""Matches every line with a number beyond `LARGEST`, and hardly another."""
+_WHOLE = re.compile(rb"\.0(?=[,\]])")
+"""The end of a whole number, which it does not need."""
+_decoder: msgspec.json.Decoder[events.AnyEvent] = msgspec.json.Decoder(events.AnyEvent)
 
 
 def grouped(event: EpisodesCounted) -> EpisodesCounted:
@@ -43,9 +65,10 @@ def grouped(event: EpisodesCounted) -> EpisodesCounted:
 
 
 def apart(event: EpisodesCounted) -> EpisodesCounted:
-    """The same with each episode by itself, in an order that is drawn, the same each time: theirs is not kept.
+    """The same with each episode by itself, in an order that is drawn, the same each time.
 
-    Raises ValueError if the numbers do not belong together, or are too many.
+    Raises:
+        ValueError: the numbers do not belong together, or are too many.
     """
     if not event.counts:
         return event
@@ -62,85 +85,40 @@ def apart(event: EpisodesCounted) -> EpisodesCounted:
     )
 
 
-CONVERSATION_EVENTS_PER_S = 10.0
-"""Events of watched episodes that are kept, on average over a short run."""
-FULL_RATE_S = 1800.0
-"""Seconds of a run after which half as many are kept, after three times as many a quarter, and so on: the total grows
-by so many seconds' worth each time the run becomes 2.7 times as long."""
-MARK_EVERY_S = 600.0
-"""Seconds between two marks with the number of conversation events that were not kept."""
-CONVERSATION_BURST = 40.0
-"""Events that may be kept at once after a quiet while."""
-MOST_LINE = 16 * 2**20
-"""Bytes of an event that is read."""
-LARGEST = 1e150
-"""Size of a number that is read: sums and squares of such numbers are numbers, too."""
-_MAYBE_HUGE = re.compile(rb"[:,\[]\s*-?(?:\d{16}|[\d.]+[eE]\+?\d{3})")
-"""In almost no line, and in every one that has such a number; a text may look like it."""
-FLUSH_EVERY_S = 1.0
-"""Seconds after which an event stands in the file at the latest, once another one comes."""
-FLUSH_BYTES = 2**16
-"""Bytes that are written at once, unless the time comes first."""
-MOST_WAITING = 2**20
-"""Bytes that wait for a disk that takes none, before conversations are lost; all else has 32 times the room."""
-MOST_RETRY_S = 30.0
-"""Seconds between two attempts to write, at most; at first `FLUSH_EVERY_S`."""
-WRITTEN_AGAIN = "The event log is written again; a mark in it has what was lost, if anything was."
-
-_WHOLE = re.compile(rb"\.0(?=[,\]])")
-"""What a whole number does not need."""
-_decoder: msgspec.json.Decoder[events.AnyEvent] = msgspec.json.Decoder(events.AnyEvent)
-
-
 class ConversationBudget:
-    """Which watched episodes are kept: whole ones, as often as their events can be afforded.
+    """Chooses the watched episodes that are kept.
 
-    An episode is kept if the budget is not overdrawn at its start, and may overdraw it; the debt is paid by time.
+    An episode is kept, whole, if the budget is not overdrawn at its start. It may overdraw it; time pays the debt.
     """
 
     def __init__(self) -> None:
         self._budget = CONVERSATION_BURST
         self._at_s = 0.0
         self._kept_episode: int | None = None
-        self._left_out = 0
-        self._marked_at_s = math.inf
 
-    def kept(self, event: events.Event) -> list[events.Event]:
-        """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
+    def keeps(self, event: events.Event) -> bool:
+        """True if an event belongs into the file."""
         if isinstance(event, events.TokensStreamed | events.Progressed):
-            return []
+            return False
         if not isinstance(event, events.WatchedEvent):
-            return [event]
-        marks: list[events.Event] = []
-        self._marked_at_s = min(
-            self._marked_at_s, event.at_s
-        )  # a resumed run goes on in the middle
+            return True
         if isinstance(event, events.EpisodeStarted):
-            self._earn(event.at_s)
+            rate = CONVERSATION_EVENTS_PER_S / (1 + event.at_s / FULL_RATE_S)
+            earned = max(0.0, event.at_s - self._at_s) * rate
+            self._budget = min(CONVERSATION_BURST, self._budget + earned)
+            self._at_s = event.at_s
             self._kept_episode = event.episode if self._budget > 0 else None
-            if self._left_out and event.at_s - self._marked_at_s >= MARK_EVERY_S:
-                marks.append(
-                    events.EventsLeftOut(at_s=event.at_s, count=self._left_out, reason="long_run")
-                )
-                self._left_out = 0
-                self._marked_at_s = event.at_s
-        if event.episode != self._kept_episode:
-            self._left_out += 1
-            return marks
-        self._budget -= 1
-        return [*marks, event]
-
-    def _earn(self, at_s: float) -> None:
-        earned = max(0.0, at_s - self._at_s) * CONVERSATION_EVENTS_PER_S / (1 + at_s / FULL_RATE_S)
-        self._budget = min(CONVERSATION_BURST, self._budget + earned)
-        self._at_s = at_s
+        is_kept = event.episode == self._kept_episode
+        if is_kept:
+            self._budget -= 1
+        return is_kept
 
 
 class EventLog:
     """An ``events.jsonl`` that is being written."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Open the file for appending, as `growing_file`; a torn last line is cut off."""
+        """Open the file for appending; a torn last line is cut off."""
         self._path = path
         self._file = growing_file(path)
         self._file.truncate(torn_line_start(self._file))
@@ -148,19 +126,18 @@ class EventLog:
         self._conversations = ConversationBudget()
         self._clock = clock
         self._flush_at = clock() + FLUSH_EVERY_S
-        self._retry_s = 0.0
-        """Seconds until the next attempt; 0 while writing works."""
+        self._fails = False
         self._waiting = bytearray()
         self._lost: events.EventsLeftOut | None = None
-        """What did not even find room to wait."""
+        """Counts the events for which there was not even room to wait."""
 
     def append(self, event: events.Event) -> str:
-        """Add an event, if it is of those that are kept; a sentence for people where writing fails, or works again."""
+        """Add an event, if it is kept; a sentence for people if writing fails or works again."""
         if self._file.closed:
             return ""
-        for each in self._conversations.kept(event):
-            self._add(each)
-        is_full = len(self._waiting) > FLUSH_BYTES and not self._retry_s
+        if self._conversations.keeps(event):
+            self._add(event)
+        is_full = len(self._waiting) > FLUSH_BYTES and not self._fails
         return self.flush() if is_full or self._clock() >= self._flush_at else ""
 
     def _add(self, event: events.Event) -> None:
@@ -179,8 +156,9 @@ class EventLog:
         return self._encoder.encode(event) + b"\n"
 
     def flush(self) -> str:
-        """Hand everything to the operating system; a sentence where that fails, or works again."""
-        failed = self._retry_s > 0
+        """Hand everything to the operating system; a sentence if that fails or works again."""
+        failed = self._fails
+        self._flush_at = self._clock() + FLUSH_EVERY_S
         try:
             while self._waiting or self._lost:
                 if not self._waiting and self._lost:
@@ -188,22 +166,18 @@ class EventLog:
                     self._lost = None
                 del self._waiting[: os.write(self._file.fileno(), self._waiting)]
         except OSError as error:
-            self._retry_s = min(MOST_RETRY_S, max(FLUSH_EVERY_S, 2 * self._retry_s))
-            self._flush_at = self._clock() + self._retry_s
+            self._fails = True
             if failed:
                 return ""
             return (
                 f"The event log {self._path} cannot be written ({error.strerror or error}); its events wait, and "
                 "the run goes on."
             )
-        self._retry_s = 0.0
-        self._flush_at = self._clock() + FLUSH_EVERY_S
-        if failed:
-            return WRITTEN_AGAIN
-        return ""
+        self._fails = False
+        return WRITTEN_AGAIN if failed else ""
 
     def close(self) -> None:
-        """Flush and close; again does nothing. Raises OSError if not everything could be written."""
+        """Flush and close; a second call does nothing. Raises OSError if not everything could be written."""
         if self._file.closed:
             return
         self.flush()
@@ -261,24 +235,6 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
         ) from error
 
 
-def followed(path: Path, wait: Callable[[float], bool]) -> Iterator[events.AnyEvent | None]:
-    """The events of a log while it grows, None whenever all that is there has been read; raises as `read_from`.
-
-    `wait` waits for so many seconds at most, and returns whether the log has come to its end.
-    """
-    offset = 0
-    is_over = wait(0.0)
-    while True:
-        if path.exists():
-            for logged in read_from(path, offset):
-                offset = logged.end
-                yield logged.event
-        yield None
-        if is_over:
-            return
-        is_over = wait(FLUSH_EVERY_S)
-
-
 class Pieces:
     """A log that is read a few events at a time, to its end or to the first line that is no event."""
 
@@ -291,11 +247,11 @@ class Pieces:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it has been read that can be."""
+        """True once everything that can be read has been read."""
         return self._unread is None
 
     def some(self, count: int) -> Iterator[Logged]:
-        """At most so many events more."""
+        """Up to `count` more events."""
         for _ in range(count):
             try:
                 logged = next(self._unread, None) if self._unread else None

@@ -1,4 +1,4 @@
-"""What the trainer emits, on the wire and in ``events.jsonl`` alike: past-tense facts, frozen, one tagged union."""
+"""Events of the trainer, on the wire and in ``events.jsonl`` alike: past-tense facts, frozen, one tagged union."""
 
 from typing import Literal
 
@@ -36,8 +36,8 @@ Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
-LeftOut = Literal["slow_screen", "long_run", "full_disk"]
-"""Conversation that the user interface did not read in time; that a log does not keep; events that found no room."""
+LeftOut = Literal["slow_screen", "full_disk"]
+"""The user interface did not read a conversation in time; events found no room."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -61,11 +61,11 @@ class PhaseChanged(Event, frozen=True, kw_only=True):
 
     phase: Phase
     detail: str = ""
-    """What is being done, for people: ``loading the model``."""
+    """The work under way, for people: ``loading the model``."""
 
 
 class Progressed(Event, frozen=True, kw_only=True):
-    """How far something is that takes seconds; sent now and then, and over with the next phase or update.
+    """Progress of something that takes seconds; over with the next phase or update.
 
     It is in no log.
     """
@@ -75,7 +75,7 @@ class Progressed(Event, frozen=True, kw_only=True):
     done: int
     total: int
     left_s: float | None = None
-    """Seconds that the rest takes, about. None: not known yet."""
+    """Estimated seconds for the rest, once known."""
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
@@ -94,16 +94,16 @@ class RunStarted(Event, frozen=True, kw_only=True):
     baselines: dict[str, float]
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
-    """What returns count, as it is said after a figure; empty: they have no unit."""
+    """Unit of a return, as it is said after a figure; empty if there is none."""
     device: str
     draws: bool = False
-    """Whether states can be drawn: by the agent, or by environments that render text."""
+    """True if the agent, or environments that render text, can draw states."""
     episodes: int
     """Episodes that the run had when this session took it up."""
     updates: int
     """Updates that it had by then."""
     trained: str = ""
-    """How many weights of the model are trained, and where, in words; empty: not known."""
+    """The trained weights, in words: their number and place; empty if not known."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     left_out: int = 0
     """Oldest turns that are not in the prompt although the history would have them, as the model reads no more."""
     actions: list[str] | None = None
-    """Names of the actions that are admissible now. None: those of every turn."""
+    """Names of the actions that are admissible now; None for those of every turn."""
 
 
 class StateDrawn(Event, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class StateDrawn(Event, frozen=True, kw_only=True):
 
 
 class ActionsProbed(Event, frozen=True, kw_only=True):
-    """How probable the policy finds each action in the watched episode; emitted while there is time to read."""
+    """Probabilities of actions in the watched episode; emitted while there is time to read."""
 
     episode: int
     turn: int
@@ -180,23 +180,23 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     action_name: str
     """The action's name, or its text if it has none."""
     how: How
-    """How the action was read; ``failed``: the environment got the agent's fallback action."""
+    """The way in which the action was read; ``failed`` if the environment got the agent's fallback action."""
     reward: float
     """The environment's reward, without penalties."""
     replaced: str | None = None
-    """The reply that the agent would have given, where a person acted in its place. None: the agent acted."""
+    """The reply that the agent would have given, if a person acted in its place."""
     replaced_action: str = ""
     """Name of the action in that reply; empty: it names none, or the agent acted."""
     is_refused: bool = False
-    """Whether the environment refused the action (``invalid_action`` in its info)."""
+    """True if the environment refused the action (``invalid_action`` in its info)."""
     words: str = ""
     """The turn in the agent's words; empty: it has none."""
     probability: float | None = None
-    """Of the action, as it was sampled. None: a person acted, or the reply is another than the action's plainest."""
+    """Of the action when it was sampled; None if a person acted or the reply is not the action's plainest."""
 
     @property
     def names_none(self) -> bool:
-        """Whether the reply counts as one that names no action."""
+        """True if the reply counts as one that names no action."""
         return self.is_refused or self.how == "failed"
 
 
@@ -238,11 +238,11 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     clip_range: float = 0.0
     """The clip range of that update; before it, that of the settings."""
     credit: Credit = "turn"
-    """What a value and an advantage belong to."""
+    """The unit that a value and an advantage belong to."""
     learner: LearnerName | None = None
-    """By which the advantage was estimated, or will be. None: it is not known."""
+    """Estimates the advantage, if it is known."""
     groups: list[PeerGroup] = []
-    """What it was compared with, where the learner compares."""
+    """The groups that it was compared with, if the learner compares."""
     temperature: float = 1.0
     before: list[ContextToken] = []
     """The last tokens before the reply."""
@@ -263,17 +263,10 @@ class TurnInspected(Event, frozen=True, kw_only=True):
 
 
 class WatchChanged(Event, frozen=True, kw_only=True):
-    """Another conversation is streamed from now on; its episode until now follows."""
+    """Another environment is streamed from now on; its episode until now follows."""
 
-    kind: Literal["env", "failure", "best", "worst"]
-    """An environment as it is played; a reply that named no action, to the end of its episode; the best or worst
-    episode of the last batch. After the last three nothing is streamed until something else is requested."""
     env: int
-    """Environment, index from 0; of a best or worst episode, the one that was watched before."""
-    awaits_failure: bool = False
-    """Whether the next reply that names no action will be streamed instead."""
-    none_in: int = 0
-    """Replies among which there was none of that kind, after which it is not waited for any longer; 0: it was not."""
+    """Index from 0."""
 
 
 class WheelTaken(Event, frozen=True, kw_only=True):
@@ -282,7 +275,7 @@ class WheelTaken(Event, frozen=True, kw_only=True):
     env: int
     """Index from 0."""
     choices: list[OfferedAction]
-    """What the person can do, each on a key."""
+    """The person's choices, each on a key."""
 
 
 class ActionAwaited(Event, frozen=True, kw_only=True):
@@ -295,7 +288,7 @@ class ActionAwaited(Event, frozen=True, kw_only=True):
     action_name: str
     """The action in it; empty: it names none, and the environment would get the fallback action."""
     choices: list[OfferedAction] = []
-    """What the person can do in this turn; empty: what they can always do, as in ``WheelTaken``."""
+    """The person's choices in this turn; empty for those of ``WheelTaken``."""
 
 
 class WheelLetGo(Event, frozen=True, kw_only=True):
@@ -313,7 +306,7 @@ class EpisodeCorrected(Event, frozen=True, kw_only=True):
     observations: list[str]
     """The agent's observations, turn by turn."""
     admissible: list[list[str] | None] = []
-    """Names of the actions that were admissible, turn by turn; None: those of every turn. Empty: in every turn."""
+    """Admissible actions by name, turn by turn; None for those of every turn. Empty if that holds throughout."""
     turns: list[TurnFinished]
     finished: EpisodeFinished
 
@@ -329,13 +322,13 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     signs: list[str] = []
     """A character for each action."""
     action: int | None = None
-    """The action whose probability is a heat map. None: the most probable action is shown."""
+    """The action whose probability is a heat map; None shows the most probable action."""
     best_is_experts: bool = False
-    """Whether the best actions of the cells are only the expert's, which need not be optimal."""
+    """True if the best actions of the cells are only the expert's, which need not be optimal."""
     like: str = ""
     """Who plays so, for people; empty: the expert, or optimal play."""
     noun: str = ""
-    """What the states are, for people; empty: states."""
+    """The noun for a state, for people; empty for "states"."""
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):
@@ -427,7 +420,7 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     dropped: int = 0
     """Episodes that failed, and others were played in their place."""
     update: int | None = None
-    """Updates that the policy had. None: it played apart from a run, and the next ones are empty too."""
+    """Updates that the policy had; None apart from a run, where the next ones are empty too."""
     prompt_version: int | None = None
     system_prompt: str = ""
     outdated: str = ""
@@ -443,7 +436,7 @@ class MatchPlayed(Event, frozen=True, kw_only=True):
     """The return of each episode, in the order of their numbers; None: it failed, and another one was played in its
     place."""
     played: EvaluationFinished
-    """What the episodes come to."""
+    """The evaluation that the episodes make up."""
 
 
 class PromptsCompared(Event, frozen=True, kw_only=True):
@@ -476,7 +469,7 @@ class EvaluationCancelled(Event, frozen=True, kw_only=True):
 
 
 class ConversationProbed(Event, frozen=True, kw_only=True):
-    """How probable the policy finds each action after a conversation that somebody else plays, as requested."""
+    """Probabilities of actions after a conversation that somebody else plays, as requested."""
 
     ticket: int
     """The number of the question."""
@@ -572,11 +565,11 @@ class WarningRaised(Event, frozen=True, kw_only=True):
 
     message: str
     refused: Refused | None = None
-    """The request that is refused, so that nobody waits for it. None: none is."""
+    """The request that is refused, if any, so that nobody waits for it."""
     collapsed: bool = False
-    """Whether it says that the policy has collapsed."""
+    """True if the policy has collapsed."""
     unwritten: bool = False
-    """Whether it says that something of the run cannot be written, which holds until a checkpoint is."""
+    """True if something of the run cannot be written, which holds until a checkpoint is."""
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):
@@ -605,9 +598,9 @@ class RunFinished(Event, frozen=True, kw_only=True):
 
 TurnEvent = ObservationShown | ActionsProbed | TokensStreamed | TurnFinished
 ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
-"""What the conversation of the watched environment is made of."""
+"""The conversation of the watched environment."""
 WatchedEvent = ConversationEvent | StateDrawn
-"""What is watched; left out first where not everything has room."""
+"""Events of the watched environment; left out first if not everything has room."""
 SessionEvent = (
     Hello
     | PhaseChanged

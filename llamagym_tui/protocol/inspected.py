@@ -11,7 +11,7 @@ class ContextToken(Struct, frozen=True, kw_only=True):
 
     text: str
     trained: bool
-    """Whether the policy is trained on it: another reply's. Prompt, observations and template are not."""
+    """True if the policy is trained on it, as on another reply's. Prompt, observations and template are not."""
 
 
 class Alternative(Struct, frozen=True, kw_only=True):
@@ -23,40 +23,40 @@ class Alternative(Struct, frozen=True, kw_only=True):
     probability: float
     """Under the policy as it is now."""
     admissible: bool
-    """Whether it leads on to a canonical reply of one of the actions; nothing else is forbidden, though."""
+    """True if it leads on to a canonical reply of an action; nothing else is forbidden."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What PPO knows of a decision: a sampled token, or a reply that was chosen by score."""
+    """A decision as PPO sees it: a sampled token, or a reply that was chosen by score."""
 
     old: float | None
-    """Log-probability when it was made. None: somebody else made it."""
+    """Log-probability when it was made; None if somebody else made it."""
     new: float
     """Log-probability under the policy as it is now."""
     ratio: float | None
-    """exp(new - old). None: it is no decision by itself, or somebody else's."""
+    """exp(new - old); None if it is no decision by itself, or somebody else's."""
     clipped: bool | None
-    """Whether the update's objective takes its clipped side here, so that there is no gradient. None: no update."""
+    """True if the update's objective is clipped here, so that there is no gradient; None before an update."""
     value: float | None
-    """V before it that the update used. None: no update, or no critic."""
+    """V before it that the update used; None before an update, or without a critic."""
     value_now: float | None
     """V before it, or before its turn where turns have the credit, under the weights as they are now. None: it is no
     decision by itself, or there is no critic."""
     target: float | None
-    """The return that the update drew the value to, or took the advantage from. None: no update."""
+    """The return that the update drew the value to, or took the advantage from; None before an update."""
     advantage: float | None
-    """As the update used it, by its learner. None: no update."""
+    """The advantage that the update used; None before an update."""
 
 
 class PeerGroup(Struct, frozen=True, kw_only=True):
-    """What a turn, or its episode, was compared with by an estimator without a critic."""
+    """The group with which an estimator without a critic compared a turn or its episode."""
 
     peers: str
-    """What the members are, for people, as "episodes of its seed"."""
+    """The noun for its members: "episodes of its seed"."""
     size: int
     """Members, itself included."""
     outcome: float
-    """What of it was compared: a return."""
+    """The return that was compared."""
     mean: float
     """Of all members."""
     spread: float

@@ -34,7 +34,7 @@ def literal(text: str) -> str:
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """The literal text on one line, white space as single spaces, and of so many characters at most."""
+    """The literal text on one line of at most `longest` characters, with white space as single spaces."""
     return literal(_bounded(" ".join(text[: 2 * LONGEST_LINE].split()), longest))
 
 
@@ -43,7 +43,7 @@ def echo(text: str, *, to: TextIO | None = None, lines: bool = False) -> None:
 
     Args:
         text: of any origin.
-        to: a stream. None: stdout.
+        to: a stream, by default stdout.
         lines: whether its line ends are line ends, as in a traceback; else they are shown.
     """
     for line in text.split("\n") if lines else [text]:

@@ -13,13 +13,13 @@ class MapCell(Struct, frozen=True, kw_only=True):
     best: list[int] = []
     """Best actions, by index; empty: nobody knows."""
     ground: str = ""
-    """What a landmark stands on, by a name of `llamagym_tui.game.pieces`."""
+    """The ground of a landmark, by a name of `llamagym_tui.game.pieces`."""
     has_wall: bool = False
-    """Whether a wall stands on its right."""
+    """True if a wall stands on its right."""
 
     @property
     def is_state(self) -> bool:
-        """Whether the policy is evaluated in it."""
+        """True if the policy is evaluated in it."""
         return bool(self.words) and not self.sign
 
 

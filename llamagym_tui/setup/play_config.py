@@ -1,4 +1,4 @@
-"""Settings by which a model plays and is not trained: a run's policy, another model, or one behind an endpoint."""
+"""Settings by which a model plays and is not trained: a run's policy or another model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +8,9 @@ import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.config import Device, Dtype, RunConfig, from_dict
-from llamagym_tui.errors import UsageError
-from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
-from llamagym_tui.setup.run_config import holds_adapter, names_actions, with_own_settings
+from llamagym_tui.setup.run_config import holds_adapter, names_actions
 
 KEPT_SETTINGS = (
     "env",
@@ -23,8 +21,6 @@ KEPT_SETTINGS = (
     "parallel_envs",
 )
 """Settings that an evaluation takes from a run if it plays the same agent."""
-OF_ENDPOINTS = ("max_new_tokens", "temperature", "max_turns", "max_failures")
-"""Settings, by the ends of their names, that concern play by an endpoint."""
 
 
 def evaluated_config(
@@ -50,7 +46,7 @@ def evaluated_config(
     Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
 
     Args:
-        model: registry name, hub id, local path, or a run folder.
+        model: registry name, hub id, local path, run folder, or an endpoint's address.
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         own: settings that the agent names for its runs, where the model is of no run.
         assigned: further settings, in sections, which come before those of the run and after the arguments below.
@@ -109,61 +105,3 @@ def evaluated_config(
     }
     settings |= {name: value for name, value in given.items() if value is not None}
     return from_dict(RunConfig, settings)
-
-
-def endpoint_config(
-    agent: str,
-    model: str,
-    *,
-    env: Mapping[str, Any] | None = None,
-    system_prompt: str | None = None,
-    history: str | int | None = None,
-    n_envs: int | None = None,
-    seed: int | None = None,
-    temperature: float | None = None,
-    assigned: Mapping[str, Any] | None = None,
-) -> RunConfig:
-    """The settings by which an endpoint plays; those that are None are the agent's, or those of a run.
-
-    Args:
-        agent: its spec as typed.
-        model: the endpoint's address.
-        assigned: further settings, in sections.
-    Raises:
-        UsageError: an assigned setting is about weights that are here, or its opponent would be a policy.
-    """
-    # At the top it would delay the first frame.
-    from llamagym_tui.game.endpoint import require_address
-
-    address = str(require_address(model))
-    assigned = dict(assigned or {})
-    generation = dict(assigned.pop("generation", {}))
-    unused = [f"generation.{name}" for name in generation if name not in OF_ENDPOINTS]
-    unused += [name for name in assigned if name not in OF_ENDPOINTS]
-    if unused:
-        raise UsageError(
-            f"{', '.join(unused)} is about a model that is loaded here, and {address} is an endpoint: leave it out."
-        )
-    agent_class = catalog.find_agent(agent, env)
-    if opponent := opponent_of(agent_class):
-        raise UsageError(
-            f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
-            f"--env opponent={model}."
-        )
-    own = with_own_settings(agent_class, {})
-    own_generation = own.get("generation", {})
-    both = {name: own_generation[name] for name in OF_ENDPOINTS if name in own_generation}
-    both |= generation
-    if temperature is not None:
-        both["temperature"] = temperature
-    given = {
-        "env": env,
-        "system_prompt": system_prompt,
-        "history": history,
-        "n_envs": n_envs,
-        "seed": seed,
-    }
-    settings: dict[str, Any] = {name: own[name] for name in ("history", "max_turns") if name in own}
-    settings |= assigned | {name: value for name, value in given.items() if value is not None}
-    settings |= {"agent": catalog.absolute_spec(agent), "model": model, "run_dir": ""}
-    return from_dict(RunConfig, {**settings, "mode": "inference", "generation": both})

@@ -45,7 +45,7 @@ def unread_text(found: PromptsCompared, a: str = "A", b: str = "B") -> str:
 
 
 def _actions_text(before: Sequence[float], after: Sequence[float], actions: Sequence[str]) -> str:
-    """How one side differs from the other in the action whose share differs most: ``takes hit 20% more often than``."""
+    """The action whose share differs most between the sides: ``takes hit 20% more often than``."""
     most = max(range(len(actions)), key=lambda action: abs(after[action] - before[action]))
     name = one_line(actions[most])
     if before[most] == 0:

@@ -10,14 +10,14 @@ from llamagym_tui.protocol.events import AnyEvent
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """What is requested and not answered; a request that is None, False or empty here is not under way."""
+    """Requests without an answer; one that is None, False or empty is not under way."""
 
     evaluation: commands.Evaluate | commands.ComparePrompts | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
     policy_map: bool | None = None
-    """Whether the policy map is to be followed closely; None: nothing is requested."""
+    """The requested pace of the policy map: True for often, False for seldom. None if nothing is requested."""
     settings: dict[str, Value] = field(default_factory=dict)
     """The new values of settings by their dotted names."""
     probing: commands.ProbeActions | None = None
@@ -72,7 +72,7 @@ class Pending(Struct, frozen=True, kw_only=True):
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
-    """What the inspector knows of a reply, and what it has asked."""
+    """The inspector's knowledge of a reply, and its open question."""
 
     found: events.TurnInspected | None = None
     """The last answer with tokens."""
@@ -107,5 +107,5 @@ class Inspection(Struct, frozen=True, kw_only=True):
 
 
 def _is_of(message: events.TurnInspected | commands.InspectTurn, episode: int, turn: int) -> bool:
-    """Whether a question or an answer is about that reply."""
+    """True if a question or an answer is about that reply."""
     return message.episode == episode and message.turn == turn

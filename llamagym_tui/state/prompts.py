@@ -39,14 +39,6 @@ class Totals:
             self.squares + math.fsum(value * value for value in finite),
         )
 
-    def plus(self, other: "Totals") -> "Totals":
-        """The totals over the episodes of both."""
-        return Totals(
-            self.episodes + other.episodes,
-            self.total + other.total,
-            self.squares + other.squares,
-        )
-
     @property
     def mean_return(self) -> MeanReturn | None:
         """The mean return with its standard error; None if there are no episodes."""
@@ -59,7 +51,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How a version played in its first and in its last episodes: `RECENT` of each, which may overlap."""
+    """Returns of a version's first and last episodes: `RECENT` of each, which may overlap."""
 
     first: Totals = Totals()
     """Totals over its first episodes."""
@@ -91,12 +83,12 @@ class PromptVersion:
     version: int
     text: str
     updates: tuple[int, int] | None = None
-    """The updates of the policies that played its first and its last episodes. None: none was played."""
+    """Updates of the policies that played its first and its last episode; None before the first."""
     train: Ends = Ends()
     inference: Ends = Ends()
 
     def under(self, mode: Mode) -> Ends:
-        """How the policy played in a mode."""
+        """Returns in a mode."""
         return self.train if mode == "train" else self.inference
 
 
@@ -114,9 +106,9 @@ class PromptEdit:
     episode: int
     """Episodes that had been played by then."""
     before: PolicyMapped | None
-    """The last map before it. None: there was none."""
+    """The last map before it, if there was one."""
     after: PolicyMapped | None = None
-    """The first map under its prompt. None: not computed yet."""
+    """The first map under its prompt, once it is computed."""
 
     def mapped(self, event: PolicyMapped) -> "PromptEdit":
         """The edit after another map was computed."""

@@ -26,10 +26,9 @@ CORRECTED = (
 """The notice at the end of an episode in which a person acted."""
 LEFT_OUT: dict[events.LeftOut, str] = {
     "slow_screen": "not shown: the screen did not keep up, and the run did not wait",
-    "long_run": "not recorded: the log of a long run keeps some of its episodes",
     "full_disk": "not recorded: the disk was full",
 }
-"""What became of the lines that are missing in the conversation, and why."""
+"""Reasons why lines are missing in the conversation."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -238,7 +237,7 @@ def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    """What a warm start has done, as one line."""
+    """A warm start in one line."""
     what = "demonstration" if event.method == "sft" else "preference pair"
     stats = event.stats
     how = "cancelled after" if stats.cancelled else "trained in"
@@ -249,7 +248,7 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
 
 
 def progress_text(event: events.Progressed) -> str:
-    """How far something is, as ``reading prompts: 34 of 128, 8 s left``."""
+    """Progress as ``reading prompts: 34 of 128, 8 s left``."""
     return f"{event.doing}: {event.done:,} of {event.total:,}{left_text(event.left_s)}"
 
 
@@ -264,7 +263,7 @@ def measured_text(event: events.SettingsMeasured) -> str:
 
 
 def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
-    """What a warm start has changed, as one line."""
+    """The change by a warm start, in one line."""
     before = event.before
     after = event.after
     if not before.episodes or not after.episodes:
@@ -495,7 +494,7 @@ def _ended(state: RunState) -> RunState:
 
 
 def _match_text(event: events.MatchPlayed, unit: str) -> str:
-    """What the policy earned in its part of a match, as one line."""
+    """The policy's part of a match, in one line."""
     mean = evaluated_return(event.played)
     played = counted(mean.episodes, "episode")
     return (

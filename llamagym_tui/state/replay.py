@@ -51,7 +51,7 @@ class Moment(NamedTuple):
     at_s: float = 0.0
     """Seconds since the recording began, over all sessions of the run, with long silences shortened."""
     stamp_s: float = 0.0
-    """What the session's own clock showed."""
+    """The session's own clock."""
 
     def of_next(self, event: AnyEvent) -> "Moment":
         """The moment of the event that follows; the clock of a resumed run begins again at 0."""
@@ -95,7 +95,7 @@ class Recording(event_log.Pieces):
         self.events = 0
         """The number of events that have been read."""
         self.goes_on = False
-        """Whether the run was still going on when it was last read, so that the recording may grow."""
+        """True if the run was still going on at the last look, so that the recording may grow."""
         self.said_s = math.inf
         """Seconds at which the first message of the conversation comes; infinite until that is known."""
         self.turning_points: list[float] = []
@@ -162,13 +162,13 @@ class ReplayPlayer:
         self.at_s = 0.0
         """Seconds of the recording that have been played."""
         self.playing = True
-        """Whether it plays, or stands still."""
+        """False while it stands still."""
         self._opening = True
-        """Whether it is still to go to where something is first said; a jump ends this."""
+        """True until it has gone to where something is first said; a jump ends this."""
         self.speed = 1.0
         """Seconds of the recording for each second, one of `SPEEDS`."""
         self._behind = False
-        """Whether there are events before the present time that have not been played."""
+        """True if events before the present time have not been played."""
         self._clock = clock
         self._ticked_at = clock()
         self._go_to(recording.frame_at(0.0))
@@ -179,7 +179,7 @@ class ReplayPlayer:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything has been played, and nothing more will come."""
+        """True once everything has been played and nothing more will come."""
         recording = self.recording
         return recording.complete and not recording.goes_on and self.at_s >= recording.duration_s
 

@@ -1,4 +1,4 @@
-"""What the screens show of a run: one frozen state in bounded memory, which a pure reducer makes from events.
+"""The run as the screens show it: one frozen state in bounded memory, made from events by a pure reducer.
 
 A command enters it by `requested`, an event by `reduce`. Its records have a method for each, `requesting` and `after`,
 which return the same object if nothing changes: a request that is pending is not sent again.
@@ -43,27 +43,27 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Settings with which the run began; `settings` has what was changed since."""
     phase: events.Phase = "loading"
     detail: str = "starting the trainer"
-    """What is being done in this phase, for people."""
+    """The work of this phase, for people."""
     progress: events.Progressed | None = None
-    """How far that is, where it takes seconds. None: not known, or it is over."""
+    """Its progress, if it takes seconds."""
     pid: int | None = None
     """Process id of the trainer."""
     run: events.RunStarted | None = None
-    """What the trainer told when it began to play; None until the model is loaded."""
+    """The event with which the trainer began to play; None until the model is loaded."""
 
     mode: Mode = "train"
     mode_requested: Mode | None = None
     pause_requested: bool | None = None
     """True: to pause, False: to go on."""
     system_prompt: str | None = None
-    """The system prompt that the trainer has; None: not known yet."""
+    """The system prompt that the trainer has, once it is known."""
     prompt_version: int = 0
     """Number of that prompt among the versions of the run."""
     prompt_requested: str | None = None
     prompts: Versions = ()
     """All system prompts of the run, with what was played under each."""
     edit: PromptEdit | None = None
-    """The last edit of the prompt. None: there was none."""
+    """The last edit of the prompt, if there was one."""
     pending: Pending = field(default_factory=Pending)
     watching: Watching = field(default_factory=Watching)
     wheel: WheelState = field(default_factory=WheelState)
@@ -95,14 +95,14 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
     map_layout: events.PolicyMapLaidOut | None = None
-    """The agent's policy map, or why it cannot be used; None: the agent has none, or it is not known yet."""
+    """The agent's policy map, or the reason why it cannot be used; None if it has none, or until it is known."""
     mapped: events.PolicyMapped | None = None
     """The newest policy on its map."""
     film: tuple[events.PolicyMapped, ...] = ()
     """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
     `reduce.MAX_FRAMES`."""
     map_watched: bool = False
-    """Whether the trainer keeps the map closely up to date."""
+    """True while the trainer computes the map often."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
     match: events.MatchPlayed | None = None
@@ -120,16 +120,16 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     unwritten: str = ""
     """The last warning that something of the run cannot be written; empty: there was none since a checkpoint."""
     stopping: bool = False
-    """Whether the trainer was asked to write its checkpoint and end."""
+    """True once the trainer was asked to write its checkpoint and end."""
     failure: str = ""
     """Why the run ended badly, for people; empty: it has not ended badly."""
     finished: events.RunFinished | None = None
     recorded: bool = False
-    """Whether the events come from a run's file, so that there is no trainer."""
+    """True if the events come from a run's file, without a trainer."""
 
     @property
     def live(self) -> bool:
-        """Whether there is a trainer, and the run has not ended."""
+        """True while there is a trainer and the run has not ended."""
         ended = self.failure or self.finished is not None or self.phase in ("stopped", "failed")
         return not (ended or self.recorded)
 
@@ -140,17 +140,17 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def pause_intended(self) -> bool:
-        """Whether a pause was requested last, confirmed or not."""
+        """True if a pause was requested last, confirmed or not."""
         return self.phase == "paused" if self.pause_requested is None else self.pause_requested
 
     @property
     def training(self) -> bool:
-        """Whether quitting now would interrupt PPO."""
+        """True if quitting now would interrupt PPO."""
         return self.live and self.run is not None and self.mode == "train"
 
     @property
     def is_kept(self) -> bool:
-        """Whether it can be resumed once it has ended in order: it has a checkpoint, or something to write one of."""
+        """True if it can be resumed after an orderly end: it has a checkpoint, or something to write."""
         has_begun = self.episodes > 0 or any(
             isinstance(entry.fact, events.TurnFinished) for entry in self.transcript.entries
         )
@@ -158,7 +158,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def prompt_awaits_reset(self) -> bool:
-        """Whether the watched episode began with an older prompt than the confirmed one."""
+        """True if the watched episode began with an older prompt than the confirmed one."""
         return (
             self.live
             and self.watched is not None
@@ -186,12 +186,12 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def map_is_present(self) -> bool:
-        """Whether the newest map is of the policy after the last update."""
+        """True if the newest map is of the policy after the last update."""
         return self.mapped is not None and self.mapped.update == self.updates
 
     @property
     def return_unit(self) -> str:
-        """What a return counts; empty: it has no unit, or it is not known yet."""
+        """The unit of a return; empty if it has none, or until it is known."""
         return self.run.return_unit if self.run else ""
 
     @cached_property
@@ -232,7 +232,7 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
             return replace(state, prompt_requested=command.system_prompt)
         case commands.Stop():
             return replace(state, stopping=True)
-        case commands.Watch() | commands.WatchNext() | commands.SetPace() | commands.Step():
+        case commands.Watch() | commands.SetPace() | commands.Step():
             watching = state.watching.requesting(command)
             return state if watching is state.watching else replace(state, watching=watching)
         case commands.TakeWheel() | commands.Act() | commands.LetGo():
@@ -257,7 +257,7 @@ def requested(state: RunState, command: AnyCommand) -> RunState:
 
 
 def with_history(state: RunState, other: RunState) -> RunState:
-    """The state with the history of another one: with all that outlives a session; the present and requests stay."""
+    """The state with the history of another one, which outlives a session; present and requests stay."""
     return replace(
         state,
         episodes=other.episodes,

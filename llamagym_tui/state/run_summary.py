@@ -30,11 +30,11 @@ VERSION = 7
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
-"""How the last session ended; ``open``: it was killed, or it has not ended."""
+"""The end of the last session; ``open`` if it was killed or has not ended."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """What a list of runs shows of a run."""
+    """A row in a list of runs."""
 
     version: int = VERSION
     size: int = 0
@@ -47,7 +47,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """Seconds of all sessions, the loading of the model included."""
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     evaluation: events.EvaluationFinished | None = None
-    """The last evaluation of the present policy. None: there was none."""
+    """The last evaluation of the present policy, if there was one."""
     changes: dict[str, Value] = field(default_factory=dict)
     """Values of the settings that were changed live and still hold at the end, by their dotted names."""
     ending: Ending = "open"
@@ -150,7 +150,7 @@ def _setting_texts(config: RunConfig, changes: dict[str, Value]) -> dict[str, st
 
 
 def _kept(run_dir: Path) -> RunSummary | None:
-    """The summary that is kept in a run folder. None: there is no sound one."""
+    """The summary that is kept in a run folder, if it is sound."""
     try:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """The conversation of one environment as a list of facts in the order in which they came, in bounded memory.
 
-Entries have serial numbers that only grow. The garbage collector does not track them, because there are so many.
+Entries have serial numbers that only grow. The garbage collector does not track them, because there are many.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ReplySoFar(Struct, frozen=True, gc=False):
     turn: int
     text: str
     done: bool = False
-    """Whether the turn is over; until then more text may come."""
+    """True once the turn is over; until then more text may come."""
     by_person: bool = False
-    """Whether a person acted in the agent's place."""
+    """True if a person acted in the agent's place."""
 
 
 class Notice(Struct, frozen=True, gc=False):
@@ -58,7 +58,7 @@ Fact = (
     | EpisodeFinished
     | Notice
 )
-"""What an entry can be about."""
+"""Kinds of entries."""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -83,7 +83,7 @@ class Transcript:
 
     @property
     def _last_fact(self) -> Fact | None:
-        """The fact of the last entry; None: there are no entries."""
+        """The fact of the last entry, if there are entries."""
         return self.pages[-1][-1].fact if self.pages else None
 
     def after(self, event: ConversationEvent) -> Transcript:
@@ -143,7 +143,7 @@ class Transcript:
         return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
 
     def _open_reply(self, episode: int, turn: int) -> ReplySoFar | None:
-        """The reply of a turn, if it is the last entry; None: it is not."""
+        """The reply of a turn, if it is the last entry."""
         fact = self._last_fact
         if isinstance(fact, ReplySoFar) and fact.episode == episode and fact.turn == turn:
             return fact
@@ -159,7 +159,7 @@ class Transcript:
         return Transcript((*full_pages, changed_page), self.next_serial)
 
     def tail(self, entries: int) -> Transcript:
-        """The conversation with only so many of its last entries."""
+        """The conversation with its last entries alone."""
         if len(self.entries) <= entries:
             return self
         kept = self.entries[-entries:]
@@ -183,8 +183,3 @@ def clipped(text: str) -> str:
     if len(text) <= MAX_ENTRY:
         return text
     return f"{text[:MAX_ENTRY]} … ({len(text) - MAX_ENTRY:,} more characters)"
-
-
-def is_message(fact: Fact) -> bool:
-    """Whether a fact is a text rather than figures."""
-    return isinstance(fact, ObservationShown | ReplySoFar | Notice)

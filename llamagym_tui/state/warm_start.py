@@ -17,7 +17,7 @@ MAX_LOSSES = 7_200
 
 
 class Stage(Enum):
-    """How far a warm start is."""
+    """Stages of a warm start."""
 
     NONE = auto()
     """There is none."""
@@ -31,15 +31,15 @@ class Stage(Enum):
 
 
 class WarmStartState(Struct, frozen=True, kw_only=True):
-    """What is shown of a warm start."""
+    """A warm start as it is shown."""
 
     stage: Stage = Stage.NONE
     evaluates: bool = False
-    """Whether evaluations before and after belong to it."""
+    """True if evaluations before and after belong to it."""
     cancelling: bool = False
-    """Whether its end is requested and not confirmed."""
+    """True while its end is requested and not confirmed."""
     detail: str = ""
-    """What is being done, or why nothing was done."""
+    """The work under way, or the reason why nothing was done."""
     step: int = 0
     steps: int = 0
     """The number of all its steps; 0: not known yet."""
@@ -50,7 +50,7 @@ class WarmStartState(Struct, frozen=True, kw_only=True):
 
     @property
     def under_way(self) -> bool:
-        """Whether one was requested and has not ended."""
+        """True from its request to its end."""
         return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
     def requesting(self, command: WarmStart | CancelWarmStart) -> "WarmStartState":

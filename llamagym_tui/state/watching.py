@@ -1,4 +1,4 @@
-"""What is watched of a run, and how fast: what the trainer has confirmed and, apart from it, what is only requested.
+"""The watched environment and its speed: confirmed by the trainer and, apart from that, only requested.
 
 These are pure records. The drawing of the watched state has its own record, as it changes with every turn.
 """
@@ -7,26 +7,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.state.transcript import clipped
 
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
-FIRST = events.WatchChanged(kind="env", env=0)
-"""What is watched when a run begins."""
+FIRST = events.WatchChanged(env=0)
+"""The watched environment when a run begins."""
 MAX_PLACES = 256
 """Most places of a kind that are kept of a drawing."""
 
 
 class Watching(Struct, frozen=True, kw_only=True):
-    """What is watched, and what is requested to be watched."""
+    """The watched environment, its speed, and requests for others."""
 
     now: events.WatchChanged = FIRST
-    """What is watched now."""
+    """The watched environment."""
     turn_s: float = 0.0
     """Least number of seconds between two turns of the watched environment; 0: full speed."""
-    requested: Watch | WatchNext | None = None
+    requested: Watch | None = None
     """A request to watch something else that is not confirmed."""
     turn_s_requested: float | None = None
     """A requested speed that is not confirmed."""
@@ -34,15 +34,9 @@ class Watching(Struct, frozen=True, kw_only=True):
     """A requested step that has not begun."""
 
     @property
-    def is_of_play(self) -> bool:
-        """Whether an environment is watched as it is played, and nothing else is waited for."""
-        waits = self.now.awaits_failure or isinstance(self.requested, WatchNext)
-        return self.now.kind == "env" and not waits
-
-    @property
     def env_intended(self) -> int:
         """The environment that was requested last, confirmed or not."""
-        return self.requested.env if isinstance(self.requested, Watch) else self.now.env
+        return self.now.env if self.requested is None else self.requested.env
 
     @property
     def turn_s_intended(self) -> float:
@@ -62,7 +56,7 @@ class Watching(Struct, frozen=True, kw_only=True):
     def requesting(self, command: AnyCommand) -> "Watching":
         """The record once a command was requested; the same object if that changes nothing."""
         match command:
-            case Watch() | WatchNext() if command != self.requested:
+            case Watch() if command != self.requested:
                 return replace(self, requested=command)
             case SetPace(turn_s=turn_s) if turn_s != self.turn_s_intended:
                 return replace(self, turn_s_requested=turn_s)
@@ -77,9 +71,7 @@ class Watching(Struct, frozen=True, kw_only=True):
             case events.WatchChanged():
                 requested = self.requested
                 # An answer to an older request leaves the newer one pending.
-                waits_for_another = isinstance(requested, Watch) and (
-                    event.kind == "env" and event.env != requested.env
-                )
+                waits_for_another = requested is not None and event.env != requested.env
                 return replace(self, now=event, requested=requested if waits_for_another else None)
             case events.PaceChanged(turn_s=turn_s):
                 is_answer = turn_s == self.turn_s_requested
@@ -101,9 +93,9 @@ class StateView(Struct, frozen=True, kw_only=True):
     """The drawing of the watched state; the last state of an episode stays until the next episode begins."""
 
     requested: bool = False
-    """Whether the trainer is asked to draw."""
+    """True if the trainer is asked to draw."""
     drawn: events.StateDrawn | None = None
-    """The drawing of what is shown. None: there is none."""
+    """The drawing of the shown state, if there is one."""
     finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
     probed: events.ActionsProbed | None = None
@@ -115,7 +107,7 @@ class StateView(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> events.EpisodeFinished | None:
-        """How the drawn episode ended; None while it is under way."""
+        """The end of the drawn episode; None while it is under way."""
         if self.drawn is None or self.finished is None:
             return None
         is_last_state = (
@@ -149,26 +141,13 @@ class StateView(Struct, frozen=True, kw_only=True):
                 if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
                     drawn = None
                 return replace(self, drawn=drawn, seen=clipped(event.text))
-            case events.WatchChanged() if drawn is not None and not event.awaits_failure:
+            case events.WatchChanged() if drawn is not None:
                 return replace(self, drawn=None)
             case _:
                 return self
 
 
 def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
-    """What is watched, for people; `n_envs` is 0 while it is not known."""
-    where = f"environment {watched.env + 1:,}"
-    if n_envs:
-        where += f" of {n_envs:,}"
-    if watched.awaits_failure:
-        meanwhile = f"; until then {where}" if watched.kind == "env" else ""
-        return f"waiting for a reply without an action{meanwhile}"
-    match watched.kind:
-        case "env" if watched.none_in:
-            return f"none in the last {watched.none_in:,} replies; watching {where}"
-        case "env":
-            return f"watching {where}"
-        case "failure":
-            return f"a reply without an action, in {where}"
-        case "best" | "worst":
-            return f"the {watched.kind} episode of the last batch, shown again"
+    """The watched environment, for people; `n_envs` is 0 while it is not known."""
+    of_all = f" of {n_envs:,}" if n_envs else ""
+    return f"watching environment {watched.env + 1:,}{of_all}"

@@ -23,11 +23,11 @@ class WheelState(Struct, frozen=True, kw_only=True):
     """Who acts, and what the person has requested."""
 
     taken: WheelTaken | None = None
-    """What the person can do; None: the agent acts."""
+    """The person's choices; None while the agent acts."""
     requested: TakeWheel | LetGo | None = None
     """A request to take the wheel or to let it go that is not confirmed."""
     awaited: ActionAwaited | None = None
-    """The turn that waits for the person; None: other environments play, or the model learns."""
+    """The turn that waits for the person; None while other environments play or the model learns."""
     acted: Act | None = None
     """The person's action, if it is not confirmed."""
     fault: str = ""
@@ -35,12 +35,12 @@ class WheelState(Struct, frozen=True, kw_only=True):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the person has the wheel or has asked for it."""
+        """True if the person has the wheel or has asked for it."""
         return self.taken is not None or isinstance(self.requested, TakeWheel)
 
     @property
     def is_persons_turn(self) -> bool:
-        """Whether the person can act now."""
+        """True if the person can act now."""
         return (
             self.taken is not None
             and self.awaited is not None
@@ -63,7 +63,7 @@ class WheelState(Struct, frozen=True, kw_only=True):
                 return self
 
     def _awaits(self, episode: int, turn: int) -> bool:
-        """Whether this is the turn that waits; when a key is pressed twice, the next turn may be waiting already."""
+        """True if this turn waits; when a key is pressed twice, the next one may be waiting already."""
         if self.awaited is None:
             return False
         return self.awaited.episode == episode and self.awaited.turn == turn
@@ -88,7 +88,7 @@ class WheelState(Struct, frozen=True, kw_only=True):
 
 
 def wheel_texts(wheel: WheelState, key: Callable[[str, str], str]) -> list[str]:
-    """What screens other than the wheel's own say about it; nothing if nobody has it."""
+    """Lines about the wheel for other screens; none if nobody has it."""
     if isinstance(wheel.requested, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
     if wheel.taken is None and wheel.requested is None:

@@ -35,17 +35,15 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import OPPONENT, SELF, EnvMaker, opponent_of, with_kwargs
+from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
 from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.play_config import endpoint_config, evaluated_config
+from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
 from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.preflight import preflight
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
-from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
@@ -160,21 +158,9 @@ class Builders:
             self.ranks.share = learner.share
         return learner
 
-    def make_env(
-        self, agent: AgentBase, more: Mapping[str, Any] = MappingProxyType({})
-    ) -> ParallelMaker:
-        """Makes the environments of a rollout, in processes of their own if they are slow.
-
-        Args:
-            more: keyword arguments that the agent has besides those of the run.
-        """
-        ranges = getattr(agent, "observation_ranges", None)
-        there = partial(agent_env_of, self.config.agent, {**self.config.env, **more}, ranges)
-        return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs, self.config.n_envs)
-
     def rollout(
         self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]
-    ) -> AnyRollout:
+    ) -> Rollout:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
@@ -190,7 +176,7 @@ class Builders:
             emit=emit,
             episode_limit=config.episodes,
             max_failures=config.max_failures,
-            make_env=self.make_env(agent),
+            parallel=config.parallel_envs,
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
@@ -221,14 +207,6 @@ class Builders:
         """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
         spec = self.config.agent
         agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)
-        if is_endpoint(name):
-            from llamagym_tui.game.endpoint import Endpoint
-
-            agent = catalog.player(agent_class)
-            own = endpoint_config(spec, name)
-            history = turns_kept(own.history, agent.history)
-            endpoint = Endpoint(name)
-            return EndpointOpponent(endpoint, own.generation, agent.get_system_prompt(), history)
         config = evaluated_config(
             spec,
             name,
@@ -239,8 +217,16 @@ class Builders:
             device=self.config.device,
             threads=self.config.threads,
         )
+        if is_endpoint(name):
+            from llamagym_tui.game.endpoint import Endpoint
+
+            agent = catalog.player(agent_class)
+            history = turns_kept(config.history, agent.history)
+            prompt = agent.get_system_prompt()
+            return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
+        loaded = builders.model()
         threads = torch.get_num_threads()
         loaded = builders.model()
         set_threads(threads)  # loading takes one, and those of the player were set before
@@ -307,7 +293,7 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
-            make_env=self.make_env(agent, more),
+            parallel=self.config.parallel_envs,
             opponent=self.opponent(agent, policy),
         )
 

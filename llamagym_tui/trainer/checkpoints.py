@@ -9,13 +9,12 @@ from typing import Any, Self
 
 import msgspec
 
-from llamagym_tui.config import Change, GenerationConfig, LearnerName
+from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.collapse import CollapseMonitor, Finding
-from llamagym_tui.trainer.generators import Generators
+from llamagym_tui.trainer.collapse import CollapseMonitor
 
 RETRY_S = 5.0
 """Seconds after which a checkpoint that could not be written is tried again."""
@@ -38,21 +37,14 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that were changed live, by their dotted names."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: nothing was played yet."""
-    learner: LearnerName | None = None
-    """For which the batch under way is played. None: nothing was played yet."""
     seen: CollapseMonitor | None = None
     """What the collapse monitor remembers, under this prompt and `generation`. None: nothing."""
     roll_backs: int = 0
     """Roll backs that the run has made by itself."""
-    warned_at: list[tuple[Finding, int]] = []
-    """Update at which each finding was reported last."""
-    batch_began_s: float = 0.0
-    """`elapsed_s` at which the batch under way was begun."""
-    rollout: Any = None
-    """The batch under way, as the rollout restores it. None: there is none."""
+    started: int = 0
+    """Number of the next episode."""
     opponent: Any = None
     """Earlier selves, as the opponent restores them. None: it keeps none."""
-    generators: Generators | None = None
     awaits_warm_start: bool = False
     """Whether the warm start that the run begins with was still to be made."""
 
@@ -105,7 +97,7 @@ class Checkpoints:
         self._tried_s = counters.elapsed_s
         self.is_failing = True
         self._files().save_checkpoint(self._run_dir, policy, learner, counters)
-        self._last = msgspec.structs.replace(counters, rollout=None, opponent=None)
+        self._last = msgspec.structs.replace(counters, opponent=None)
         self._awaits_judgement = True
         self.is_failing = False
         if self._most:

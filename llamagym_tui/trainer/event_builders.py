@@ -49,14 +49,6 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
     return SessionFailed(message=f"{what}; {log_path} has the traceback.")
 
 
-def lost_episodes(count: int, env_id: str) -> str:
-    which = "The episode that was" if count == 1 else f"{count:,} episodes that were"
-    return (
-        f"{which} under way cannot go on and will begin anew: after the same seed and the same replies, {env_id} "
-        "or its agent does something else."
-    )
-
-
 def verdict_text(verdict: Verdict) -> str:
     how = "has collapsed" if verdict.level == "collapsed" else "may be about to collapse"
     return f"The policy {how}: {verdict.reason}"

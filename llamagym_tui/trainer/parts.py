@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy
@@ -13,7 +11,7 @@ from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.event_sinks import EventEmitter
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Parts:
     loaded: LoadedModel
     policy: Policy
     learner: PPO
-    rollout: AnyRollout
+    rollout: Rollout
     threads: int
     """How many threads compute."""
     start: Counters
@@ -53,17 +51,19 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)
-    if learner.use_prompt(start.system_prompt):
-        # The batch under way was played with what knows another prompt.
-        start = replace(start, rollout=None, batch_began_s=0.0)
+    learner.use_prompt(start.system_prompt)
     if start.seed != config.seed:  # other random numbers and episodes from here on
         policy.generator.manual_seed(config.seed)
         learner.reseed(config.seed)
-        start = replace(start, rollout=None, generators=None, batch_began_s=0.0)
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
     rollout.mode = config.mode
-    rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps, dropped=start.dropped)
+    rollout.set_counters(
+        started=start.started,
+        episodes=start.episodes,
+        env_steps=start.env_steps,
+        dropped=start.dropped,
+    )
     rollout.set_system_prompt(start.system_prompt, start.prompt_version)
     return Parts(
         agent=agent,

@@ -13,7 +13,6 @@ from llamagym_tui.errors import RAISED, EnvError, located
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, action_named, observed
-from llamagym_tui.trainer.rollout.environments import close
 
 
 class RandomTurn(NamedTuple):
@@ -56,7 +55,7 @@ def random_episodes(
                 episodes.append(episode)
             seed = None
     finally:
-        close(env, 0)
+        env.close()
     return episodes
 
 

@@ -107,14 +107,17 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         builders.threads(policy, loaded)
         rollout: Any = builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)
         ended.callback(rollout.close)
+        share = None
         while True:
-            updates, plan = ranks.first(patient=True)
-            rollout.follow(plan)
-            if updates:
-                learner.update(rollout.take_batch())
-                rollout.forget_caches()
-            else:
-                ranks.gather(rollout.play())
+            match ranks.first(patient=True):
+                case ("play", plan):
+                    rollout.follow(plan)
+                    share = rollout.play_share()
+                case ("gather", None):
+                    ranks.gather(share)
+                case _:
+                    learner.update(rollout.take_batch())
+                    rollout.forget_caches()
 
 
 def _see_one_gpu(rank: int) -> None:

@@ -23,10 +23,8 @@ from llamagym_tui.config import (
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
 from llamagym_tui.engine.learning.measured_settings import (
-    LONGEST_S,
     SMALLEST_BATCH,
     Measured,
-    batch_in_time,
     measured_novelty,
     measured_settings,
 )
@@ -38,9 +36,8 @@ from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
-from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.collapse import CollapseMonitor, Level, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
-from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
@@ -55,8 +52,6 @@ FIRST_BATCH_S = 45.0
 """Seconds of play after which a run's first batch ends, if its size is not given."""
 FIRST_UPDATES = 5
 """Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
-SLOW_BATCH = 1.5
-"""Times `LONGEST_S` that environments and model may take for a batch; then it ends, and those after it are shorter."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
 log = logging.getLogger(__name__)
@@ -100,8 +95,8 @@ class Run:
         self._first_episodes: list[Played] = []
         """Episodes by which it is found how many earlier turns help."""
         self._monitor = CollapseMonitor()
-        self._warned_at = dict(start.warned_at)
-        """Update at which each finding was reported last."""
+        self._warned_at: dict[Level, int] = {}
+        """Update at which each kind of finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         self._is_first_batch = self.learner.updates == 0
@@ -109,14 +104,12 @@ class Run:
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
         self._apply(restored)
-        self._batch_began_s = start.batch_began_s or start.elapsed_s
-        self._stepped_s = 0.0
-        """Seconds that the steps of the present batch have taken, without what passes between them."""
+        self._batch_began_s = start.elapsed_s
         if start.generation == self.config.generation:
             self._monitor = start.seen or self._monitor
 
     def take_up(self, start: Counters) -> None:
-        """Go on with the batch that was under way, in environments that come to where they stood.
+        """Take up the earlier selves of the policy; the batch that was under way is played anew.
 
         Raises:
             RunStoreError: the opponent cannot be what it was.
@@ -129,17 +122,6 @@ class Run:
                     f"The earlier selves in the checkpoint of {self.config.run_dir!r} cannot be read ({error}): begin "
                     f"another run with its weights, by --model {self.config.run_dir}."
                 ) from error
-        is_same = start.generation == self.config.generation
-        if start.rollout is not None and is_same and start.learner == self.config.ppo.learner:
-            try:
-                lost = self.rollout.restore(start.rollout)
-            except ValueError:  # msgspec's, of a checkpoint that another version has written
-                log.exception("the batch under way was not taken up")
-                lost = self.rollout.live
-            if lost:
-                self._emitter.warn(event_builders.lost_episodes(lost, self.agent.env_id))
-        if start.generators is not None:
-            start.generators.restore()
 
     @property
     def limit_reached(self) -> str:
@@ -157,13 +139,8 @@ class Run:
         """One turn in every environment; whether the watched one made any."""
         rollout = self.rollout
         turns = rollout.spectator.turns
-        began_at_s = self._clock()
         self._episode_counter.add(rollout.step())
-        self._stepped_s += self._clock() - began_at_s
         self._end_slow_first_batch()
-        self._shorten_slow_batches()
-        if rollout.last_reply:
-            self._monitor.add_reply(rollout.last_reply)
         if self._episode_counter.is_due:
             self.report_episodes()
         return rollout.spectator.turns > turns
@@ -177,21 +154,6 @@ class Run:
         turns, wanted = self.rollout.batch_progress
         self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
         self.rollout.cuts_episodes = self.config.ppo.has_critic
-
-    def _shorten_slow_batches(self) -> None:
-        """Let batches be shorter from this one on, if its steps take far longer than those of the first one foretold.
-
-        In a first batch environments begin alike, so that few prompts have to be read; later ones may all differ.
-        """
-        is_slow = self._stepped_s >= SLOW_BATCH * LONGEST_S
-        is_measured = bool(self.config.measured.get("ppo.batch_size"))
-        if self.config.ranks > 1 or not (is_slow and is_measured):
-            return
-        if "ppo.batch_size" in changes_since(self.given, self.config):
-            return
-        turns, wanted = self.rollout.batch_progress
-        if turns < wanted:
-            self._take_measured({"ppo.batch_size": batch_in_time(turns / self._stepped_s)})
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
@@ -233,7 +195,7 @@ class Run:
             raise
         if self.rollout.opponent is not None:
             self.rollout.opponent.learnt(self.learner.updates)
-        self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
+        self.rollout.forget_caches()  # they were computed by other weights
         stats = replace(figures, rollout_s=rollout_s)
         self._begin_batch()
         self._emit(
@@ -321,10 +283,9 @@ class Run:
     def _warn_of(self, verdict: Verdict) -> None:
         """Warn of a finding, unless that was done not long ago."""
         now = self.learner.updates
-        finding = (verdict.level, verdict.signs)
-        if now - self._warned_at.get(finding, -REMIND_AFTER) < REMIND_AFTER:
+        if now - self._warned_at.get(verdict.level, -REMIND_AFTER) < REMIND_AFTER:
             return
-        self._warned_at[finding] = now
+        self._warned_at[verdict.level] = now
         message = event_builders.verdict_text(verdict)
         collapsed = verdict.level == "collapsed"
         if collapsed:
@@ -479,19 +440,14 @@ class Run:
             prompt_version=self.rollout.prompt_version,
             changed=changes_since(self.given, self.config),
             generation=self.config.generation,
-            learner=self.config.ppo.learner,
             seen=self._monitor,
             roll_backs=self._roll_backs,
-            warned_at=list(self._warned_at.items()),
-            batch_began_s=self._batch_began_s,
-            rollout=self.rollout.state(),
+            started=self.rollout.started,
             opponent=None if self.rollout.opponent is None else self.rollout.opponent.state(),
-            generators=Generators.now(),
             awaits_warm_start=self.awaits_warm_start,
         )
 
     def _save(self, counters: Counters) -> None:
-        self.rollout.forget_caches()  # a run that is resumed from here has none
         self._checkpoints.save(self.policy, self.learner, counters)
         self._emit(events.CheckpointSaved(update=self.learner.updates))
 
@@ -540,4 +496,3 @@ class Run:
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s
-        self._stepped_s = 0.0

@@ -319,7 +319,6 @@ class Session:
         """
         while command := self.inbox.take(
             commands.Watch,
-            commands.WatchNext,
             commands.SetPace,
             commands.DrawStates,
             commands.WatchPolicyMap,
@@ -353,10 +352,6 @@ class Session:
                 self._emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
                 rollout.spectator.watch(env)
-                rollout.keep_wheel_in_view()
-            case commands.WatchNext(kind=kind):
-                if not rollout.spectator.watch_next(kind, replies=rollout.batch_turns):
-                    self._emitter.warn("No episode has ended yet; try again a little later.")
                 rollout.keep_wheel_in_view()
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):

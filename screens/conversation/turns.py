@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, assert_never
 
@@ -186,15 +186,20 @@ class Paragraph(NamedTuple):
 
 
 def in_full(row: Row, width: int, *, by_person: bool = False) -> Content:
-    """All of a turn, wrapped beside its labels; `by_person`: a person speaks in the agent's place."""
+    """All of a turn; `by_person`: a person speaks in the agent's place."""
+    parts = [part for each in row.entries for part in paragraphs(each.fact, by_person=by_person)]
+    return typeset(parts, width)
+
+
+def typeset(parts: Iterable[Paragraph], width: int) -> Content:
+    """Paragraphs, wrapped beside their labels."""
     lines = []
-    for entry in row.entries:
-        for paragraph in paragraphs(entry.fact, by_person=by_person):
-            pieces = [Content.styled(piece.text, piece.style) for piece in paragraph.pieces]
-            label = Content.styled(f"{paragraph.label:<{GUTTER}}", paragraph.label_style)
-            for wrapped in Content("").join(pieces).wrap(max(1, width - GUTTER)):
-                lines.append(label + wrapped)
-                label = Content(" " * GUTTER)
+    for paragraph in parts:
+        pieces = [Content.styled(piece.text, piece.style) for piece in paragraph.pieces]
+        label = Content.styled(f"{paragraph.label:<{GUTTER}}", paragraph.label_style)
+        for wrapped in Content("").join(pieces).wrap(max(1, width - GUTTER)):
+            lines.append(label + wrapped)
+            label = Content(" " * GUTTER)
     return Content("\n").join(lines)
 
 

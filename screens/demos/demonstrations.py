@@ -1,32 +1,67 @@
-"""The demonstrations of an agent: the episodes of its file, the chosen one in full, and its deletion."""
+"""The demonstrations of an agent: the episodes of its file, and the chosen one in full."""
 
 import asyncio
+import os
+import shlex
+import subprocess
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
+from rich.text import Text
 from textual import on, work
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding
-from textual.containers import Container, Vertical, VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration, readable
+from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import counted
-from llamagym_tui.screens.demos.rows import (
-    EpisodeList,
-    EpisodeRow,
-    episode_text,
-    read_rows,
-    summary_text,
-)
+from llamagym_tui.screens.conversation.turns import Paragraph, Piece, typeset
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.sizes import TooSmall
+from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.state.transcript import clipped
+
+FAULTY = "✗"
+"""Stands before a line with a fault."""
+COLUMNS = {"": 1, "line": 5, "return": 7, "turns": 5, "source": 10, "recorded": 16}
+"""The widths of the columns, in cells."""
+SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
+MAX_MESSAGES = 600
+"""Messages of an episode that are shown."""
+
+
+class EpisodeRow(NamedTuple):
+    line: int
+    """The number of the line, from 1."""
+    content: bytes
+    demo: Demonstration | None
+    """None if the line holds no demonstration."""
+    faults: tuple[str, ...]
+    """The sentences of `demos check` about the line."""
+
+    def cells(self) -> list[Text]:
+        mark = FAULTY if self.faults else ""
+        if self.demo is None:
+            return [Text(mark), Text(f"{self.line:>5,}")]
+        texts = [
+            mark,
+            f"{self.line:>5,}",
+            f"{number(self.demo.episode_return):>7}",
+            f"{self.demo.length:>5,}",
+            one_line(self.demo.source),
+            one_line(self.demo.recorded_at[:16].replace("T", " ")),
+        ]
+        return [Text(text) for text in texts]
 
 
 class DemonstrationsScreen(Screen[None]):
@@ -40,9 +75,7 @@ class DemonstrationsScreen(Screen[None]):
             tooltip="Delete this episode, once confirmed.",
             id="demos.delete",
         ),
-        Binding(
-            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
-        ),
+        Binding("e", "edit", "Edit", tooltip="Open the file in $EDITOR.", id="demos.edit"),
         Binding(
             "f",
             "app.warm_start",
@@ -50,54 +83,59 @@ class DemonstrationsScreen(Screen[None]):
             tooltip="Train the model on demonstrations.",
             id="demos.train",
         ),
-        Binding("escape,q", "leave", "Back", tooltip="Back.", id="demos.leave"),
+        Binding(
+            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
+        ),
+        Binding("escape,q", "dismiss", "Back", tooltip="Back.", id="demos.leave"),
     ]
+    REFUSED_IN_BROWSER: ClassVar = {"play": {"edit"}}
 
-    def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
-        """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""
+    def __init__(self, path: Path, agent: AgentBase, title: str) -> None:
+        """The file at `path` need not exist; it is read when the screen is shown."""
         super().__init__()
         self._path = path
         self._agent = agent
         self._title = title
-        self._prompt = prompt
         self._rows: list[EpisodeRow] = []
         self._fault = ""
-        self._read = False
+        self._loaded = False
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield Static(id="demos-header", markup=False)
-        yield Static(id="demos-summary", markup=False)
         with Container(id="demos-body"):
-            with Vertical(id="demos-list"):
-                episodes = EpisodeList(id="episodes")
-                yield episodes.heading
-                yield episodes
+            yield DataTable[Text](id="episodes", cursor_type="row")
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
         yield Static(id="demos-status", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
+        for title, width in COLUMNS.items():
+            self.query_one(DataTable).add_column(title, width=width)
         self._draw()
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "delete":
             return True if self._chosen is not None else None
+        if action == "edit":
+            return True if self._rows else None
         return True
 
     @property
     def _chosen(self) -> EpisodeRow | None:
-        return self.query_one(EpisodeList).chosen if self.is_mounted else None
+        at = self.query_one(DataTable).cursor_row if self.is_mounted else 0
+        return self._rows[at] if at < len(self._rows) else None
 
     @work(exclusive=True, group="read")
     async def _load(self) -> None:
         try:
-            self._rows = await asyncio.to_thread(read_rows, self._path, self._agent, self._prompt)
+            self._rows = await asyncio.to_thread(read_rows, self._path, self._agent)
+            self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-        self._read = True
+        self._loaded = True
         self._draw()
 
     def action_delete(self) -> None:
@@ -111,52 +149,126 @@ class DemonstrationsScreen(Screen[None]):
     async def _delete(self, row: EpisodeRow) -> None:
         try:
             await asyncio.to_thread(demo_files.remove, self._path, [row.content])
-            self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-        self._load()
+            self._draw()
+        else:
+            self._load()
 
-    def action_leave(self) -> None:
-        self.dismiss()
+    def action_edit(self) -> None:
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        if not editor:
+            self.notify("$EDITOR is not set; set it and start the app again.", severity="warning")
+            return
+        try:
+            with self.app.suspend():
+                subprocess.run([*shlex.split(editor), str(self._path)], check=False)
+        except (OSError, ValueError, SuspendNotSupported) as error:
+            self.notify(f"The editor cannot be started: {error}.", severity="error")
+        self.refresh()
+        self._load()
 
     def _draw(self) -> None:
         if not self.app.is_running or self not in self.app.screen_stack:
             return  # It was left, or the app, while a thread was at work.
-        self.query_one(EpisodeList).show(self._rows, empty=self._nothing())
-        self.query_one("#demos-summary", Static).update(summary_text(self._rows, self._agent))
-        count = sum(bool(row.faults) for row in self._rows)
-        faulty = f" · ✗ {count:,} faulty" if count else ""
-        other = sum(row.other_prompt for row in self._rows)
-        faulty += f" · ≠ {other:,} other-prompt" if other else ""
-        header = Content.assemble(
-            (" DEMONSTRATIONS ", "bold $background on $accent"),
-            (f" {one_line(self._title)}", "bold"),
-            (f" · {counted(len(self._rows), 'episode')}{faulty}", ASIDE),
-        )
-        self.query_one("#demos-header", Static).update(header)
+        table = self.query_one(DataTable)
+        at = table.cursor_row
+        table.clear()
+        for row in self._rows:
+            table.add_row(*row.cells())
+        if self._rows:
+            table.move_cursor(row=min(at, len(self._rows) - 1))
+        self.query_one("#demos-header", Static).update(self._header())
         status = self.query_one("#demos-status", Static)
         status.update(one_line(self._fault or str(self._path)))
         status.set_class(bool(self._fault), "-fault")
+        self._draw_episode()
         self.refresh_bindings()
 
+    def _header(self) -> Content:
+        count = sum(bool(row.faults) for row in self._rows)
+        faulty = f" · {FAULTY} {count:,} faulty" if count else ""
+        returns = [row.demo.episode_return for row in self._rows if row.demo is not None]
+        mean = f" · mean return {number(sum(returns) / len(returns), 3)}" if returns else ""
+        return Content.assemble(
+            (" DEMONSTRATIONS ", "bold $background on $accent"),
+            (f" {one_line(self._title)}", "bold"),
+            (f" · {counted(len(self._rows), 'episode')}{mean}{faulty}", ASIDE),
+        )
+
     def _nothing(self) -> str:
-        if not self._read:
+        if not self._loaded:
             return "reading the file …"
         play, keep = key_of(self.app, "table", "h"), key_of(self.app, "keep", "K")
         if getattr(self.app, "run_state", None) is None:
             return "There is none yet: start a run to play some, or llamagym-tui demos generate."
         return f"There is none yet: {play} plays, {keep} keeps the model's."
 
-    @on(EpisodeList.Changed)
+    @on(DataTable.RowHighlighted)
     def _show_chosen(self) -> None:
         self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
-        self.refresh_bindings()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw_episode)
 
     def _draw_episode(self) -> None:
         row, width = self._chosen, self.query_one("#episode-text").content_size.width
-        text = episode_text(row, self._agent, width) if row is not None and width else ""
+        text = self._nothing() if row is None else episode_text(row, self._agent, width)
         self.query_one("#episode-text", Static).update(text)
+
+
+def read_rows(path: Path, agent: AgentBase) -> list[EpisodeRow]:
+    """The lines of a file with their faults; a file that does not exist has none.
+
+    Raises:
+        DemoFileError: the file cannot be read.
+    """
+    lines = list(demo_files.lines_of(path)) if path.exists() else []
+    found: dict[int, list[str]] = {}
+    for fault in faults(lines, agent):
+        found.setdefault(fault.line, []).append(fault.sentence)
+    return [
+        EpisodeRow(
+            line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))
+        )
+        for line in lines
+    ]
+
+
+def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
+    """The faults of an episode and its conversation, wrapped beside the labels."""
+    parts = [
+        Paragraph(FAULTY, (Piece(one_line(fault), "$text-error"),), "$text-error")
+        for fault in row.faults
+    ]
+    demo = row.demo
+    if demo is None:
+        text = literal(clipped(row.content.decode("utf-8", "replace")))
+        return typeset([*parts, Paragraph("", (Piece(text, ""),))], width)
+    model = f" ({demo.model})" if demo.model else ""
+    seed = "" if demo.seed is None else f" · seed {demo.seed}"
+    heading = one_line(f"line {row.line:,} · {demo.source}{model} · {demo.recorded_at}{seed}")
+    parts.append(Paragraph("", (Piece(heading, ASIDE),)))
+    turn = 0
+    for message in demo.messages[:MAX_MESSAGES]:
+        said = (Piece(literal(clipped(message["content"])), ""),)
+        if message["role"] != "assistant":
+            parts.append(Paragraph(SPEAKERS[message["role"]], said))
+            continue
+        by_person = demo.source == "human" or turn in demo.corrected
+        parts.append(Paragraph("you" if by_person else "agent", said, "bold $primary"))
+        if turn < min(len(demo.actions), len(demo.rewards)):
+            name = one_line(agent.action_name(demo.actions[turn]))
+            reward = Piece(f" · reward {number(demo.rewards[turn])}", ASIDE)
+            parts.append(Paragraph("action", (Piece(name, "bold"), reward)))
+        if turn in demo.corrected:
+            text = f"the agent: {literal(clipped(demo.corrected[turn]))}"
+            parts.append(Paragraph("instead", (Piece(text, ASIDE),)))
+        turn += 1
+    if len(demo.messages) > MAX_MESSAGES:
+        more = f"… {len(demo.messages) - MAX_MESSAGES:,} more messages"
+        parts.append(Paragraph("", (Piece(more, ASIDE),)))
+    result = f"{number(demo.episode_return)} · {one_line(demo.end)}"
+    parts.append(Paragraph("return", (Piece(result, "bold"),), "bold"))
+    return typeset(parts, width)

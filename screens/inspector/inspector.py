@@ -18,9 +18,9 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import plot_colors
-from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 

@@ -14,10 +14,10 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState

@@ -14,17 +14,17 @@ from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_health import OF_ENDED, Health, health, shown_figures
-from llamagym_tui.screens.widgets.chart_cells import (
+from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
     Drawing,
     Level,
+    Plot,
     baseline_levels,
     line_of,
 )
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
-from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")

@@ -23,13 +23,11 @@ from llamagym_tui.screens.metrics.figure_wall import (
     figure_value,
     present_health,
 )
-from llamagym_tui.screens.widgets.finding import Finding
-from llamagym_tui.screens.widgets.kept_screen import KeptScreen
+from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fitted import Finding, KeptScreen, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 
 

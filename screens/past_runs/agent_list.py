@@ -1,6 +1,7 @@
-"""The lists of home: agents, each with its picture and its line; models, with size and whether they are here."""
+"""The lists of home: agents with pictures; models with their size, and a note if they are on this machine."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import zip_longest
 
 from textual import on, work
@@ -36,7 +37,7 @@ class AgentList(OptionList):
         ),
     ]
 
-    def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
+    def __init__(self, agents: Mapping[str, type[AgentBase]], *, id: str) -> None:
         super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
         self._agents = agents
         self._words = ""
@@ -45,7 +46,7 @@ class AgentList(OptionList):
         self.filter(self._words)
 
     def filter(self, words: str) -> None:
-        """Show those in whose names the words are, for the present width."""
+        """Show the agents with these words in their names."""
         self._words = words
         width, chosen = self.scrollable_content_region.width, self.highlighted_option
         found = {
@@ -83,9 +84,8 @@ class ModelList(OptionList):
             *[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False
         )
         self.chosen = BUNDLED
-        self._listed = ENTRIES
         self.here: dict[str, bool] = {BUNDLED: True}
-        """Whether a model is on this machine, of those that were looked for."""
+        """True for a model on this machine, among those that were looked for."""
 
     def on_mount(self) -> None:
         self._look()
@@ -102,27 +102,16 @@ class ModelList(OptionList):
 
     @on(OptionList.OptionHighlighted)
     def show_licence(self, event: OptionList.OptionHighlighted) -> None:
-        """Name and licence in full, for which a line has no room."""
         entry = next(entry for entry in ENTRIES if entry.name == event.option_id)
         gated = ", gated" if entry.gated else ""
         self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
-
-    def filter(self, words: str) -> bool:
-        """List those in whose names the words are, or all where there is none; whether there is one."""
-        found = tuple(entry for entry in ENTRIES if words.lower() in entry.name.lower())
-        if (listed := found or ENTRIES) != self._listed:
-            self._listed = listed
-            self.set_options([Option(entry.name, id=entry.name) for entry in listed])
-            self.highlighted = 0
-        self._draw()
-        return bool(found)
 
     def choose(self, name: str) -> None:
         self.chosen = name
         self._draw()
 
     def _draw(self) -> None:
-        for entry in self._listed:
+        for entry in ENTRIES:
             self.replace_option_prompt(entry.name, self._line(entry))
 
     def _line(self, entry: ModelEntry) -> Content:

@@ -13,8 +13,8 @@ from textual.widgets import Static
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.setup.run_config import run_config
 

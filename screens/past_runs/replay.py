@@ -139,7 +139,6 @@ and the last ones where they are seen however narrow it is."""
 class ReplayScreen(PlaygroundScreen):
     CSS_PATH = "../playground/playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
-    SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
     BINDINGS = [
         Binding(

@@ -12,8 +12,8 @@ from textual.widgets import Static
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 KEY = "bold reverse"
 ARROWS = {

@@ -13,9 +13,9 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.play.class_table import class_lines
 from llamagym_tui.screens.play.classroom import Classroom
 from llamagym_tui.screens.play.table import HumanTableScreen, PolicyHint, match_text
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0

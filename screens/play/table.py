@@ -23,12 +23,11 @@ from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.play.class_table import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.grounds import drawing_content
+from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
-from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import number, share
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.comparison import difference_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState

@@ -14,13 +14,12 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
-from llamagym_tui.screens.widgets.run_header import PHASES
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.sizes import TooSmall
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import PHASES, StateText
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.wheel import WheelState
 

@@ -16,13 +16,11 @@ from llamagym_tui.protocol.commands import (
     Step,
     TakeWheel,
     Watch,
-    WatchNext,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.kept_screen import open_kept
-from llamagym_tui.screens.widgets.sizes import WIDE
+from llamagym_tui.screens.widgets.fitted import WIDE, open_kept
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 
@@ -50,13 +48,11 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
         case "pace":
             other = watching.slower() if parameters == ("slower",) else watching.faster()
             able = able and other != watching.turn_s_intended
-        case "take_wheel":
-            able = able and (state.wheel.is_wanted or watching.now.kind in ("env", "failure"))
         case "view":
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":
             able = state.inspection.found is not None or (able and state.watched is not None)
-        case "settings" | "watch" | "watch_next":
+        case "settings" | "watch" | "take_wheel":
             pass
         case _:
             return True
@@ -125,14 +121,10 @@ class PlaygroundActions(Screen[None]):
         self.post_message(CommandAsked(pace))
 
     def action_watch(self, by: int) -> None:
-        """Watch another environment; from an episode that is shown again, back to the one before."""
+        """Watch another environment."""
 
         def other(state: RunState) -> Watch:
-            watching = state.watching
-            replayed = watching.now.kind in ("best", "worst") and watching.requested is None
-            return Watch(
-                env=(watching.env_intended + (0 if replayed else by)) % max(state.n_envs, 1)
-            )
+            return Watch(env=(state.watching.env_intended + by) % max(state.n_envs, 1))
 
         self.post_message(CommandAsked(other))
 
@@ -141,19 +133,13 @@ class PlaygroundActions(Screen[None]):
 
         open_inspector(self.query_one(ConversationView), self._state)
 
-    def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
-        self.query_one(ConversationView).action_follow()
-        self.post_message(CommandAsked(WatchNext(kind=kind)))
-
     def action_turn(self, by: int) -> None:
         """Mark the reply before the marked one, or after it."""
         self.query_one(ConversationView).mark_next(by)
 
     def action_unmark(self) -> None:
-        """Go back to the play as it goes: mark no reply, follow the newest line, and replay nothing."""
+        """Go back to the play as it goes: mark no reply and follow the newest line."""
         self.query_one(ConversationView).action_follow()
-        if not self._state.watching.is_of_play:
-            self.post_message(CommandAsked(Watch(env=self._state.watching.now.env)))
 
     @property
     def marked(self) -> ReplySoFar | None:

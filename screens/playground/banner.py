@@ -130,11 +130,8 @@ class Banner(Static):
 
     _found: list[Sentence] = []
 
-    def show(self, state: RunState, demos_path: Callable[[], str], lesson: str = "") -> None:
-        """Show the sentences of a state, and what to do next in a lesson, if one is played."""
+    def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
         found = sentences(state, demos_path, partial(key_of, self.app))
-        if lesson:
-            found.append(Sentence(lesson, "-note"))
         if found == self._found:
             return
         self._found = found

@@ -3,7 +3,7 @@
 from typing import Any
 
 from llamagym_tui.returns import margin, smoothing_window, thinned
-from llamagym_tui.screens.widgets.chart_cells import nice_ticks
+from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.state.run import RunState
 

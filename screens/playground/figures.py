@@ -13,7 +13,7 @@ from llamagym_tui.returns import counted, smoothing_window
 from llamagym_tui.screens.playground.panes import ALL
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
 RETURN = "return ±95%"

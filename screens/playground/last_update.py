@@ -3,7 +3,7 @@
 from textual.content import Content
 
 from llamagym_tui.screens.policy_map.changes import changes_text
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
 

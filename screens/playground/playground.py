@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -17,10 +16,9 @@ from llamagym_tui.screens.conversation.view import ConversationPane, Conversatio
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import WIDE, Fitted, TooSmall
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
 from llamagym_tui.state.run import RunState
 
 THREE_COLUMNS = 160
@@ -32,13 +30,7 @@ LOWEST = 22
 LEAST_CHART = 9
 """Rows that the curve keeps beside a map."""
 
-RUN = Binding.Group("The run")
 SPEED = Binding.Group("Speed", compact=True)
-CHANGE = Binding.Group("Change it")
-LOOK = Binding.Group("Look")
-PLAY = Binding.Group("Play")
-REST = Binding.Group("Judge and keep")
-KEYS = Binding.Group("Help and the way out")
 
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
@@ -51,7 +43,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Pause",
             tooltip="Pause after the current step.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "space",
@@ -59,7 +50,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Resume",
             tooltip="Resume playing and training.",
             id="pause",
-            group=RUN,
         ),
         Binding(
             "plus,equals_sign",
@@ -83,7 +73,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Restart",
             tooltip="Start again from the last checkpoint.",
             id="restart",
-            group=RUN,
         ),
         Binding(
             "p",
@@ -91,7 +80,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Prompt",
             tooltip="Edit the system prompt of the next episodes.",
             id="prompt",
-            group=CHANGE,
         ),
         Binding(
             "s",
@@ -99,7 +87,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Settings",
             tooltip="Change learning rate, KL and more, live.",
             id="settings",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -107,7 +94,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Inference",
             tooltip="Only play: nothing is trained.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "t",
@@ -115,7 +101,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Train",
             tooltip="Train the model on what it plays.",
             id="mode",
-            group=CHANGE,
         ),
         Binding(
             "m",
@@ -123,7 +108,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Metrics",
             tooltip="Charts of every figure, and what is healthy.",
             id="metrics",
-            group=LOOK,
         ),
         Binding(
             "g",
@@ -131,7 +115,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Map",
             tooltip="What the policy does in each state, and what is best.",
             id="policy_map",
-            group=LOOK,
         ),
         Binding(
             "h",
@@ -139,7 +122,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Play",
             tooltip="Play at a table of your own.",
             id="table",
-            group=PLAY,
         ),
         Binding(
             "e",
@@ -147,7 +129,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Evaluate",
             tooltip="Measure how well it plays now; training is not affected.",
             id="evaluate",
-            group=REST,
         ),
         Binding(
             "c",
@@ -155,7 +136,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
-            group=REST,
         ),
         Binding(
             "ctrl+r",
@@ -163,7 +143,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Roll back",
             tooltip="Back to the last good checkpoint; asks first.",
             id="roll_back",
-            group=REST,
         ),
         Binding(
             "full_stop",
@@ -230,35 +209,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "x",
-            "watch_next('failure')",
-            "Next failure",
-            tooltip="Watch the next reply that names no action.",
-            id="watch.failure",
-            show=False,
-        ),
-        Binding(
             "i",
             "inspect",
             "Inspect tokens",
             tooltip="The reply you look at, token by token: ratio, clip, alternatives.",
             id="inspect",
-            show=False,
-        ),
-        Binding(
-            "b",
-            "watch_next('best')",
-            "Best episode",
-            tooltip="Watch the best episode of the last batch.",
-            id="watch.best",
-            show=False,
-        ),
-        Binding(
-            "B",
-            "watch_next('worst')",
-            "Worst episode",
-            tooltip="Watch the worst episode of the last batch.",
-            id="watch.worst",
             show=False,
         ),
         Binding(
@@ -305,7 +260,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "escape",
             "unmark",
             "To the play",
-            tooltip="Back to the play as it goes: no marked reply, no replay, the newest line.",
+            tooltip="Back to the play as it goes: no marked reply, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -321,7 +276,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "L",
             "app.lesson",
             "Lesson",
-            tooltip="What to do in the lesson you play, its question, its answer.",
+            tooltip="The text of the lesson, then its answer.",
             id="lesson",
             show=False,
         ),
@@ -339,7 +294,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "All keys",
             tooltip="What the keys and figures mean.",
             id="help",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -347,7 +301,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Quit",
             tooltip="Write a checkpoint and leave.",
             id="quit",
-            group=KEYS,
         ),
         Binding(
             "q",
@@ -355,54 +308,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             "Back",
             tooltip="Write a checkpoint and go back to where the run was begun.",
             id="quit",
-            group=KEYS,
         ),
     ]
-    HELP_GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "The run": (
-            "pause",
-            "mode",
-            "restart",
-            "checkpoint",
-            "roll_back",
-            "advance.turn",
-            "advance.update",
-            "pace.slower",
-            "pace.faster",
-            "quit",
-        ),
-        "Change it": ("prompt", "settings", "warm_start"),
-        "Look": (
-            "metrics",
-            "figures",
-            "policy_map",
-            "changes",
-            "evaluate",
-            "view",
-            "zoom",
-            "inspect",
-            "runs",
-            "lesson",
-            "help",
-        ),
-        "Watch": (
-            "watch.next",
-            "watch.previous",
-            "watch.failure",
-            "watch.best",
-            "watch.worst",
-            "turn.before",
-            "turn.after",
-            "turn.unmark",
-        ),
-        "Play": ("table", "wheel", "demonstrations", "keep"),
-    }
-    """The groups of help by their titles, each with the ids of its keys."""
-
-    @property
-    def moment(self) -> tuple[str, ...]:
-        """The keys that matter most now, by their ids: help begins with them."""
-        return keys_of_moment(self._state, is_marked=self.marked is not None)
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()
@@ -465,7 +372,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        panels.banner.show(state, self._demos_path, getattr(self.app, "lesson_line", ""))
+        panels.banner.show(state, self._demos_path)
         self._fit(state)
         for text in self.query(StateText):
             text.show(state)
@@ -521,8 +428,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "unmark" if state.live and not state.watching.is_of_play:
-                return True
             case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
@@ -541,25 +446,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
     def action_mode(self, mode: str) -> None:
         self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
-
-
-def keys_of_moment(state: RunState, *, is_marked: bool) -> tuple[str, ...]:
-    """The five keys that matter most in a state of a run, by the ids of their bindings."""
-    if state.failure:
-        return ("restart", "table", "runs", "help", "quit")
-    if not state.live:
-        return ("metrics", "policy_map", "runs", "help", "quit")
-    if state.run is None:
-        return ("table", "prompt", "runs", "help", "quit")
-    if is_marked:
-        return ("inspect", "keep", "turn.before", "turn.after", "turn.unmark")
-    if state.pause_intended:
-        return ("pause", "advance.turn", "advance.update", "inspect", "prompt")
-    if state.mode == "inference":
-        return ("mode", "evaluate", "prompt", "table", "pause")
-    if not state.updates:
-        return ("pause", "pace.slower", "table", "prompt", "policy_map")
-    return ("policy_map", "changes", "evaluate", "prompt", "pause")
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:

@@ -4,8 +4,7 @@ from textual.content import Content
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.numbers import bar
-from llamagym_tui.screens.widgets.run_header import doing_text
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText, doing_text
 from llamagym_tui.state.run import RunState
 
 

@@ -8,7 +8,7 @@ from textual.content import Content
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
 FEWEST = 100

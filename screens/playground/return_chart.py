@@ -11,10 +11,9 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import CurvePoint, MeanReturn, margin, smoothing_window, thinned
-from llamagym_tui.screens.widgets.chart_cells import Curve, Drawing, Level, line_of
+from llamagym_tui.screens.widgets.chart import Curve, Drawing, Level, Plot, line_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.plot import Plot
 from llamagym_tui.state.run import Mark, RunState
 
 

@@ -7,10 +7,9 @@ from textual.content import Content
 
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.grounds import drawing_content
-from llamagym_tui.screens.widgets.look import ASIDE, own_styles
+from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, own_styles
 from llamagym_tui.screens.widgets.numbers import bar, number, share
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
 MOST_ACTIONS = 6

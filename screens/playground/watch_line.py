@@ -2,22 +2,16 @@
 
 from textual.content import Content
 
-from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, Watching, watched_text
 
 
 def _request(watching: Watching) -> str:
-    match watching.requested:
-        case None:
-            return ""
-        case Watch(env=env):
-            return f" → {env + 1:,}?"
-        case WatchNext(kind=kind):
-            return f" → {kind}?"
+    requested = watching.requested
+    return "" if requested is None else f" → {requested.env + 1:,}?"
 
 
 def _speed(watching: Watching, how_to: str) -> list[str]:
@@ -53,11 +47,7 @@ class WatchLine(StateText):
             return parts
         if watching.now != FIRST or watching.requested is not None:
             what = watched_text(watching.now, self.state.n_envs)
-            if watching.now.kind in ("best", "worst"):
-                what = f"replay of the {watching.now.kind} episode"
             parts.append(what + _request(watching))
-        if watching.now.kind != "env" and not watching.now.awaits_failure:
-            parts.append(f"{key_of(self.app, 'turn.unmark', 'escape')} goes back to the play")
         return [*parts, *_speed(watching, f", {key_of(self.app, 'pace.faster', '+')} faster")]
 
     def content_at(self, width: int) -> Content:

@@ -30,8 +30,8 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     policy_text,
     policy_warmth,
 )
-from llamagym_tui.screens.widgets.grounds import ground_style
-from llamagym_tui.screens.widgets.sizes import WIDE
+from llamagym_tui.screens.widgets.fitted import WIDE
+from llamagym_tui.screens.widgets.look import ground_style
 
 GAP = 2
 """Between a panel and the optimal strategy next to it."""

@@ -15,7 +15,7 @@ from textual.style import Style
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.protocol.map_layout import MapCell
-from llamagym_tui.screens.widgets.contrast import text_on
+from llamagym_tui.screens.widgets.look import text_on
 
 
 class Spot(NamedTuple):

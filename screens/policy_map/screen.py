@@ -16,12 +16,11 @@ from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import BEST, DIFFERS, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.kept_screen import KeptScreen
+from llamagym_tui.screens.widgets.fitted import WIDE, KeptScreen, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import WIDE, TooSmall
 from llamagym_tui.state.prompts import named
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState

@@ -29,9 +29,8 @@ from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fields import DraftArea, OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.sentence_input import OneLineInput
-from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState

@@ -21,9 +21,9 @@ from llamagym_tui.screens.steering.setting_texts import (
     value_text,
 )
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
 
 NOT_USED = (

@@ -1,12 +1,15 @@
-"""Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
+"""Dialogs: yes-no questions, and help on a screen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any
 
+from rich.table import Table
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.style import Style
 from textual.widgets import Static
 
@@ -59,41 +62,6 @@ class ConfirmDialog(ModalScreen[bool]):
         app.push_screen(self, answered)
 
 
-class GuessDialog(ModalScreen[int]):
-    """A text with a question and three answers to guess at; dismissed with the number of the guess, or 0 for none.
-
-    None, as by escape, means to leave.
-    """
-
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS = [
-        *(Binding(f"{number}", f"dismiss({number})", "Guess") for number in (1, 2, 3)),
-        Binding("enter", "dismiss(0)", "Play without a guess", key_display="⏎"),
-        Binding("n,escape,q", "dismiss(None)", "Leave it", key_display="n esc"),
-    ]
-
-    def __init__(self, title: str, question: str, guesses: Sequence[str], text: str) -> None:
-        super().__init__()
-        self._title = title
-        self._text = text
-        self._question = question
-        self._guesses = guesses
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = Content(self._title)
-            asked = Content(f"Guess first: {self._question}")
-            guesses = Content("   ").join(
-                _answer(str(number), words, number) for number, words in enumerate(self._guesses, 1)
-            )
-            others = Content("   ").join(
-                [_answer("⏎", "play without a guess", 0), _answer("esc", "leave it", None)]
-            )
-            parts = [asked, guesses, others, Content(self._text)]
-            yield Static(Content("\n\n").join(parts), markup=False)
-        yield KeyBar()
-
-
 class CautiousDialog(ConfirmDialog):
     """A question to which enter answers no."""
 
@@ -122,3 +90,44 @@ def _answer(key: str, words: str, answer: bool | int | None) -> Content:
     return Content.assemble((f" {key} ", "bold reverse"), f" {one_line(words)}").stylize(
         Style.from_meta({"@click": f"screen.dismiss({answer})"})
     )
+
+
+class HelpDialog(ModalScreen[None]):
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS = [Binding("escape,q,enter,question_mark", "dismiss", "Close")]
+
+    def __init__(self, of: Screen[Any]) -> None:
+        """Help on a screen as it is now."""
+        super().__init__()
+        self._of = of
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = "help"
+            dialog.border_subtitle = "escape closes"
+            yield Static(self._purpose(), markup=False)
+            yield Static(self._keys(), markup=False)
+
+    def _purpose(self) -> str:
+        """`HELP` of the focused widget and of what it stands in."""
+        focused = self._of.focused or self._of
+        texts = [getattr(node, "HELP", None) for node in focused.ancestors_with_self]
+        return "\n\n".join(dedent(text).strip() for text in texts if text)
+
+    def _keys(self) -> Table:
+        """Keys with a tooltip, those of one action together, under the name of what binds them."""
+        rows: dict[tuple[str, str], list[str]] = {}
+        for node, binding, _, tooltip in self._of.active_bindings.values():
+            if tooltip and not binding.system:
+                title = node.BINDING_GROUP_TITLE or "Everywhere"
+                keys = rows.setdefault((title, tooltip), [])
+                keys.append(self.app.get_key_display(binding))
+        table = Table.grid(padding=(0, 1))
+        shown = ""
+        for (title, tooltip), keys in rows.items():
+            if title != shown:
+                shown = title
+                table.add_row("")
+                table.add_row(title, style="bold")
+            table.add_row(" ".join(keys), tooltip)
+        return table

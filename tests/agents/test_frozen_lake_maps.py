@@ -16,8 +16,6 @@ from llamagym_tui.game.environment import agent_env, evaluated_agent
 from llamagym_tui.game.policy_map import Landmark
 from llamagym_tui.trainer import builders
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.env_process import EnvProcess
-from llamagym_tui.trainer.rollout.environments import was_reset
 
 AGENT = FrozenLakeMapsAgent()
 LAKE = "".join(("SFHF", "FFFH", "HFHF", "FFFG"))
@@ -37,17 +35,16 @@ def test_no_map_of_an_evaluation_is_ever_met_in_training() -> None:
     assert AGENT.env_kwargs == {"maps": "training"}, "the agent itself stays in training"
 
 
-@pytest.mark.parametrize(("parallel", "held_out"), [("off", True), ("off", False), ("on", True)])
+@pytest.mark.parametrize("held_out", [True, False])
 def test_an_evaluation_plays_on_maps_that_are_held_out_and_a_match_where_the_person_plays(
-    monkeypatch: pytest.MonkeyPatch, *, parallel: Any, held_out: bool
+    monkeypatch: pytest.MonkeyPatch, *, held_out: bool
 ) -> None:
     made: dict[str, Any] = {}
-    monkeypatch.setattr(builders, "evaluate", lambda *given, **named: made.update(named))
-    config = RunConfig(agent="frozen_lake_maps", run_dir="", parallel_envs=parallel)
+    monkeypatch.setattr(builders, "evaluate", lambda *given, **named: made.update(agent=given[0]))
+    config = RunConfig(agent="frozen_lake_maps", run_dir="")
     Builders(config).evaluate(AGENT, Any, episodes=1, greedy=True, held_out=held_out)  # type: ignore[arg-type]
-    env = made["make_env"]()
-    play = env.call if isinstance(env, EnvProcess) else lambda called, *given: called(env, *given)
-    met = [play(was_reset, AGENT.env_id, seed)[0][0] for seed in range(20)]
+    env = agent_env(made["agent"])
+    met = [env.reset(seed=seed)[0][0] for seed in range(20)]
     env.close()
     assert {is_held_out(letters) for letters in met} == {held_out}
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
 import select
-import shlex
 import signal
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +48,6 @@ class TerminalApp:
         *,
         fault: str = "",
         command: Sequence[str] = (),
-        shell: bool = False,
     ) -> None:
         """Start it.
 
@@ -60,15 +56,12 @@ class TerminalApp:
             script: of the trainer, as in `tests.fakes`.
             fault: Python that is run before the app.
             command: started in place of the app.
-            shell: start it from a shell that has job control.
         """
         self.folder, self.output = folder, b""
         self.ours, its = pty.openpty()
         termios.tcsetwinsize(its, (24, 80))
         self.settings = termios.tcgetattr(its)
         program = [sys.executable, "-c", PROGRAM.format(fault=fault), str(folder), script]
-        if shell:
-            command, program = ["bash", "--norc", "--noprofile", "-i"], list(command or program)
         self.process = subprocess.Popen(
             command or program,
             stdin=its,
@@ -82,15 +75,8 @@ class TerminalApp:
             },
             cwd=ROOT,
             start_new_session=True,
-            preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0) if shell else None,
         )
         self._its = its
-        if shell:
-            self.types("PS1='READ''Y '\n")
-            self.sees("READY ")
-            self.settings = termios.tcgetattr(its)
-            (folder / "program.sh").write_text(shlex.join(program))
-            self.types(f". {folder}/program.sh; echo 'ended with' $?\n")
 
     def read(self, seconds: float = 0.05) -> bytes:
         """What came within a time; all of it is in `output`."""
@@ -135,12 +121,10 @@ class TerminalApp:
         """What was printed once the alternate screen was left."""
         return self.output.rpartition(b"\x1b[?1049l")[2].decode(errors="replace")
 
-    def modes_left_on(self, *, shell: bool = False) -> list[str]:
-        """Modes that are not as before, and ``termios`` if its settings are not; a shell has some of its own."""
+    def modes_left_on(self) -> list[str]:
+        """Modes that are not as before, and ``termios`` if its settings are not."""
         left = []
         for mode in MODES:
-            if shell and mode == "?2004":
-                continue
             found = re.findall(rb"\x1b\[" + re.escape(mode.encode()) + rb"([hl])", self.output)
             if found and found[-1] != (b"h" if mode == "?25" else b"l"):
                 left.append(mode)

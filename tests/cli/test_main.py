@@ -23,7 +23,6 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.setup import catalog, run_config
-from llamagym_tui.setup.lessons import lessons
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
 from tests.recorded_run import record
@@ -123,7 +122,7 @@ COMMAND_LINE = {
     + MEASURES.replace("--history", "--history --learner=ppo|reinforce|rebn|rloo|grpo|gigpo"),
     "match": "agent! --b-model! --episodes≥2 (400) --greedy --sampled --envs≥1 (128) --seed≥0 (0) --json --debug "
     "--model --device=auto|cpu|cuda|mps --threads",
-    "lessons": "name --check --debug",
+    "lessons": "name",
     "agents": "",
     "models": "",
     "runs": "",
@@ -607,19 +606,16 @@ def test_a_command_hands_on_what_it_was_given(
     monkeypatch.setattr(main, "_is_shown", lambda: True)
     monkeypatch.setattr(run_config, "require_library", kept("library"))
     monkeypatch.setattr("llamagym_tui.cli.doctor.report", kept("doctor"))
-    monkeypatch.setattr("llamagym_tui.cli.lessons.check", kept("check"))
     monkeypatch.setattr("llamagym_tui.cli.headless_sft.warm_start", kept("taught"))
     monkeypatch.setattr(run_config, "sft_file", kept("file", "/mine.jsonl"))
     a_run_folder(data / "runs" / "one")
     one, new = data / "runs" / "one", tmp_path / "new"
-    lesson = lessons()["learning-rate"]
     assert run("blackjack", "--track", "wandb", "--run-dir", str(new)).exit_code == 3
     (library, playground), calls = calls, []
     assert library == ("library", "wandb", "wandb", {})
     assert (playground[1].track, playground[1].run_dir) == ("wandb", str(new))
     assert run("replay", "one").exit_code == 3
     assert run("doctor").exit_code == 3
-    assert run("lessons", "1", "--check", "--debug").exit_code == 3
     assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
     config = calls[-1][1]
     assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
@@ -627,7 +623,6 @@ def test_a_command_hands_on_what_it_was_given(
     assert calls == [
         ("replay", one, {}),
         ("doctor", {}),
-        ("check", "learning-rate", lesson, {"debug": True}),
         ("file", "blackjack", Path("a"), ["sab=true"], "dpo", {}),
         ("taught", config, given),
     ]

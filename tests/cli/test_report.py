@@ -32,7 +32,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.playground import curve_picture
 from llamagym_tui.screens.policy_map.film import CELL, ROW
-from llamagym_tui.screens.widgets.chart_cells import nice_ticks
+from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
 from tests.recorded_run import record

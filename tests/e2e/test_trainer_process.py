@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,21 +14,16 @@ from llamagym_tui.protocol.commands import (
     Evaluate,
     Pause,
     Resume,
-    SaveCheckpoint,
     SetMode,
     SetSystemPrompt,
     StartRun,
-    Stop,
 )
-from llamagym_tui.protocol.event_log import apart, grouped
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
-    CheckpointSaved,
     EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
     EvaluationFinished,
-    EventsLeftOut,
     Hello,
     ModeChanged,
     ObservationShown,
@@ -148,29 +140,6 @@ trainer.take_over_wire = noisy
 """
 
 
-@pytest.mark.slow  # two trainers; tests/trainer/test_exact_resume.py resumes in one process
-def test_a_killed_trainer_leaves_a_run_that_goes_on(tmp_path: Path, model: str) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.start(model=model, ppo=SMALL)
-        trainer.wait_for(CheckpointSaved)
-        trainer.send(SetSystemPrompt(system_prompt="Hit below 13."))
-        trainer.wait_for(PromptChanged)
-        trainer.send(SaveCheckpoint())
-        saved = trainer.wait_for(CheckpointSaved)
-        trainer.process.kill()
-        assert trainer.ends() != 0
-    with TrainerProcess(tmp_path) as resumed:
-        resumed.start(model=model, ppo=SMALL, resume=True)
-        started = resumed.wait_for(RunStarted)
-        assert (started.system_prompt, started.prompt_version) == ("Hit below 13.", 1)
-        update = resumed.wait_for(UpdateFinished)
-        assert update.update == saved.update + 1
-        assert update.episodes > 32 / 2  # of the batch before
-        resumed.send(Stop())
-        assert resumed.ends() == 0
-    assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
-
-
 WITHOUT_A_MODEL = """
 import queue, sys, time, types
 from llamagym_tui.errors import ModelLoadError
@@ -198,11 +167,6 @@ COUNTS = """
             assert isinstance(asked, Stop)
             return "stopped"
 """
-FAILS = """
-    def run(self):
-        self.send(SessionFailed(message="There is no model."))
-        return "failed"
-"""
 
 
 @posix
@@ -213,13 +177,6 @@ def test_it_ends_when_nobody_reads_its_events(tmp_path: Path) -> None:
         assert trainer.process.stdout is not None
         trainer.process.stdout.close()
         assert trainer.process.wait(15) == 0
-
-
-def test_a_session_that_fails_ends_it_with_an_error(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path, code=WITHOUT_A_MODEL.format(run=FAILS)) as trainer:
-        trainer.start()
-        assert trainer.wait_for(SessionFailed).message == "There is no model."
-        assert trainer.ends() == 1
 
 
 def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
@@ -236,38 +193,6 @@ def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
         assert trainer.ends() == 1
 
 
-def test_a_command_before_the_start_is_refused(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.send(Pause())
-        assert "Pause, not StartRun" in trainer.wait_for(SessionFailed).message
-        assert trainer.ends() == 1
-
-
-def test_a_trainer_that_is_never_started_ends_with_its_parent(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.wait_for(Hello)
-        trainer.end_commands()
-        assert trainer.ends() == 0
-
-
-def test_hello_comes_before_anything_heavy_is_imported(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.wait_for(Hello)
-    heavy = "[name for name in ('torch', 'gymnasium') if name in sys.modules]"
-    watch = f"import sys; import llamagym_tui.trainer.__main__; print({heavy})"
-    out = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
-def test_nonsense_on_its_stdin_ends_it(tmp_path: Path) -> None:
-    with TrainerProcess(tmp_path) as trainer:
-        trainer.wait_for(Hello)
-        assert trainer.process.stdin is not None
-        trainer.process.stdin.write(b"hello, is anybody there?")
-        trainer.ends()
-        assert "WireError" in trainer.log_path.read_text()
-
-
 def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path: Path) -> None:
     busy = WITHOUT_A_MODEL.format(run="run = lambda self: time.sleep(600)")
     short = "import llamagym_tui.trainer.__main__ as trainer\ntrainer.GRACE_S = 0.5\n"
@@ -276,30 +201,3 @@ def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path
         trainer.end_commands()
         assert trainer.ends() == 1
         assert "leaving without a checkpoint" in trainer.log_path.read_text()
-
-
-@posix
-@pytest.mark.slow
-def test_a_suspended_user_interface_does_not_stop_training(tmp_path: Path, model: str) -> None:
-    small = "import llamagym_tui.trainer.event_pipe as event_pipe; event_pipe.MOST_WAITING = 4096"
-    with TrainerProcess(tmp_path, code=small) as trainer:
-        trainer.start(model=model, ppo=SMALL)
-        trainer.wait_for(UpdateFinished)
-        trainer.reads.clear()
-        events, deadline = tmp_path / "events.jsonl", time.monotonic() + 120
-        goal = events.stat().st_size + 2 * 65_536  # more than a pipe holds
-        while events.stat().st_size < goal:
-            assert time.monotonic() < deadline, "the trainer waits for somebody who reads"
-            time.sleep(0.1)
-        trainer.reads.set()
-        trainer.wait_for(EventsLeftOut)
-        trainer.send(Stop())
-        assert trainer.ends() == 0
-        kept = list(run_store.read_events(tmp_path))
-        assert trainer.of(UpdateFinished) == [
-            event for event in kept if isinstance(event, UpdateFinished)
-        ]
-        counted = [
-            apart(grouped(event)) for event in trainer.of(EpisodesCounted)
-        ]  # in the order of a log
-        assert counted == [event for event in kept if isinstance(event, EpisodesCounted)]

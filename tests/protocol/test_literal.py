@@ -19,6 +19,24 @@ ARABIC_SIGNS = (
 )
 """Format characters by category that are drawn all the same."""
 
+NASTY = [
+    "\x1b[2J\x1b[31mred",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b31m",
+    "\x7f\x00\x08",
+    "a\u202eb\u2066c",
+    "a\r\nb\rc",
+    "[/",
+    "[/x]",
+    "[$a]",
+    "[@click=app.quit]leave[/]",
+    "Action: [hit]",
+    "日本語 🃏🃏 e\u0301",
+    "\ud800",
+    "\u2028\u2029\x85",
+]
+"""Texts that would steer a terminal, be taken for markup, or upset a layout."""
+
 
 def harmful(text: str, *, kept: str = "\n\t") -> list[str]:
     """What in a text a terminal could obey, or a reader could not see; by the categories of Unicode."""

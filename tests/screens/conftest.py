@@ -26,7 +26,7 @@ from textual.widgets import Input, TextArea
 from llamagym_tui import user_files
 from llamagym_tui.app import app
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.widgets import plot
+from llamagym_tui.screens.widgets import chart
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
@@ -49,7 +49,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     user_files.keep_preferences(Path("config"), all_figures=True)
-    monkeypatch.setattr(plot, "CHART_S", CHART_S)
+    monkeypatch.setattr(chart, "CHART_S", CHART_S)
     for name in ("PAINT_S", "PAINT_IDLE_S", "PAINT_FLOOD_S"):
         monkeypatch.setattr(app, name, PAINT_S)
     for field in (Input, TextArea):

@@ -16,8 +16,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
-from llamagym_tui.screens.widgets.contrast import readable
-from llamagym_tui.screens.widgets.plot import Plot
+from llamagym_tui.screens.widgets.chart import Plot
+from llamagym_tui.screens.widgets.look import readable
 from llamagym_tui.state.run import RunState
 from tests.fakes import FakeClient
 

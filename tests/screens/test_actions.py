@@ -9,12 +9,12 @@ from inspect import signature
 
 import pytest
 from textual.actions import parse
+from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.screen import Screen
 
 from llamagym_tui import app, screens
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.help.all_bindings import bindings_of, keyed_classes
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.steering.version_list import VersionList
@@ -32,9 +32,7 @@ def own_classes() -> Iterator[type[DOMNode]]:
 
 
 OWN = list(own_classes())
-KEYED = [
-    kind for kind in (*keyed_classes(), LlamaGymApp) if kind.BINDINGS
-]  # others have none on purpose
+KEYED = [kind for kind in OWN if vars(kind).get("BINDINGS")]
 
 
 def owners(kind: type[DOMNode], action: str) -> list[type[DOMNode]]:
@@ -70,7 +68,7 @@ def does(owner: type[DOMNode], action: str) -> bool:
 
 @pytest.mark.parametrize("kind", KEYED, ids=lambda kind: kind.__name__)
 def test_every_action_of_a_key_exists_and_takes_its_parameters(kind: type[DOMNode]) -> None:
-    bound = [binding.action for binding in bindings_of(kind)]
+    bound = [binding.action for binding in Binding.make_bindings(vars(kind)["BINDINGS"])]
     assert bound
     missing = [
         action for action in bound if not any(does(owner, action) for owner in owners(kind, action))
@@ -116,5 +114,5 @@ def test_every_action_that_is_refused_in_a_browser_is_one_of_its_class(
             assert callable(getattr(kind, f"action_{name}", None)), action
             assert does(kind, action) or not parameters, action
             if parameters:
-                keys = {binding.action for binding in bindings_of(kind)}
+                keys = {binding.action for binding in Binding.make_bindings(vars(kind)["BINDINGS"])}
                 assert action in keys, "written otherwise, it would refuse nothing"

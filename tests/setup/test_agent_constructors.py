@@ -14,7 +14,6 @@ from llamagym_tui.errors import AgentFileError
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.env_process import agent_env_of
 
 FILE = """
 import argparse, sys
@@ -64,7 +63,6 @@ def test_a_constructor_that_fails_or_ends_the_program_is_told_with_file_and_line
     for makes in (
         lambda: RunAgent(spec).agent,
         Builders(config).agent,
-        lambda: agent_env_of(spec, {}, None, {}),
     ):
         with pytest.raises(AgentFileError, match=expected):
             makes()

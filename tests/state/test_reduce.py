@@ -14,7 +14,6 @@ from llamagym_tui.protocol.events import (
     DemonstrationsRead,
     EpisodeStarted,
     ModeChanged,
-    ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
     RolledBack,
@@ -275,16 +274,6 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
                 free_replies=0,
             ),
             "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl",
-        ),
-        (
-            ObservationsDistinguished(observations=212, distinguished=106),
-            "The model distinguishes 106 of 212 observations of the first batch.",
-        ),
-        (  # less than half of them
-            ObservationsDistinguished(observations=212, distinguished=105),
-            "Warning: The model distinguishes 105 of 212 observations of the first batch, too few to learn much from: "
-            "name each number in the observation, write it with fewer digits, warm-start on demonstrations, or take a "
-            "larger model.",
         ),
     ],
 )

@@ -62,55 +62,15 @@ class Table:
         return said
 
 
-WHOLE = ["EpisodeStarted", "ObservationShown", "TurnFinished", "EpisodeFinished"]
-
-
-def whole(episode: int) -> list[str]:
-    return [f"{kind} {episode}" for kind in WHOLE]
-
-
 def test_another_environment_is_told_from_the_beginning_of_its_episode_and_then_as_it_plays():
     table = Table()
     table.begin(2, 8)
     table.spectator.watch(2)
-    assert table.said[0] == WatchChanged(kind="env", env=2)
+    assert table.said[0] == WatchChanged(env=2)
     assert table.told()[1:] == ["EpisodeStarted 8", "ObservationShown 8"]
     table.turn(0, 7)
     table.turn(2, 8)
     assert table.told() == ["TurnFinished 8"]
-
-
-def test_the_next_failure_is_told_from_its_beginning_to_its_end_and_then_nothing():
-    table = Table()
-    table.begin(1, 4)
-    assert table.spectator.watch_next("failure")
-    assert table.said == [WatchChanged(kind="env", env=0, awaits_failure=True)]
-    table.said.clear()
-    table.turn(1, 4, how="failed")
-    assert table.said[0] == WatchChanged(kind="failure", env=1)
-    table.end(1, 4, -1.0)
-    assert table.told()[1:] == whole(4)
-    table.play(1, 9, 1.0)
-    table.play(0, 10, 1.0)
-    assert table.told() == []
-    assert table.spectator.env is None
-
-
-def test_the_best_and_the_worst_of_the_last_batch_are_told_again():
-    table = Table()
-    for env, episode, episode_return in [(0, 0, 0.0), (1, 1, 1.5), (2, 2, -1.0), (1, 3, 1.5)]:
-        table.play(env, episode, episode_return)
-    table.spectator.next_batch()
-    table.play(0, 4, 9.0)
-    table.told()
-    assert table.spectator.watch_next("best")
-    assert table.told()[1:] == whole(1)
-    assert table.spectator.watch_next("worst")
-    assert table.told()[1:] == whole(2)
-    table.play(0, 5, 0.0)
-    assert table.told() == [], "what was asked for stands still"
-    table.spectator.watch(0)
-    assert table.told()[1:] == whole(5)
 
 
 def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
@@ -121,7 +81,7 @@ def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
         0.0,
         1.5,
     )
-    confirmed = asked.after(WatchChanged(kind="env", env=1)).after(PaceChanged(turn_s=1.5))
+    confirmed = asked.after(WatchChanged(env=1)).after(PaceChanged(turn_s=1.5))
     assert (
         confirmed.now.env,
         confirmed.requested,
@@ -136,10 +96,5 @@ def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
 
 
 def test_an_answer_to_an_older_request_leaves_the_newer_one_pending():
-    asked = (
-        Watching()
-        .requesting(Watch(env=1))
-        .requesting(Watch(env=2))
-        .after(WatchChanged(kind="env", env=1))
-    )
+    asked = Watching().requesting(Watch(env=1)).requesting(Watch(env=2)).after(WatchChanged(env=1))
     assert (asked.now.env, asked.requested) == (1, Watch(env=2))

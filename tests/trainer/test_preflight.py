@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from llamagym_tui.trainer.event_builders import session_failed
 from llamagym_tui.trainer.preflight import preflight, would_fit
 from tests.fake_parts import Loaded, Stage
 from tests.text_env import ROOMS, CommandAgent
-from tests.toy_env import CountAgent, FaultyEnv
+from tests.toy_env import CountAgent
 
 GIB = 2**30
 
@@ -231,20 +230,6 @@ def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_e
         match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096",
     ):
         preflight(config, Verbose())
-
-
-def test_sys_exit_of_an_environment_is_left_to_the_rollout_to_report(there) -> None:
-    class Exiting(FaultyEnv):
-        def close(self) -> None:
-            sys.exit(3)
-
-    def fault(env: FaultyEnv) -> None:
-        if env.steps == 1:
-            sys.exit(3)
-
-    there(100.0)
-    agent = type("Leaving", (CountAgent,), {"wrap_env": lambda self, env: Exiting(fault)})()
-    assert preflight(RunConfig(agent="count", run_dir="", device="cpu"), agent)
 
 
 def failing(method: str) -> CountAgent:

@@ -7,13 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, MovedEpisode, PPOConfig, RunConfig
-from llamagym_tui.engine.learning.distinguished import Distinguished
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
@@ -28,13 +26,11 @@ from llamagym_tui.protocol.commands import (
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodesCounted,
-    ObservationsDistinguished,
     Progressed,
     RolledBack,
     RunFinished,
     RunStarted,
     SettingsChanged,
-    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
@@ -96,56 +92,7 @@ def test_an_update_that_moved_nothing_is_gone_back_from_or_ends_the_run_with_a_c
 # Settings without a use
 
 
-def test_a_setting_that_a_head_alone_has_no_use_for_is_refused_by_name(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=40)
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "narrow", object())
-    stage.script = {
-        3: [ChangeSettings(changes={"ppo.lr": 1e-5}), ChangeSettings(changes={"ppo.kl_coef": 0.5})]
-    }
-    stage.session.run()
-    (refused,) = warnings(stage)
-    assert "Nothing was changed: An adapter on the LM head alone has no use for ppo.lr" in refused
-    assert "ppo.lr" not in {name for each in stage.of(SettingsChanged) for name in each.changes}
-    assert stage.of(SettingsChanged)
-
-
 # The first batch
-
-
-def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-
-    def distinguished(learner: Learner, batch: list[Any]) -> Distinguished:
-        looked.append(learner.updates)
-        return Distinguished(observations=212, distinguished=37, differing_share=0.5)
-
-    monkeypatch.setattr(Learner, "distinguished", distinguished)
-    stage = Stage(tmp_path, episodes=24)
-    assert stage.session.run() == "stopped"
-    assert looked == [0]
-    (found,) = stage.of(ObservationsDistinguished)
-    assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
-    assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
-
-
-def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=24)
-    moved = {"episode": 7, "episode_return": -1.0, "moved": 0.5, "of_batch": 2.0, "turn": 1}
-    moved |= {
-        "observation": "seen",
-        "reply": "said",
-        "advantage": -1.5,
-        "before": 0.75,
-        "after": 0.5,
-    }
-    stage.also_before_step = lambda rollout: setattr(stage.learner, "moved", MovedEpisode(**moved))
-    stage.session.run()
-    found = stage.of(UpdateFinished)[0]
-    assert found.moved is not None
-    assert msgspec.structs.asdict(found.moved) == moved
-    assert found.update == 1
 
 
 def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
@@ -166,47 +113,6 @@ def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
     # Two turns a step of an eighth of a second, of 1,024 that are wanted.
     assert seen({"ppo.batch_size": ""}) == [(1024, False), (1024, False), (4, True)]
     assert seen({}) == [(1024, False)] * 3, "its size is given"
-
-
-@pytest.mark.parametrize(
-    ("measured", "sizes"),
-    [
-        # After 6 of 1,000 turns, in three steps of an eighth of a second, there would be 4 in a quarter.
-        ({"ppo.batch_size": "many"}, [1000, 1000, 1000, 4, 4]),
-        ({}, [1000] * 5),  # its size is given
-    ],
-)
-def test_batches_are_shorter_once_one_has_taken_far_too_long(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    measured: dict[str, str],
-    sizes: list[int],
-) -> None:
-    monkeypatch.setattr("llamagym_tui.trainer.run.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.LONGEST_S", 0.25)
-    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SMALLEST_BATCH", 1)
-    stage = Stage(tmp_path, episodes=10, ppo=PPOConfig(batch_size=1000), measured=measured)
-    found: list[int] = []
-    stage.also_before_step = lambda rollout: found.append(rollout.batch_turns)
-    stage.session.run()
-    assert found[:5] == sizes
-    of_size = [each.values for each in stage.of(SettingsMeasured) if len(each.values) == 1]
-    assert of_size == ([{"ppo.batch_size": 4}] if measured else [])
-
-
-def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(
-        Learner, "distinguished", lambda learner, batch: looked.append(learner.updates)
-    )
-    stage = Stage(tmp_path, episodes=24)
-    stage.builders.good.append({"updates": 0})
-    stage.script = {STEPS_A_BATCH + 2: [RollBack()]}
-    stage.session.run()
-    assert [event.update for event in stage.of(UpdateFinished)] == [1, 1]
-    assert looked == [0]
 
 
 # Settings
@@ -357,25 +263,6 @@ def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> No
     assert stage.learner.config.lr == 1e-4
 
 
-@pytest.mark.parametrize(
-    ("replies", "server", "is_taken"),
-    [
-        ((), None, False),
-        (("heads", "tails"), None, True),
-        (("heads", "tails"), "generate_batch", False),
-    ],
-)
-def test_a_run_goes_over_to_scores_where_it_has_replies_to_choose_from_and_no_server_samples_them(
-    tmp_path: Path, replies: tuple[str, ...], server: str | None, is_taken: bool
-) -> None:
-    stage = Stage(tmp_path, episodes=8, generation=GenerationConfig(server=server))
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "can_choose", bool(replies))
-    stage.script = {2: [ChangeSettings(changes={"generation.policy": "score"})]}
-    stage.session.run()
-    assert stage.policy.generation.policy == ("score" if is_taken else "generate")
-    assert (stage.rollout.restarts, len(warnings(stage))) == ((1, 0) if is_taken else (0, 1))
-
-
 def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, mode="inference")
     stage.script = {2: [Pause(), ChangeSettings(changes={"n_envs": 4}), Resume()]}
@@ -500,18 +387,6 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
     ]  # fmt: skip
     assert [warning.collapsed for warning in stage.of(WarningRaised)] == [False, True]
     assert stage.of(RolledBack) == []
-
-
-def test_replies_that_the_model_gives_are_watched_for_repetition(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(
-        rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32
-    )
-    stage.session.run()
-    # Of three updates' replies, one repeats itself: 97 % of its trigrams, divided by three.
-    assert (
-        "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
-    )
 
 
 def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer import event_builders, session
+from llamagym_tui.trainer import session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from tests import fake_parts
-from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, made_up_stats
+from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
 
@@ -191,11 +191,6 @@ def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
     assert second.stats.rollout_s == pytest.approx(0.5)
     assert second.stats.tokens_per_s == pytest.approx(40 / 0.5)
     assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
-
-
-def test_a_batch_that_took_no_time_has_no_rates() -> None:
-    figures = event_builders.update_stats(made_up_stats(tokens=40), 0.0)
-    assert (figures.tokens_per_s, figures.episodes_per_s) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
@@ -610,19 +605,6 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     assert after.of(RunStarted)[0].prompt_version == 1
     assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
     assert after.learner.prompts[0] == "another"
-
-
-@pytest.mark.parametrize("has_adapters", [True, False])
-def test_a_batch_under_way_is_dropped_where_another_adapter_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_adapters: bool
-) -> None:
-    before = Stage(tmp_path, episodes=2)
-    before.session.run()
-    after = Stage(tmp_path, episodes=4, resume=True)
-    after.builders.saved.extend(before.builders.saved)
-    monkeypatch.setattr(fake_parts.Learner, "has_adapters", has_adapters)
-    after.session.run()
-    assert (after.rollout.restored is None) == has_adapters
 
 
 def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(

@@ -168,21 +168,6 @@ def test_what_a_person_did_is_reported_before_a_run_fails(tmp_path: Path) -> Non
     assert stage.rollout.corrections_emitted == 1
 
 
-def show_an_ended_episode(rollout: Any) -> None:
-    rollout.spectator.observe(
-        0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated")
-    )
-    rollout.spectator.watch_next("best")
-
-
-def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.also_before_step = show_an_ended_episode
-    stage.script = {1: [TakeWheel()], 3: [Stop()]}
-    stage.session.run()
-    assert [event.refused for event in stage.of(WarningRaised)] == ["wheel"]
-
-
 # What a screen knows
 
 

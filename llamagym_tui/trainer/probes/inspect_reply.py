@@ -29,7 +29,7 @@ from llamagym_tui.protocol.inspected import (
     PeerGroup,
     ScoredReply,
 )
-from llamagym_tui.trainer.rollout.any_rollout import AnyRollout
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""
@@ -62,7 +62,7 @@ class _Chosen(NamedTuple):
 
 
 class ReplyInspector:
-    def __init__(self, policy: Policy, learner: PPO, rollout: AnyRollout) -> None:
+    def __init__(self, policy: Policy, learner: PPO, rollout: Rollout) -> None:
         self._policy = policy
         self._learner = learner
         self._rollout = rollout

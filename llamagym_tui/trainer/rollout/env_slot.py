@@ -1,11 +1,8 @@
-"""One environment and the episode that is played in it; faults of other people's code leave as `EpisodeFault`."""
+"""A place in a rollout: one game, and the episode that the policy plays in it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
-
-import gymnasium
 
 from llamagym_tui.config import SEED_BITS, Mode
 from llamagym_tui.demos.demonstration import PlayedTurn
@@ -19,27 +16,16 @@ from llamagym_tui.game import observed
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.game.observed import Info, Observed, described_turn
+from llamagym_tui.game.game import EpisodeFault, Game, require_finite
+from llamagym_tui.game.observed import Observed, described_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.env_process import EnvProcess
-from llamagym_tui.trainer.rollout.environments import (
-    LARGEST_RETURN,
-    Outcome,
-    close,
-    in_words,
-    observation_text,
-    stepped,
-    was_reset,
-    worded,
-)
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.failures import EpisodeFault, Notices
+from llamagym_tui.trainer.rollout.failures import Notices
 from llamagym_tui.trainer.rollout.opponents import Seat
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
 
-NOT_RESET = Outcome(None, 0.0, False, False, observed.NO_INFO, False, 0)
-AnyEnv = gymnasium.Env[Any, Any] | EnvProcess
+NOTHING = Observed("", None)
 MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
 
@@ -79,25 +65,24 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Shared:
-    """What all environments of a rollout have in common."""
+    """What all places of a rollout have in common."""
 
     agent: AgentBase
     policy: Policy
     spectator: Spectator
     notices: Notices
-    make_env: Callable[[], AnyEnv]
     max_turns: int
     seed: int
     """Seed of the run, from which each episode's own follows."""
     group_size: int
     """Episodes that are reset to the same seed."""
     ranks: int
-    """Ranks that have the episodes' numbers in turn."""
+    """Processes that take the episodes' numbers in turn."""
     seed_bits: int = SEED_BITS
     """Bits of the seeds of episodes."""
 
     def group_of(self, number: int) -> int:
-        """The number of the episodes that are reset to the same seed as one; all of them are of one rank."""
+        """The number of the episodes that share a seed with this one; one rank plays all of them."""
         nth, rank = divmod(number, self.ranks)
         return nth // self.group_size * self.ranks + rank
 
@@ -106,30 +91,25 @@ class Shared:
         return episode_seed(self.seed, self.group_of(number), self.seed_bits)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EnvSlot:
     shared: Shared
     index: int
-    env: AnyEnv
+    game: Game
     episode: Episode | None = None
     """None: none is under way."""
     counts: EpisodeCounts = field(default_factory=EpisodeCounts)
-    """What is counted of that episode, or of the one before."""
-    observation: str = ""
+    """Of that episode, or of the one before."""
+    shown: Observed = NOTHING
+    """The state before the next reply, in the agent's words."""
     seen: Any = None
-    """What the agent has worded in that text."""
-    admissible: tuple[str, ...] | None = None
-    """Names of the actions that are admissible now. None: those of every turn."""
+    """The observation that these words are about."""
     actions: list[int] = field(default_factory=list)
     """Turns of the episode in which the reply named each action; empty: they are not counted."""
-    outcome: Outcome = NOT_RESET
-    """Of the last step, with the other player's reply to it, or of the reset."""
     others: list[PlayedTurn] = field(default_factory=list)
-    """The other player's turns of the episode, where that is no part of the environment."""
+    """Turns of the other player, if a policy is that."""
     knows_last: bool = True
-    """Whether the sampler has seen the last reply."""
-    is_broken: bool = False
-    """Whether its environment has failed, and is made anew before the next episode."""
+    """The sampler has seen the last reply."""
 
     @property
     def under_way(self) -> Episode:
@@ -137,64 +117,26 @@ class EnvSlot:
         assert self.episode is not None
         return self.episode
 
-    def close(self) -> None:
-        close(self.env, self.index)
-
-    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What a function of the environment returns, called where that is."""
-        if isinstance(self.env, EnvProcess):
-            return self.env.call(function, *args)
-        return function(self.env, *args)
-
-    def prepare(self, number: int) -> None:
-        """Let the next `begin` find its environment reset, or on the way to it, if that has a process of its own."""
-        if isinstance(self.env, EnvProcess) and not self.is_broken:
-            self.env.send(was_reset, self.shared.agent.env_id, self.shared.seed_of(number))
-
     def reset(self, number: int, mode: Mode, prompt_version: int) -> None:
-        """Reset the environment for an episode. Raises EpisodeFault: it cannot be."""
-        agent = self.shared.agent
+        """Take the next episode's number; `game` is reset by the caller."""
         self.counts = EpisodeCounts(mode=mode, prompt_version=prompt_version, number=number)
         self.knows_last = True
         self.others = []
-        try:
-            if self.is_broken:
-                self.close()
-                self.env = self.shared.make_env()
-                self.is_broken = False
-        except RAISED as error:
-            raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        observation, info = self._call(was_reset, agent.env_id, self.shared.seed_of(number))
-        self.outcome = Outcome(observation, 0.0, False, False, info, False, 0)
-
-    @property
-    def awaits_other(self) -> bool:
-        """Whether the other player is to move, who is no part of the environment."""
-        outcome = self.outcome
-        is_over = outcome.terminated or outcome.truncated
-        return not is_over and observed.is_opponents(outcome.info)
 
     def seat(self, system_prompt: str) -> Seat:
-        """What the other player has before it. Raises EpisodeFault: the agent cannot word it."""
-        shown = worded(self.shared.agent, self.outcome.observation, self.outcome.info)
+        """What the other player sees. Raises EpisodeFault: the agent cannot word it."""
+        shown = self.game.look()
         return Seat(self.shared.seed_of(self.counts.number), system_prompt, self.others, shown)
 
-    def send_other(self, seat: Seat, reply: str) -> None:
-        """Take the other player's reply, whose step begins in an environment that has a process of its own."""
+    def step_other(self, seat: Seat, reply: str) -> None:
+        """Make the other player's step; its reward is for the turn before it. Raises EpisodeFault."""
         agent = self.shared.agent
         reading = agent.read(reply)
         action = agent.fallback_action if reading.failed else reading.action
         self.others.append(PlayedTurn(seat.shown.text, seat.shown.actions, reply, action, 0.0))
-        if isinstance(self.env, EnvProcess):
-            self.env.send(stepped, agent.env_id, action, reading.failed)
-
-    def step_other(self) -> None:
-        """The step of the other player's reply, which belongs to the turn before it. Raises EpisodeFault."""
-        agent = self.shared.agent
-        turn = self.others[-1]
-        before = self.outcome
-        outcome = self._call(stepped, agent.env_id, turn.action, agent.read(turn.reply).failed)
-        self.outcome = outcome._replace(
+        before = self.game.outcome
+        outcome = self.game.step(action, is_fallback=reading.failed)
+        self.game.outcome = outcome._replace(
             reward=before.reward + outcome.reward, is_refused=before.is_refused, steps=before.steps
         )
 
@@ -206,17 +148,11 @@ class EnvSlot:
             PromptTooLongError: the model cannot read its first prompt.
         """
         agent = self.shared.agent
-        policy = self.shared.policy
-        observation, info = self.outcome.observation, self.outcome.info
-        mode, number = self.counts.mode, self.counts.number
         prompt_version = self.counts.prompt_version
-        words = in_words(agent, policy, observation, info)
-        self.observation = words.text
-        self.seen = observation
-        self.admissible = words.actions
-        episode = Episode(policy, system_prompt, prompt_version=prompt_version)
+        self._look()
+        episode = Episode(self.shared.policy, system_prompt, prompt_version=prompt_version)
         try:
-            episode.require_fit(self.observation, self.admissible)
+            episode.require_fit(*self.shown)
         except PromptTooLongError as error:
             raise PromptTooLongError(
                 f"The system prompt and one observation of {agent.env_id} are too long: {error}; shorten them, or "
@@ -228,38 +164,45 @@ class EnvSlot:
             self.actions = [0] * len(agent.action_names)
         self._show(
             events.EpisodeStarted(
-                episode=number,
+                episode=self.counts.number,
                 system_prompt=system_prompt,
                 prompt_version=prompt_version,
-                mode=mode,
+                mode=self.counts.mode,
             )
         )
-        self._show_state(observation, info)
+        self._show_state()
         self._show_observation()
+
+    def _look(self) -> None:
+        """Word the state; the policy knows the replies that name its actions then."""
+        self.shown = self.game.look()
+        self.seen = self.game.outcome.observation
+        try:
+            self.shared.policy.trie_of(self.shown.actions)
+        except RAISED as error:
+            raise EpisodeFault(
+                f"{type(self.shared.agent).__name__}.actions failed", error
+            ) from error
 
     def prompt(self) -> Prompt:
         """What the sampler has not seen of the conversation, the new observation last."""
-        prompt = self.under_way.observe(self.observation, self.admissible)
+        prompt = self.under_way.observe(*self.shown)
         if self.knows_last:
             return prompt
         self.knows_last = True
         return self.under_way.whole_prompt()
 
     def pending_prompt(self) -> PendingPrompt:
-        prompt = self.under_way.prompt_for(self.observation, self.admissible)
         return PendingPrompt(
             env=self.index,
             episode=self.counts.number,
             turn=self.counts.length,
-            prompt=prompt,
-            actions=self.admissible,
+            prompt=self.under_way.prompt_for(*self.shown),
+            actions=self.shown.actions,
         )
 
     def move(self, reply: Reply, text: str | None = None, replaced: str | None = None) -> Move:
-        """Read a reply, of which an environment in a process of its own begins the step.
-
-        With `replaced`, the policy's own, the text is a person's; its value is the reply's.
-        """
+        """Read a reply. With `replaced`, the policy's own reply, the text is a person's."""
         agent = self.shared.agent
         chat = self.shared.policy.chat
         said = chat.reply(reply.ids) if text is None else text
@@ -268,12 +211,10 @@ class EnvSlot:
         reading = agent.read(said)
         self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action
-        if isinstance(self.env, EnvProcess):
-            self.env.send(stepped, agent.env_id, action, reading.failed)
         return Move(reply, text, replaced, reading, action)
 
-    def step(self, move: Move) -> None:
-        """Step the environment by the policy's own reply; `outcome` is what comes of it. Raises EpisodeFault."""
+    def keep(self, move: Move) -> None:
+        """Keep a reply in the episode, before its step. Raises EpisodeFault."""
         self._require_chosen(move)
         if move.replaced is None:
             self.under_way.reply(move.sampled)
@@ -281,19 +222,16 @@ class EnvSlot:
             self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
             self.counts = replace(self.counts, is_corrected=True)
             self.knows_last = False
-        outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
-        if outcome.is_refused:
-            self.shared.notices.of_refusal(move.reply)
-        self.outcome = outcome
 
     def _require_chosen(self, move: Move) -> None:
-        """Raises EpisodeFault: a reply was chosen for an action, and the agent reads another one in it, or none."""
+        """Raises EpisodeFault if the agent reads another action, or none, in a reply that was chosen for an action."""
         choice = move.sampled.choice
         if choice is None or move.replaced is not None:
             return
         agent = self.shared.agent
-        names = agent.action_names if self.admissible is None else self.admissible
-        name = names[self.shared.policy.trie_of(self.admissible).actions[choice.chosen]]
+        actions = self.shown.actions
+        names = agent.action_names if actions is None else actions
+        name = names[self.shared.policy.trie_of(actions).actions[choice.chosen]]
         chosen = observed.action_named(agent, name)
         read = move.action
         # An agent's own code may make more of a name than an index.
@@ -306,25 +244,19 @@ class EnvSlot:
             )
 
     def add(self, move: Move) -> Ended | None:
-        """Credit a turn and show what followed; None: the episode goes on."""
-        outcome = self.outcome
+        """Credit a turn after its step, and show what followed; None: the episode goes on."""
+        outcome = self.game.outcome
         agent = self.shared.agent
         before = self.counts
         reward = outcome.reward
         names_none = move.reading.failed
         # Of a reply that names none it was the fallback that was refused.
         is_refused = outcome.is_refused and not names_none
-        # Not `>`, so that a return that is no number is refused, too.
-        if not abs(before.episode_return + reward) <= LARGEST_RETURN:
-            raise EpisodeFault(
-                f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
-                f"{LARGEST_RETURN:.0e}"
-            )
-        is_over = outcome.terminated or outcome.truncated
-        if is_over:  # a mask may forbid every action then
-            words = Observed(observation_text(agent, outcome.observation, outcome.info), None)
-        else:
-            words = in_words(agent, self.shared.policy, outcome.observation, outcome.info)
+        if outcome.is_refused:
+            self.shared.notices.of_refusal(move.reply)
+        require_finite(agent, before.episode_return + reward, reward)
+        seen = self.seen
+        self._look()
         self.under_way.reward(
             reward, parse_failed=names_none, refused=is_refused, steps=outcome.steps
         )
@@ -344,7 +276,7 @@ class EnvSlot:
                 replaced=move.replaced,
                 replaced_action="" if move.replaced is None else named_action(agent, move.replaced),
                 is_refused=outcome.is_refused,
-                words=described_turn(agent, self.seen, move.action, reward),
+                words=described_turn(agent, seen, move.action, reward),
                 probability=probability_of(agent, move),
             )
         )
@@ -355,10 +287,7 @@ class EnvSlot:
             parse_failures=before.parse_failures + int(names_none),
             refusals=before.refusals + int(is_refused),
         )
-        self.observation = words.text
-        self.seen = outcome.observation
-        self.admissible = words.actions
-        self._show_state(outcome.observation, outcome.info, is_over=is_over)
+        self._show_state()
         if outcome.terminated:
             return self._end("terminated")
         if outcome.truncated:
@@ -372,12 +301,12 @@ class EnvSlot:
     def _cut(self) -> str:
         """Why the episode cannot go on although its environment could; empty: it can."""
         try:
-            self.under_way.require_fit(self.observation, self.admissible)
+            self.under_way.require_fit(*self.shown)
         except PromptTooLongError as error:
             return f"once an observation is too long: {error}"
         if self.counts.length < self.shared.max_turns:
             return ""
-        own = getattr(self.env.spec, "max_episode_steps", None)
+        own = getattr(self.game.env.spec, "max_episode_steps", None)
         limit = f"; its own limit is {own:,}" if own else ""
         return (
             f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
@@ -394,12 +323,12 @@ class EnvSlot:
 
     def cut(self) -> Trajectory:
         """What was played since the last cut, for an update; the episode goes on."""
-        part = self.under_way.cut(self.observation)
+        part = self.under_way.cut(self.shown.text)
         part.episode = self.counts.number
         return part
 
     def _end(self, end: End) -> Ended:
-        trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)
+        trajectory = self.under_way.finish(end, self.shown.text if end == "truncated" else None)
         trajectory.episode = self.counts.number
         if self.shared.group_size > 1:
             trajectory.group = self.shared.group_of(self.counts.number)
@@ -414,7 +343,7 @@ class EnvSlot:
     def drop(self, fault: EpisodeFault) -> None:
         """Leave the episode out; its environment is made anew before the next one."""
         self.episode = None
-        self.is_broken = True
+        self.game.is_broken = True
         self._show(events.EpisodeDropped(episode=self.counts.number, reason=str(fault)))
 
     def take_correction(self) -> events.EpisodeCorrected | None:
@@ -445,27 +374,35 @@ class EnvSlot:
     def _show(self, event: events.Event) -> None:
         self.shared.spectator.observe(self.index, event)
 
-    def _show_state(self, observation: Any, info: Info, *, is_over: bool = False) -> None:
+    def _show_state(self) -> None:
+        outcome = self.game.outcome
         counts = self.counts
-        state = Undrawn(self.index, counts.number, counts.length, observation, info, is_over)
+        state = Undrawn(
+            env=self.index,
+            episode=counts.number,
+            turn=counts.length,
+            observation=outcome.observation,
+            info=outcome.info,
+            is_over=outcome.is_over,
+        )
         self.shared.spectator.observe_state(state)
 
     def _show_observation(self) -> None:
         policy = self.shared.policy
         agent = self.shared.agent
-        if policy.generation.policy == "score" and not policy.trie_of(self.admissible):
+        if policy.generation.policy == "score" and not policy.trie_of(self.shown.actions):
             raise EpisodeFault(
                 f"{type(agent).__name__}.actions names no action, and the score policy chooses among them"
             )
-        if left_out := self.under_way.left_out(self.observation, self.admissible):
+        if left_out := self.under_way.left_out(*self.shown):
             self.shared.notices.of_left_out(policy.context)
         self._show(
             events.ObservationShown(
                 episode=self.counts.number,
                 turn=self.counts.length,
-                text=self.observation,
+                text=self.shown.text,
                 left_out=left_out,
-                actions=None if self.admissible is None else list(self.admissible),
+                actions=None if self.shown.actions is None else list(self.shown.actions),
             )
         )
 

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-from llamagym_tui.config import MAX_FAILURES, SEED_BITS
+from llamagym_tui.config import MAX_FAILURES, SEED_BITS, ParallelEnvs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
-from llamagym_tui.trainer.rollout.env_slot import AnyEnv
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
 from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -31,7 +30,7 @@ def evaluate(
     ended: list[EpisodeCounts] | None = None,
     max_turns: int | None = None,
     max_failures: int = MAX_FAILURES,
-    make_env: Callable[[], AnyEnv] | None = None,
+    parallel: ParallelEnvs = "auto",
     opponent: Opponent | None = None,
 ) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
@@ -68,7 +67,7 @@ def evaluate(
         episode_limit=episodes,
         max_turns=max_turns,
         max_failures=max_failures,
-        make_env=make_env,
+        parallel=parallel,
         opponent=opponent,
     )
     rollout.shared.seed_bits = seed_bits

@@ -6,25 +6,14 @@ Each is dropped, counted, and reported with the user's line; too many in a row, 
 from collections import Counter, deque
 from collections.abc import Callable
 
-from llamagym_tui.errors import MOST_WORDS, EnvError, LlamaGymError, described, user_place
+from llamagym_tui.errors import MOST_WORDS, EnvError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.game import EpisodeFault
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 MOST_REMEMBERED = 4096
 """Numbers of dropped episodes among which a row is searched."""
-
-
-class EpisodeFault(LlamaGymError):
-    """An episode cannot go on."""
-
-    def __init__(self, what: str, error: BaseException | None = None) -> None:
-        """`what` happened, without an end; and the error that other people's code raised, if that is it."""
-        super().__init__(f"{what}: {described(error, or_library=True)}" if error else what)
-        self.kind = type(self).__name__
-        """Two faults of one kind have one cause."""
-        if error:
-            self.kind = f"{type(error).__name__}{user_place(error, or_library=True)}"
 
 
 class Failures:

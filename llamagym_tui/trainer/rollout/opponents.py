@@ -16,7 +16,6 @@ from llamagym_tui.engine.policy.earlier import EarlierSelf, SavedSelf
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
-from llamagym_tui.errors import GeneratorError
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.observed import Observed
 
@@ -112,18 +111,12 @@ class EndpointOpponent(Fixed):
 
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
         own = [seat._replace(system_prompt=self._prompt) for seat in seats]
-        answers = self._endpoint.replies(
+        return self._endpoint.replies(
             [_conversation(seat, self._history) for seat in own],
             list(map(_seed, seats)),
             max_tokens=self._generation.max_new_tokens,
             temperature=0.0 if greedy else self._generation.temperature,
         )
-        texts = []
-        for answer in answers:
-            if isinstance(answer, GeneratorError):
-                raise answer
-            texts.append(answer.text)
-        return texts
 
     def close(self) -> None:
         self._endpoint.close()

@@ -1,34 +1,33 @@
 """Many environments, one batch: every step is one turn of every live environment.
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
-that was started counts and short ones are not favoured; or it cuts those under way off, and they go on in the next one,
-so that none is favoured either. A `Spectator` observes every episode and emits what is watched.
-While a person has the wheel, a step waits between replies and actions until they have chosen.
+that was started counts and short ones are not favoured; or it cuts them off, and they go on in the next batch. A
+`Spectator` observes every episode and emits what is watched. While a person acts in an environment, a step waits
+between replies and actions until they have chosen. Slow environments step at the same time, in threads.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
-import msgspec
-
-from llamagym_tui.config import MAX_FAILURES, Mode
+from llamagym_tui.config import MAX_FAILURES, Mode, ParallelEnvs
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import StateDrawing, drawn, draws, revealed
-from llamagym_tui.game.environment import EnvMaker, turn_limit
+from llamagym_tui.game.environment import Env, EnvMaker, turn_limit
+from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.env_process import EnvProcess, ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import (
-    AnyEnv,
     EnvSlot,
     Move,
     PendingPrompt,
@@ -36,15 +35,23 @@ from llamagym_tui.trainer.rollout.env_slot import (
     named_action,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
+from llamagym_tui.trainer.rollout.failures import Failures, Notices
 from llamagym_tui.trainer.rollout.opponents import Opponent, Seat
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
-from llamagym_tui.trainer.rollout.training_batch import BatchUnderWay
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
+SLOW_S = 0.005
+"""Seconds of an environment's step above which environments step in threads."""
+MOST_THREADS = 64
+"""Environments that step at the same time, at most."""
+MEASURED = 3
+"""Steps that are measured; the fastest one counts."""
 FIRST_LENGTH = 100
 """Turns of an episode, at most, as long as none has ended."""
+FEWEST_TOGETHER = 16
+"""Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
+REMEMBERED = 64
+"""Watched episodes of inference mode that can be recalled after their end."""
 
 
 class Rollout:
@@ -63,7 +70,8 @@ class Rollout:
         greedy: bool = False,
         episode_limit: int | None = None,
         max_failures: int = MAX_FAILURES,
-        make_env: Callable[[], AnyEnv] | None = None,
+        make_env: Callable[[], Env] | None = None,
+        parallel: ParallelEnvs = "auto",
         ranks: Ranks = ALONE,
         opponent: Opponent | None = None,
     ) -> None:
@@ -78,7 +86,8 @@ class Rollout:
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
-            make_env: None: `EnvMaker`.
+            make_env: `EnvMaker` if None.
+            parallel: step environments in threads; `auto` does so if they are slow.
             ranks: this one and those that play other environments; their episodes have numbers in turn.
             opponent: the other player, where that is a policy.
         Raises:
@@ -97,20 +106,24 @@ class Rollout:
         self.episode_limit = episode_limit
         """Episodes to end since the run began. None: no limit."""
         self._emit = emit
-        self.spectator = Spectator(self._emit_watched, self._kept)
+        self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
 
         def warn(sentence: str) -> None:
             emit(events.WarningRaised(message=sentence))
 
         self.failures = Failures(max_failures, warn)
-        make_env = make_env or EnvMaker(agent)
+        self._make_env = make_env or EnvMaker(agent)
+        self._parallel = parallel
+        self._threads: ThreadPoolExecutor | None = None
+        """In which environments step; None: in this thread."""
+        self._measured: list[float] = []
+        """Seconds of a step in each of the first ones."""
         self.shared = Shared(
             agent=agent,
             policy=policy,
             spectator=self.spectator,
             notices=Notices(agent, warn),
-            make_env=make_env,
             max_turns=max_turns or 0,
             seed=seed,
             group_size=group_size,
@@ -122,11 +135,9 @@ class Rollout:
         """Episodes ended since the run began."""
         self.env_steps = 0
         """Environment steps since the run began."""
-        self.last_reply = ""
-        """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
-        self._started = 0
+        self.started = 0
         """Number of the next episode."""
         self._mode: Mode = "train"
         self.system_prompt = agent.get_system_prompt()
@@ -135,9 +146,7 @@ class Rollout:
         self._batch = BatchUnderWay(FIRST_LENGTH)
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
-        if isinstance(make_env, ParallelMaker) and make_env.notice:
-            warn(f"{agent.env_id} {make_env.notice}")
-        self.shared.max_turns = max_turns or turn_limit(self.slots[0].env)
+        self.shared.max_turns = max_turns or turn_limit(self.slots[0].game.env)
         self._batch.typical_length = min(self.shared.max_turns, FIRST_LENGTH)
 
     @property
@@ -152,7 +161,6 @@ class Rollout:
         if mode == "inference":
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
             self._batch.take()
-            self.spectator.forget_batches()
             for slot in self.slots:
                 slot.counts = replace(slot.counts, mode="inference")
 
@@ -164,7 +172,9 @@ class Rollout:
     @property
     def draws(self) -> bool:
         """Whether states can be drawn, by the agent or by the environments."""
-        return draws(self.agent) or any(slot.env.render_mode == "ansi" for slot in self.slots[:1])
+        return draws(self.agent) or any(
+            slot.game.env.render_mode == "ansi" for slot in self.slots[:1]
+        )
 
     def set_drawing(self, on: bool) -> None:
         """Draw the watched states from now on, the present one at once, or draw no more."""
@@ -174,16 +184,10 @@ class Rollout:
 
     def _emit_watched(self, item: Item) -> None:
         """Emit an event, or a state as a drawing if those are wanted."""
-        shown = self._kept(item) if isinstance(item, Undrawn) else item
-        if isinstance(shown, Undrawn) or (
-            isinstance(shown, events.StateDrawn) and not self._drawing
-        ):
-            return
-        self._emit(shown)
-
-    def _kept(self, state: Undrawn) -> Item:
-        """A state as a drawing if those are wanted, and there is one."""
-        return (self._drawn(state) if self._drawing else None) or state
+        if not isinstance(item, Undrawn):
+            self._emit(item)
+        elif self._drawing and (drawn := self._drawn(item)) is not None:
+            self._emit(drawn)
 
     def _drawn(self, state: Undrawn) -> events.StateDrawn | None:
         """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
@@ -191,15 +195,12 @@ class Rollout:
         is_there = slot is not None and slot.is_at(state.episode, state.turn)
         if not is_there and not draws(self.agent):
             return None
-        env = slot.env if slot is not None and is_there else None
-        # One in a process of its own renders; nothing here knows its state.
-        has_state = not isinstance(env, EnvProcess)
+        env = slot.game.env if slot is not None and is_there else None
         found = StateDrawing("")
-        if state.is_over and env is not None and has_state:
+        if state.is_over and env is not None:
             found = revealed(self.agent, env, state.observation, state.info)
         if not found.text:
-            shown = env if has_state or not draws(self.agent) else None
-            found = drawn(self.agent, shown, state.observation, state.info)
+            found = drawn(self.agent, env, state.observation, state.info)
         if not found.text:
             return None
         return events.StateDrawn(
@@ -210,12 +211,14 @@ class Rollout:
             grounds=list(found.grounds),
         )
 
-    def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
+    def set_counters(
+        self, *, episodes: int, env_steps: int, started: int = 0, dropped: int = 0
+    ) -> None:
         """Go on counting where an earlier session ended."""
         self.failures.dropped = dropped
         self.episodes = episodes
         self.env_steps = env_steps
-        self._started = episodes
+        self.started = max(started, episodes)
         self._begin_group()
 
     @property
@@ -268,7 +271,6 @@ class Rollout:
         """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""
         parts = [slot.cut() for slot in self._cuttable]
         self._batch.add([part for part in parts if part.own_turns])
-        self.spectator.next_batch()
         return self._batch.take()
 
     def take_known_prompts(self) -> float:
@@ -285,7 +287,6 @@ class Rollout:
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
-        self.spectator.next_batch()
         self._batch.take()
         self.emit_corrections()
         self._replies = None
@@ -301,44 +302,6 @@ class Rollout:
         self._sampler.forget()
         for slot in self.slots:
             slot.knows_last = False
-
-    def state(self) -> SavedRollout:
-        """What a rollout needs to go on from here; of a person's turn that waits, not the agent's reply."""
-        return SavedRollout(
-            n_envs=len(self.slots),
-            group_size=self.group_size,
-            mode=self._mode,
-            started=self._started,
-            typical_length=self._batch.typical_length,
-            lookahead=self._sampler.lookahead,
-            trajectories=self._batch.trajectories,
-            episodes=[saved_episode(slot) for slot in self.slots if slot.episode is not None],
-        )
-
-    def restore(self, state: Any) -> int:
-        """Go on from a state; the number of episodes under way that cannot be repeated and begin anew.
-
-        The batch is taken up if it has the same mode, as many environments, and groups of the same size.
-
-        Raises:
-            msgspec.ValidationError: it is not of this version.
-        """
-        saved = msgspec.convert(state, SavedRollout)
-        emit = self._emit
-        self._emit = lambda event: None  # what is repeated was shown before
-        lost = 0
-        own = (len(self.slots), self.group_size, self._mode)
-        if (saved.n_envs, saved.group_size, saved.mode) == own:
-            lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
-            self._batch.typical_length = saved.typical_length
-            self._sampler.lookahead = Lookahead(*saved.lookahead)
-            self._batch.add(saved.trajectories)
-        self._started = saved.started
-        self._emit = emit
-        self.forget_caches()
-        if self.live:
-            self.spectator.watch(self.spectator.env or 0)
-        return lost
 
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
@@ -360,36 +323,35 @@ class Rollout:
         more: list[EnvSlot] = []
         with ExitStack() as undone:
             for index in range(len(self.slots), n_envs):
-                more.append(EnvSlot(self.shared, index, self.shared.make_env()))
-                undone.callback(more[-1].env.close)
+                more.append(EnvSlot(self.shared, index, Game(self.agent, self._make_env)))
+                undone.callback(more[-1].game.close)
             undone.pop_all()
         self.slots += more
         self.emit_corrections()
         for slot in self.slots[n_envs:]:
-            slot.close()
+            slot.game.close()
         del self.slots[n_envs:]
         self._sampler = Sampler(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
         for slot in self.slots:
-            slot.close()
+            slot.game.close()
 
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
         starting = idle[: self._may_start(len(idle))]
-        # The ranks have every number in turn.
-        numbers = [self._started + at * self.ranks.size for at in range(len(starting))]
-        self._started += len(starting) * self.ranks.size
-        for number, slot in zip(numbers, starting, strict=True):
-            slot.prepare(number)
-        fresh: list[EnvSlot] = []
-        for number, slot in zip(numbers, starting, strict=True):
-            if self._is_done(slot, slot.reset, number, self._mode, self.prompt_version):
-                fresh.append(slot)
-        for slot in self._after_others(fresh):
-            self._is_done(slot, slot.begin, self.system_prompt)
+        for slot in starting:
+            slot.reset(self.started, self._mode, self.prompt_version)
+            self.started += self.ranks.size  # the others have the numbers between
+        seed_of = self.shared.seed_of
+        fresh = self._without_faults(
+            starting, lambda slot: slot.game.reset(seed_of(slot.counts.number)), in_threads=True
+        )
+        self._without_faults(self._after_others(fresh), lambda slot: slot.begin(self.system_prompt))
 
     def step(self) -> list[EpisodeCounts]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
@@ -407,13 +369,14 @@ class Rollout:
             return []
         replies = self._replies
         self._replies = None
-        # All are read before any step is awaited: environments in processes of their own step meanwhile.
-        moves = [(self.slots[index], self._move(index, reply)) for index, reply in replies.items()]
-        made = {slot.index: move for slot, move in moves if self._is_done(slot, slot.step, move)}
-        self.env_steps += len(made)
+        moves = {index: self._move(index, reply) for index, reply in replies.items()}
+        playing = [self.slots[index] for index in moves]
+        kept = self._without_faults(playing, lambda slot: slot.keep(moves[slot.index]))
+        stepped = self._step_environments(kept, moves)
+        self.env_steps += len(stepped)
         ended = []
-        for slot in self._after_others([self.slots[index] for index in made]):
-            counts = self._turn(slot, made[slot.index])
+        for slot in self._after_others(stepped):
+            counts = self._turn(slot, moves[slot.index])
             if counts is not None:
                 ended.append(counts)
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
@@ -432,17 +395,12 @@ class Rollout:
         """Let a person act in the watched environment from its next turn on, which is the one that waits, if one does.
 
         Raises:
-            UsageError: what is watched is no play under way.
             EnvError: its actions cannot be taken with keys.
         """
         env = self.spectator.env
-        if env is None:
-            raise UsageError(
-                "What is watched was played already; ] goes back to the play, where w takes the wheel."
-            )
         offered: tuple[OfferedAction, ...] = ()
         if not names_by_turn(self.agent):
-            offered = choices(self.agent, self.slots[env].env.action_space)
+            offered = choices(self.agent, self.slots[env].game.env.action_space)
         self.wheel.take(env, offered)
         if self._replies is not None and self.awaits_person:
             self._await_person(self.slots[env], self._replies[env])
@@ -483,20 +441,19 @@ class Rollout:
 
     def _begin_group(self) -> None:
         """Let the next episode be the first of its group: those of the one under way will not be in one batch."""
-        behind = -(self._started // self.ranks.size) % self.group_size
-        self._started += behind * self.ranks.size
+        behind = -(self.started // self.ranks.size) % self.group_size
+        self.started += behind * self.ranks.size
 
     @property
     def _missing_of_group(self) -> int:
         """Episodes that the group that was begun last still needs, if they may begin."""
-        missing = -(self._started // self.ranks.size) % self.group_size
+        missing = -(self.started // self.ranks.size) % self.group_size
         if self.episode_limit is None:
             return missing
         return min(missing, max(0, self.episode_limit - self.episodes - self.live))
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
-        self.last_reply = ""
         live = [index for index, slot in enumerate(self.slots) if slot.episode is not None]
         if not live:
             return None
@@ -511,7 +468,6 @@ class Rollout:
             greedy=self.greedy,
             on_token=self._streaming(live),
         )
-        self.last_reply = self.policy.chat.reply(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
             self._await_person(self.slots[self.wheel.env], by_env[self.wheel.env])
@@ -522,7 +478,7 @@ class Rollout:
         text = self.policy.chat.reply(reply.ids)
         name = named_action(self.agent, self.policy.chat.reply(reply.ids))
         try:
-            offered = choices(self.agent, slot.env.action_space, slot.admissible)
+            offered = choices(self.agent, slot.game.env.action_space, slot.shown.actions)
         except EnvError as error:
             self.wheel.let_go(str(error))
             return
@@ -533,14 +489,14 @@ class Rollout:
                 turn=slot.counts.length,
                 reply=text,
                 action_name=name,
-                choices=[] if slot.admissible is None else list(offered),
+                choices=[] if slot.shown.actions is None else list(offered),
             )
         )
 
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
         env = self.spectator.env
-        slot = None if env is None else self.slots[env]
+        slot = self.slots[env] if env < len(self.slots) else None
         if slot is None or slot.episode is None or self._replies is not None:
             return None
         return slot.pending_prompt()
@@ -549,7 +505,7 @@ class Rollout:
         """Streams the watched reply's text as its tokens come; nothing if no live environment is watched, or a person
         may reply there."""
         env = self.spectator.env
-        if env is None or env not in live or env == self.wheel.env:
+        if env not in live or env == self.wheel.env:
             return lambda index, token: None
         watched = self.slots[env].counts
         at = live.index(env)
@@ -570,34 +526,78 @@ class Rollout:
             return slot.move(reply, self.wheel.take_reply(), self.policy.chat.reply(reply.ids))
         return slot.move(reply)
 
-    def _is_done(self, slot: EnvSlot, act: Callable[..., None], *args: Any) -> bool:
-        """Act in one environment; whether that went well, or else the episode is dropped."""
-        try:
-            act(*args)
-        except EpisodeFault as fault:
-            self._drop(slot, fault)
-            return False
-        return True
+    def _step_environments(self, slots: list[EnvSlot], moves: dict[int, Move]) -> list[EnvSlot]:
+        """Step environments; those that did not fail."""
+
+        def step(slot: EnvSlot) -> None:
+            move = moves[slot.index]
+            slot.game.step(move.action, is_fallback=move.reading.failed)
+
+        began_at = time.perf_counter()
+        stepped = self._without_faults(slots, step, in_threads=True)
+        if self._threads is None and slots and len(self._measured) < MEASURED:
+            self._measured.append((time.perf_counter() - began_at) / len(slots))
+            self._use_threads_if_slow()
+        return stepped
+
+    def _use_threads_if_slow(self) -> None:
+        """Step environments in threads from now on, if that is wanted or their steps are slow."""
+        fastest_s = min(self._measured)
+        is_slow = len(self._measured) == MEASURED and fastest_s > SLOW_S
+        is_wanted = self._parallel == "on" or (self._parallel == "auto" and is_slow)
+        count = len(self.slots)
+        if not is_wanted or count == 1:
+            return
+        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="environment")
+        took = f"{self.agent.env_id} takes {1e3 * fastest_s:,.0f} ms a step"
+        self._emit(
+            events.WarningRaised(message=f"{took}: {count:,} environments step at the same time.")
+        )
+
+    def _without_faults(
+        self, slots: Sequence[EnvSlot], act: Callable[[EnvSlot], None], *, in_threads: bool = False
+    ) -> list[EnvSlot]:
+        """Act in some environments; those where that went well. The episodes of the others are dropped."""
+
+        def fault_of(slot: EnvSlot) -> EpisodeFault | None:
+            try:
+                act(slot)
+            except EpisodeFault as fault:
+                return fault
+            return None
+
+        faults: Iterable[EpisodeFault | None] = map(fault_of, slots)
+        if in_threads and self._threads is not None:
+            faults = self._threads.map(fault_of, slots)
+        left = []
+        for slot, fault in zip(slots, list(faults), strict=True):
+            if fault is None:
+                left.append(slot)
+            else:
+                self._drop(slot, fault)
+        return left
 
     def _after_others(self, slots: list[EnvSlot]) -> list[EnvSlot]:
-        """Let the other player move in all environments in which it is to; those whose episodes go well."""
+        """Let the other player move wherever it is to; the environments that did not fail."""
         left = list(slots)
-        while waiting := [slot for slot in left if slot.awaits_other]:
-            assert self.opponent is not None, (
-                "an environment asks for another player where there is one"
-            )
+        while waiting := [slot for slot in left if slot.game.awaits_other]:
+            assert self.opponent is not None, "an environment asks for an opponent that is here"
             seats: dict[int, Seat] = {}
-            for slot in waiting:
-                try:
-                    seats[slot.index] = slot.seat(self._prompt_of(slot))
-                except EpisodeFault as fault:
-                    self._drop(slot, fault)
+
+            def sit(slot: EnvSlot, seats: dict[int, Seat] = seats) -> None:
+                seats[slot.index] = slot.seat(self._prompt_of(slot))
+
+            seated = self._without_faults(waiting, sit)
             replies = self.opponent.replies(list(seats.values()), greedy=self.greedy)
-            asked = [self.slots[index] for index in seats]
-            for slot, reply in zip(asked, replies, strict=True):
-                slot.send_other(seats[slot.index], reply)
-            moved = {slot.index for slot in asked if self._is_done(slot, slot.step_other)}
-            left = [slot for slot in left if slot not in waiting or slot.index in moved]
+            said = dict(zip(seats, replies, strict=True))
+
+            def answer(
+                slot: EnvSlot, seats: dict[int, Seat] = seats, said: dict[int, str] = said
+            ) -> None:
+                slot.step_other(seats[slot.index], said[slot.index])
+
+            moved = self._without_faults(seated, answer)
+            left = [slot for slot in left if slot not in waiting or slot in moved]
         return left
 
     def _prompt_of(self, slot: EnvSlot) -> str:
@@ -631,6 +631,53 @@ class Rollout:
         step = slot.counts.length + 1
         where = f"Environment {slot.index + 1:,}, episode {number:,}, step {step:,}"
         self.failures.add(number // self.ranks.size, where, fault)
+
+
+class BatchUnderWay:
+    """The episodes of the next update, while they are played."""
+
+    def __init__(self, typical_length: float) -> None:
+        """An empty batch; `typical_length` is a first guess."""
+        self.trajectories: list[Trajectory] = []
+        """The episodes that have ended."""
+        self.turns = 0
+        """The policy's own turns in them."""
+        self.typical_length = typical_length
+        """The number of turns that an episode has, about: how many to start for a batch follows from it."""
+        self.untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
+        """Episodes that are in no batch, to be recalled for a while."""
+
+    def add(self, trajectories: Sequence[Trajectory]) -> None:
+        self.trajectories += trajectories
+        self.turns += sum(each.own_turns for each in trajectories)
+
+    def take(self) -> list[Trajectory]:
+        """Its episodes; the next batch begins empty."""
+        taken = self.trajectories
+        self.trajectories = []
+        self.turns = 0
+        return taken
+
+    def missing(self, turns: int, under_way: Sequence[int], most: int) -> int:
+        """How many episodes are to begin for a batch of so many turns; `under_way` has lengths so far."""
+        fewest = FEWEST_TOGETHER - len(under_way) if self.turns < turns else 0
+        # Turns that the episodes under way will have, about; each has at least one more.
+        expected = sum(max(length + 1, self.typical_length) for length in under_way)
+        missing = 0
+        while missing < most and (missing < fewest or self.turns + expected < turns):
+            expected += max(1, self.typical_length)
+            missing += 1
+        return missing
+
+    def recall(self, episode: int) -> tuple[Trajectory, events.Stage] | None:
+        """An episode that ended and is in no update yet; None: not kept."""
+        for trajectory in self.trajectories:
+            if trajectory.episode == episode:
+                return trajectory, "waiting"
+        for trajectory in self.untrained:
+            if trajectory.episode == episode:
+                return trajectory, "inference"
+        return None
 
 
 def streamed_text(decode: Callable[[Sequence[int]], str]) -> Callable[[int], str]:

@@ -243,7 +243,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
 
 def learnt_under(learner: PPO) -> dict[str, dict[str, torch.Tensor]]:
     """What the learner has, under every prompt."""
-    return {prompt: load(learnt) for prompt, learnt in learner.state.learnt.items()}
+    return {prompt: load(learnt) for prompt, learnt in learner.state.head.learnt.items()}
 
 
 def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
@@ -326,11 +326,11 @@ def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer)
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
     learner.update(play(policy))
-    tokens = list(learner._tokens)
-    before = learner.steps.optimizer.state[learner._rows]["exp_avg"].clone()
+    tokens = list(learner.steps._tokens)
+    before = learner.steps.optimizer.state[learner.steps._rows]["exp_avg"].clone()
     new = max(tokens) + 1
-    learner._regroup(sorted([*tokens, 0, new]))
-    moments = learner.steps.optimizer.state[learner._rows]
+    learner.steps._regroup(sorted([*tokens, 0, new]))
+    moments = learner.steps.optimizer.state[learner.steps._rows]
     assert torch.equal(moments["exp_avg"][1:-1], before)
     assert not moments["exp_avg"][[0, -1]].any()
     assert float(moments["step"]) == 8.0

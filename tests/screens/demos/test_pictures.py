@@ -13,8 +13,7 @@ from llamagym_tui.protocol.events import ConversationProbed, PhaseChanged, WarmS
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
-from tests.screens.demos.test_demonstrations import one_hand
-from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
+from tests.screens.pictures import WIDE, at_sizes
 from tests.screens.steps import sees, until
 
 
@@ -46,7 +45,7 @@ def record_some() -> None:
         )
 
 
-@SMALL_AND_SLOWLY_WIDE
+@at_sizes(WIDE)
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient()
 
@@ -67,7 +66,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
-@WIDE_AND_SLOWLY_SMALL
+@at_sizes(WIDE)
 def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
@@ -80,20 +79,7 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
     assert snap_compare(make_app(), terminal_size=size, run_before=settled)
 
 
-@SMALL_AND_SLOWLY_WIDE
-def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "rolling out")
-        await pilot.press("f")
-        await sees(pilot, "recorded by you: 1 episode")
-        await pilot.press("enter")
-        await sees(pilot, "warm start?")
-
-    one_hand('because 11 is low {"action": 1}')
-    assert snap_compare(make_app(), terminal_size=size, run_before=settled)
-
-
-@WIDE_AND_SLOWLY_SMALL
+@at_sizes(WIDE)
 def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")

@@ -8,7 +8,6 @@ from msgspec.structs import asdict
 from llamagym_tui.config import FIGURES, UpdateStats
 from llamagym_tui.config.figures import FigureText
 from llamagym_tui.protocol.events import SettingsChanged, UpdateFinished
-from llamagym_tui.screens.help.help import figure_rows
 from llamagym_tui.screens.metrics.metrics import FigureList
 from llamagym_tui.screens.playground import figures
 from tests import fakes
@@ -31,7 +30,6 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
         meaning="How far the critic was off.",
         healthy="falls",
         charted=True,
-        in_help=True,
     )
     monkeypatch.setitem(FIGURES, "surprise", text)
     monkeypatch.setattr(figures, "PPO", (*figures.PPO, "surprise"))
@@ -50,11 +48,6 @@ async def test_an_added_figure_is_beside_the_game_in_the_help_and_on_the_charts(
         listed = pilot.app.screen.query_one(FigureList)
         listed.highlighted = listed.get_option_index("surprise")
         await sees(pilot, "surprise of the critic")
-    assert ("surprise", "How far the critic was off.") in [row[:2] for row in figure_rows()]
-
-
-def test_the_help_explains_the_interval_right_after_the_mean_return():
-    assert [row.name for row in figure_rows()[:3]] == ["return", "±", "KL"]
 
 
 async def test_another_learner_has_its_own_figures_at_once(make_app: MakeApp):

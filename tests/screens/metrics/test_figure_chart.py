@@ -11,15 +11,13 @@ from llamagym_tui.protocol.events import UpdateFinished
 from llamagym_tui.screens.metrics.figure_wall import (
     figure_drawing,
     figure_texts,
-    figure_value,
     stretched,
 )
-from llamagym_tui.screens.widgets.chart_cells import nice_ticks
+from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
-from tests.screens.policy_map.test_mapped_policy import BOLD, LAYOUT, mapped
 
 
 def after(field: str, *values: float) -> RunState:
@@ -93,20 +91,3 @@ def test_the_small_curves_are_as_wide_as_their_cells_whatever_the_number_of_upda
     assert stretched([1.0, 3.0], 5) == [1.0, 1.0, 1.0, 3.0, 3.0]
     assert stretched([1.0, 3.0, 5.0, 9.0], 2) == [2.0, 7.0]
     assert stretched([], 5) == []
-
-
-def test_a_count_has_no_decimals():
-    stats = replace(fakes.STATS, episodes=55, turns=1024, epochs=8.0)
-    shown = [figure_value(stats, field) for field in ("episodes", "turns", "epochs")]
-    assert shown == ["55", "1,024", "8.00"]
-
-
-def test_the_information_of_a_batch_has_that_of_the_newest_map_under_it():
-    state = after("action_information", 0.25)
-    (now, *_) = figure_texts(state, "action_information")
-    state = replace(state, map_layout=LAYOUT, mapped=mapped(BOLD).mapped)
-    (again, on_map, *_) = figure_texts(state, "action_information")
-    assert now == again
-    assert now.plain.split()[1] == "0.250"
-    assert on_map.plain == "map      0.189  over the states of the map at update 1, each once"
-    assert len(figure_texts(state, "kl_ref")) == 2

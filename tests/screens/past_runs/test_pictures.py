@@ -17,10 +17,10 @@ from llamagym_tui.protocol.events import RunFinished
 from llamagym_tui.screens.past_runs.agent_list import ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
-from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.run_table import RunTable
 from tests import fakes
 from tests.recorded_run import record
-from tests.screens.pictures import SMALL_AND_SLOWLY_WIDE, WIDE_AND_SLOWLY_SMALL
+from tests.screens.pictures import WIDE, at_sizes
 from tests.screens.steps import is_drawn, sees, until
 
 END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0)
@@ -57,7 +57,7 @@ def at_home() -> LlamaGymApp:
 def all_found(pilot: Pilot[None]) -> bool:
     """Whether all that is looked for in threads has been found."""
     screen = pilot.app.screen
-    rows = [row for runs in screen.query(RunList) for row in runs.rows]
+    rows = [row for runs in screen.query(RunTable) for row in runs.shown]
     models_found = all(len(models.here) == len(ENTRIES) for models in screen.query(ModelList))
     return len(rows) == 3 and all(row.summary for row in rows) and models_found
 
@@ -66,29 +66,16 @@ async def listed(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: all_found(pilot))
 
 
-@SMALL_AND_SLOWLY_WIDE
+@at_sizes(WIDE)
 def test_home(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(at_home(), terminal_size=size, run_before=listed)
 
 
-@WIDE_AND_SLOWLY_SMALL
-def test_runs(snap_compare: Any, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await listed(pilot)
-        await pilot.press("l")
-        await listed(pilot)
-        await pilot.press("space", "down", "space")
-        await sees(pilot, "seed 1")
-
-    assert snap_compare(at_home(), terminal_size=size, run_before=settled)
-
-
-@SMALL_AND_SLOWLY_WIDE
+@at_sizes(WIDE)
 def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await listed(pilot)
-        await pilot.press("l")
-        await listed(pilot)
+        pilot.app.screen.query_one(RunTable).focus()
         await pilot.press("down", "space", "down", "c")
         await until(
             pilot,
@@ -98,7 +85,7 @@ def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 
 
-@WIDE_AND_SLOWLY_SMALL
+@at_sizes(WIDE)
 def test_replay(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         screen = pilot.app.screen

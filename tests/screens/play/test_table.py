@@ -13,7 +13,7 @@ from llamagym_tui.protocol.events import ConversationProbed, PromptChanged, Upda
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown, stands_still, until

@@ -11,7 +11,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Pause, Resume, TakeWheel
+from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Resume, TakeWheel
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     AnyEvent,
@@ -22,12 +22,11 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     TurnFinished,
     WarningRaised,
-    WatchChanged,
     WheelLetGo,
     WheelTaken,
 )
 from llamagym_tui.screens.play.wheel_screen import WheelScreen
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import WIDE_AND_SLOWLY_SMALL
@@ -300,16 +299,6 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
         client.emit(WheelLetGo())
         await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
         assert client.sent == [TakeWheel(), LetGo()]
-
-
-@pytest.mark.parametrize("kind", ["best", pytest.param("worst", marks=pytest.mark.slow)])
-async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, kind: Any):
-    client = Trainer()
-    async with rolling_out(make_app(client), SIZE) as pilot:
-        client.emit(WatchChanged(kind=kind, env=0))
-        await sees(pilot, "shown again")
-        await pilot.press("w", "space")
-        assert client.sent == [Pause()]
 
 
 async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_path: Path):

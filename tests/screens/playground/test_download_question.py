@@ -11,7 +11,6 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import Download
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets import download_dialog
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until
@@ -25,7 +24,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the models that are not on this machine."""
     names = {MODEL}
     monkeypatch.setattr(
-        download_dialog,
+        model_registry,
         "download_of",
         lambda name: Download(name, hub_bytes=269_000_000) if name in names else None,
     )

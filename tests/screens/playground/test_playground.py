@@ -21,7 +21,6 @@ from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodeStarted,
     ModeChanged,
-    ObservationsDistinguished,
     PhaseChanged,
     Progressed,
     PromptChanged,
@@ -33,13 +32,11 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.banner import Banner, sentences
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
@@ -292,24 +289,6 @@ def contrast(*colors: Color) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SMALL) as pilot:
-        await pilot.press("question_mark")
-        await reaches(pilot, HelpDialog)
-        await sees(pilot, "Pause after the current step.")
-        await pilot.press("end")
-        await sees(pilot, "To move a key, write its name")
-        figure = "Share of turns whose reply named no action"
-        for _ in range(40):  # up to the figures, however long what is below them is
-            if figure not in shown(pilot):
-                await pilot.press("up")
-        assert figure in shown(pilot)
-        await pilot.press("escape")
-        await reaches(pilot, PlaygroundScreen)
-
-
 async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
@@ -407,22 +386,6 @@ async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
         await sees(pilot, "space Pause")
 
 
-async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "space Pause")
-        bar = app.screen.query_one(KeyBar)
-        keys = [key.key for key in bar.keys]
-        assert {"space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r"} < set(keys)
-        assert keys[-2:] == ["question_mark", "q"]
-        assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
-        await pilot.hover(KeyBar, offset=(3, 0))
-        assert str(bar.tooltip) == "Pause after the current step."
-        await pilot.click(KeyBar, offset=(3, 0))
-        await sees(pilot, "Paused.")
-
-
 async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):
     clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient()]
     app = make_app(clients[0])
@@ -438,18 +401,6 @@ async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: M
         assert "NO TRAINER" not in shown(pilot)
         assert clients[1].started is not None
         assert clients[1].started.resume is False, "there is no checkpoint in this folder"
-
-
-@pytest.mark.parametrize(("distinguished", "notified"), [(37, 1), (180, 0)])
-async def test_it_is_shown_how_much_the_model_distinguishes_and_too_little_is_a_notice(
-    make_app: MakeApp, distinguished: int, notified: int
-):
-    seen = ObservationsDistinguished(observations=212, distinguished=distinguished)
-    app = make_app(fakes.FakeClient([*fakes.opening_events(), seen]))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, f"The model distinguishes {distinguished} of 212 observations of")
-        assert [notice.severity for notice in app._notifications] == ["warning"] * notified
-        assert all("take a larger model" in notice.message for notice in app._notifications)
 
 
 async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(
@@ -533,7 +484,7 @@ async def test_a_trainer_that_has_nothing_to_keep_only_ends(make_app: MakeApp):
         await until(pilot, lambda: client.stopped)
     assert app.run_state is not None
     assert app.config is not None
-    lost = "The run was left before it had a checkpoint, so there is none to resume."
+    lost = "The run has no checkpoint to resume."
     assert parting_text(app.config, app.run_state) == lost
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.playground.return_chart import ReturnChart
-from llamagym_tui.screens.widgets.plot import Plot
+from llamagym_tui.screens.widgets.chart import Plot
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import is_drawn, sees, until

@@ -23,11 +23,11 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.playground.state_drawing import StateDrawing
 from llamagym_tui.user_files import Preferences
 from tests import fakes
+from tests.protocol.test_literal import NASTY, harmful
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import rolling_out, sees, shown, strips, until
-from tests.screens.widgets.test_literal import NASTY, harmful
 
 TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ {} │\n└────┘ └────┘     └────┘\ndealer            you"
 

@@ -13,7 +13,6 @@ from llamagym_tui.protocol.commands import (
     SetPace,
     Step,
     Watch,
-    WatchNext,
 )
 from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
 from llamagym_tui.screens.playground.watch_line import WatchLine
@@ -30,13 +29,6 @@ SIZE = (100, 30)
     [
         ("right_square_bracket", Watch(env=1), "watching environment 2 of 128"),
         ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
-        ("x", WatchNext(kind="failure"), "waiting for a reply without an action"),
-        (
-            "b",
-            WatchNext(kind="best"),
-            "replay of the best episode · escape goes back to the play",
-        ),
-        ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
         ("full_stop", Step(), "Paused. space resumes. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
@@ -52,18 +44,6 @@ async def test_a_key_asks_and_the_trainers_word_is_shown(
         assert client.sent == [command]
 
 
-@pytest.mark.parametrize("key", ["b", "x"])
-async def test_escape_goes_back_to_the_play(make_app: MakeApp, key: str):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SIZE) as pilot:
-        await pilot.press(key)
-        await until(pilot, lambda: app.run_state and not app.run_state.watching.is_of_play)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.run_state and app.run_state.watching.is_of_play)
-        assert client.sent[-1] == Watch(env=0)
-
-
 async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SIZE) as pilot:
@@ -71,8 +51,8 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
         await sees(pilot, "watching environment 1 of 128 → 3? · full speed → 0.5 s?")
         assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
         client.emit(
-            WatchChanged(kind="env", env=1),
-            WatchChanged(kind="env", env=2),
+            WatchChanged(env=1),
+            WatchChanged(env=2),
             PaceChanged(turn_s=0.5),
         )
         await sees(pilot, "watching environment 3 of 128 · 0.5 s a turn, + faster")
@@ -81,18 +61,14 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (
-            300,
-            "waiting for a reply without an action; until then environment 1 of 128 · 0.5 s a turn, + faster",
-        ),
-        (80, "waiting for a reply without an action; until then environment 1 of 128"),
-        (60, "waiting for a reply without an action; until then environ…"),
+        (300, "watching environment 2 of 128 · 0.5 s a turn, + faster"),
+        (60, "watching environment 2 of 128"),
     ],
 )
 async def test_the_watch_line_says_as_much_as_it_has_room_for(
     make_app: MakeApp, width: int, words: str
 ):
-    told = [WatchChanged(kind="env", env=0, awaits_failure=True), PaceChanged(turn_s=0.5)]
+    told = [WatchChanged(env=1), PaceChanged(turn_s=0.5)]
     client = fakes.FakeClient([*fakes.opening_events(), *told])
     async with make_app(client).run_test(size=(width, 24)) as pilot:
         await until(
@@ -148,18 +124,6 @@ async def test_speeds_end_at_both_ends(make_app: MakeApp):
         await pilot.press("minus", "equals_sign")
         await sees(pilot, "1.5 s a turn")
         assert [command.turn_s for command in client.sent] == [0.5, 1.5, 4.0, 1.5]
-
-
-async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(
-    make_app: MakeApp,
-):
-    client = fakes.FakeClient()
-    client.emit(WatchChanged(kind="best", env=6))
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "the best episode")
-        await pilot.press("right_square_bracket")
-        await sees(pilot, "watching environment 7 of 128")
-        assert client.sent == [Watch(env=6)]
 
 
 async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(

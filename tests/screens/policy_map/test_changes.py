@@ -7,19 +7,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import MovedEpisode
-from llamagym_tui.protocol.commands import Step, WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapped, UpdateFinished
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
 from tests.screens.steps import rolling_out, sees, shown, until
 
-MOVED = MovedEpisode(
-    episode=6_100, episode_return=-1.0, moved=0.25, of_batch=5.0, turn=1, observation="Your total: 16.\nDealer: 7.",
-    reply='{"action": 0}', advantage=-1.25, before=0.75, after=0.5,
-)  # fmt: skip
-DONE = UpdateFinished(update=13, episodes=6_656, stats=fakes.STATS, moved=MOVED)
+DONE = UpdateFinished(update=13, episodes=6_656, stats=fakes.STATS)
 
 
 async def test_states_in_which_another_action_leads_are_named_with_their_probabilities(
@@ -37,22 +31,6 @@ async def test_states_in_which_another_action_leads_are_named_with_their_probabi
         assert shown(pilot).count("stick → hit") == 20
         assert shown(pilot).count("× stick → hit") == 5
         await sees(pilot, "p(hit)  44% →  56%")  # .99 of .5 + .11 x -.5 and + .11 x .6
-
-
-async def test_the_episode_that_was_moved_most_is_shown_with_its_figures(make_app: MakeApp):
-    client = fakes.FakeClient()
-    async with rolling_out(make_app(client), (80, 24)) as pilot:
-        await pilot.press("U")
-        await sees(pilot, "No map: this environment has no policy_map().")
-        await sees(pilot, "No update has moved an episode yet.")
-        client.emit(DONE)
-        await sees(pilot, "Update 13 moved episode 6,100 most, which returned −1:")
-        await sees(pilot, "Σ|advantage × (ratio − 1)| 0.250, 5.0% of its batch's, most in turn 2:")
-        await sees(pilot, "Your total: 16. Dealer: 7.")
-        await sees(pilot, '{"action": 0}  p 75.0% → 50.0%, advantage −1.25')
-        await pilot.press("u", "U")
-        on, off = WatchPolicyMap(on=True), WatchPolicyMap(on=False)
-        await until(pilot, lambda: client.sent == [on, Step(unit="update"), off])
 
 
 async def test_where_no_other_action_leads_the_largest_shifts_are_shown(make_app: MakeApp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.screens.widgets.kept_screen import KeptScreen
+from llamagym_tui.screens.widgets.fitted import KeptScreen
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown, until
@@ -13,7 +13,6 @@ from tests.screens.steps import reaches, rolling_out, sees, shown, until
 @pytest.mark.parametrize(
     ("key", "word", "hidden", "later"),
     [
-        ("question_mark", "pause", "Change learning rate", "Pause after the current"),
         ("m", "entropy", "rollout s", "rollout s"),
     ],
 )

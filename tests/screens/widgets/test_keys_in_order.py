@@ -9,11 +9,8 @@ from textual.events import Key
 from textual.keys import key_to_character
 from textual.widgets import Input, TextArea
 
-from llamagym_tui.screens.widgets.palette import Palette
-from llamagym_tui.screens.widgets.sentence_input import SentenceInput
-from llamagym_tui.screens.widgets.text_area import DraftArea
-from tests.screens.conftest import MakeApp
-from tests.screens.steps import comes_to_rest, reaches, rolling_out, until
+from llamagym_tui.screens.widgets.fields import DraftArea, SentenceInput
+from tests.screens.steps import comes_to_rest
 
 
 class Fields(App[None]):
@@ -39,11 +36,7 @@ def text_in(field: Input | TextArea) -> str:
     ("keys", "text"),
     [
         ("a b backspace c", "ac"),
-        ("a b left left c right d", "cadb"),
-        ("a b home delete c", "cb"),
-        ("a space b ctrl+w c", "a c"),
         ("a b ctrl+u c backspace d e left backspace f", "fe"),
-        ("a b shift+left c end d", "acd"),
     ],
 )
 async def test_keys_take_effect_in_the_order_in_which_they_were_pressed(
@@ -57,16 +50,6 @@ async def test_keys_take_effect_in_the_order_in_which_they_were_pressed(
             pilot.app.post_message(Key(key, key_to_character(key)))
         await comes_to_rest(pilot)
         assert text_in(field) == text
-
-
-async def test_keys_take_effect_in_order_in_the_palette_too(make_app: MakeApp):
-    app = make_app()
-    async with rolling_out(app, (80, 24)) as pilot:
-        await pilot.press("ctrl+p")
-        await reaches(pilot, Palette)
-        for key in ("a", "b", "backspace", "c"):
-            app.post_message(Key(key, key_to_character(key)))
-        await until(pilot, lambda: app.screen.query_one(Input).value == "ac")
 
 
 async def test_enter_takes_the_line_as_it_was_then():

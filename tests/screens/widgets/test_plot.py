@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import Any
 
 import pytest
-from textual._compositor import Compositor
 from textual.app import ComposeResult
 
-from llamagym_tui.screens.widgets import plot
-from llamagym_tui.screens.widgets.chart_cells import (
+from llamagym_tui.screens.widgets import chart as charts
+from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
     Drawing,
     Level,
-    baseline_levels,
+    Plot,
     chart_rows,
 )
-from llamagym_tui.screens.widgets.plot import Plot
-from tests.screens.steps import BareApp, sees, shown, until
+from tests.screens.steps import BareApp, until
 
 RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
-
-FALLING = Drawing(curves=[Curve([(0.0, 1.0), (1.0, -1.0)], color="primary")])
 
 
 class ChartApp(BareApp):
@@ -38,18 +32,6 @@ def text_of(drawing: Drawing, width: int, height: int) -> list[str]:
     assert len(rows) == height
     assert {len(row) for row in rows} == {width}
     return rows
-
-
-async def test_a_chart_that_had_nothing_to_draw_comes_back_with_the_same_drawing():
-    async with ChartApp().run_test(size=(80, 24)) as pilot:
-        chart = pilot.app.query_one(Plot)
-        for _ in range(2):
-            chart.show("rising", lambda: RISING, at_once=True)
-            await until(pilot, lambda: chart.is_drawn("rising"), "the chart")
-            assert "nothing yet" not in shown(pilot)
-            chart.show("nothing", lambda: None, at_once=True)
-            await sees(pilot, "nothing yet")
-            assert not chart.is_drawn("nothing")
 
 
 def test_a_line_is_drawn_dot_by_dot_between_its_axes():
@@ -73,31 +55,6 @@ def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels:
         episode = int(label.replace(",", ""))
         middle = inside.index(label) + len(label) / 2
         assert abs(middle - episode / 6500 * len(inside)) <= 1
-
-
-def test_levels_are_named_where_no_curve_passes_and_of_two_in_one_row_the_first_is():
-    known = {"optimal": 0.98, "expert": 0.96, "random": -0.98}
-    levels = [*baseline_levels(known), Level(0.2, BOUND)]
-    rows = text_of(RISING._replace(levels=levels, fitted=[*known.values()]), 80, 24)
-    assert any(re.search("[│┤] optimal +═ ═", row) for row in rows), (
-        "at the right the curve arrives"
-    )
-    assert any("·  random " in row for row in rows)
-    assert "expert" not in "".join(rows)
-
-
-def test_the_name_of_a_level_that_is_reached_stands_a_row_away():
-    there = Curve([(0.0, -1.0), (0.1, 0.0), (10.0, 0.0)], color="primary")
-    rows = text_of(Drawing(curves=[there], levels=[Level(0.0, BOUND, "the best")]), 60, 9)
-    (named,) = [number for number, row in enumerate(rows) if " the best " in row]
-    (reached,) = [number for number, row in enumerate(rows) if row.count("⠉") + row.count("⠒") > 30]
-    assert abs(named - reached) == 1
-
-
-def test_a_name_is_whole_where_a_steep_curve_passes_all_places():
-    steep = Curve([(x / 4, (-1.0) ** x) for x in range(400)], color="primary")
-    rows = text_of(Drawing(curves=[steep], levels=[Level(0.0, BOUND, "the best")]), 60, 9)
-    assert sum(" the best " in row for row in rows) == 1
 
 
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
@@ -127,9 +84,9 @@ def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, heigh
 async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(plot, "CHART_S", 60.0)
+    monkeypatch.setattr(charts, "CHART_S", 60.0)
     now, real = 0.0, time.monotonic
-    monkeypatch.setattr(plot.time, "monotonic", lambda: real() + now)
+    monkeypatch.setattr(charts.time, "monotonic", lambda: real() + now)
     async with ChartApp().run_test(size=(80, 24)) as pilot:
         chart = pilot.app.query_one(Plot)
         chart.show("first", lambda: RISING, at_once=True)
@@ -140,43 +97,3 @@ async def test_a_drawing_waits_for_its_time_and_comes_with_the_first_call_after_
         now = 60.0
         chart.show("third", lambda: RISING)
         assert chart.is_drawn("third")
-
-
-async def test_a_drawing_of_the_same_size_is_painted_once(monkeypatch: pytest.MonkeyPatch):
-    async with ChartApp().run_test(size=(80, 24)) as pilot:
-        chart = pilot.app.query_one(Plot)
-        chart.show("first", lambda: RISING, at_once=True)
-        await until(pilot, lambda: chart.is_drawn("first"), "the first drawing")
-        await pilot.pause(0.3)
-        paints, paint = 0, Compositor.render_update
-
-        def counted(compositor: Compositor, **how: Any) -> Any:
-            nonlocal paints
-            paints += 1
-            return paint(compositor, **how)
-
-        monkeypatch.setattr(Compositor, "render_update", counted)
-        chart.show("second", lambda: FALLING, at_once=True)
-        await pilot.pause(0.3)
-        assert paints == 1
-
-
-def test_curves_have_their_names_on_them_and_a_dot_each_under_the_cursor():
-    low, high = [(0.0, 0.0), (8.0, 0.0)], [(0.0, 1.0), (4.0, 1.0)]
-    curves = [
-        Curve(low, "primary", name="A"),
-        Curve(low, "warning", name="B"),
-        Curve(high, "error", name="C"),
-    ]
-    rows = text_of(Drawing(curves, cursor=3.0), 40, 12)
-    (crossed,) = [row for row in rows if "C" in row]
-    assert crossed.count("●") == 1
-    (both,) = [row for row in rows if "A" in row and "B" in row]
-    assert both.count("●") == 1
-    assert both.endswith("BA"), "of two that end in one place each has its name"
-    assert all(both.count(name) > 2 for name in "AB"), "along the line, too"
-    column = both.index("●")
-    assert crossed[column] == "●"
-    assert {row[column] for row in rows[:-1]} == {"│", "●"}
-    beyond = text_of(Drawing(curves, cursor=6.0), 40, 12)
-    assert sum(row.count("●") for row in beyond) == 1, "a curve that ended has no value there"

@@ -150,7 +150,7 @@ def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_
     for _ in range(turns):
         rollout.step()
     where, seat = rollout.pending_prompt(), rollout.slots[0]
-    messages = [*seat.episode.conversation, user(seat.observation)]
+    messages = [*seat.episode.conversation, user(seat.shown.text)]
     canonical = [
         assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message
         for message in messages

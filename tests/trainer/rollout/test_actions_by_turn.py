@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 
-from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.observed import reply_of
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.setup.catalog import find_agent
-from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
-from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 from tests.text_env import ROOMS, CommandAgent
 
 
@@ -62,13 +54,6 @@ def test_the_score_policy_plays_admissible_commands_alone(make):
         assert turn.action in observation.actions
 
 
-def test_generated_replies_are_read_as_before_whatever_is_admissible(make):
-    rollout, emitted = make(policy="generate")
-    rollout.step()
-    (turn,) = [event for event in emitted if isinstance(event, events.TurnFinished)]
-    assert (turn.how, turn.is_refused, turn.action) == ("custom", True, turn.reply.strip())
-
-
 def test_probabilities_are_those_of_the_actions_of_the_turn_that_waits(make):
     rollout, _ = make()
     probes = ActionProbes(rollout.agent, rollout.policy)
@@ -77,11 +62,11 @@ def test_probabilities_are_those_of_the_actions_of_the_turn_that_waits(make):
         rollout.begin_episodes()
         where = rollout.pending_prompt()
         probed = probes.probe(where)
-        assert probed.names == commands_of(rollout.slots[0].observation)
+        assert probed.names == commands_of(rollout.slots[0].shown.text)
         assert sum(probed.shares) == pytest.approx(1.0)
         messages = [
             *rollout.slots[0].under_way.conversation,
-            {"role": "user", "content": rollout.slots[0].observation},
+            {"role": "user", "content": rollout.slots[0].shown.text},
         ]
         messages[-1]["actions"] = probed.names
         answer = probes.probe_conversation(ProbeActions(ticket=1, messages=messages))
@@ -117,45 +102,6 @@ def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
     ]
 
 
-def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make):
-    rollout, _ = make()
-    for _ in range(4):
-        rollout.step()
-    rollout.forget_caches()
-    state = msgspec.to_builtins(rollout.state())
-    again, _ = make()
-    again.policy.generator.set_state(rollout.policy.generator.get_state())
-    assert again.restore(state) == 0
-    assert msgspec.to_builtins(again.state()) == state
-    sets = {
-        turn.actions
-        for episode in msgspec.convert(state, SavedRollout).episodes
-        for turn in episode.segments[0].turns
-    }
-    assert len(sets) > 1
-    for each in (rollout, again):
-        each.step()
-    assert msgspec.to_builtins(again.state()) == msgspec.to_builtins(rollout.state())
-
-
-@pytest.mark.parametrize("kind", ["score", "generate"])
-def test_the_inspector_shows_what_was_admissible_in_that_turn(make, kind):
-    rollout, _ = make(n_envs=1, policy=kind)
-    for _ in range(2):
-        rollout.step()
-    policy = rollout.policy
-    inspector = ReplyInspector(policy, PPO(policy, PPOConfig()), rollout)
-    for turn, observation in enumerate(
-        ["You are in a hall.", "There is a chest."][: 2 if kind == "score" else 1]
-    ):
-        commands = next(commands for room, commands in ROOMS.values() if room == observation)
-        found = inspector.inspect(0, turn)
-        if kind == "score":
-            assert {reply.text for reply in found.replies} == set(commands)
-        firsts = {policy.chat.reply_ids(command)[0] for command in commands}
-        assert {other.token for other in found.tokens[0].alternatives if other.admissible} == firsts
-
-
 def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
     rollout, emitted = make(
         type("Silent", (CommandAgent,), {"actions": lambda self, observation, info: []})()
@@ -179,27 +125,3 @@ def test_what_is_no_list_of_names_is_a_fault_of_the_agents(make, given, reason):
     rollout.step()
     (dropped,) = [event for event in emitted if isinstance(event, events.EpisodeDropped)]
     assert dropped.reason.startswith(reason)
-
-
-def test_taxis_mask_leaves_out_the_actions_that_do_nothing(make):
-    agent = find_agent("Taxi-v4")()
-    rollout, emitted = make(agent, replies=[agent.format_action(index) for index in range(6)])
-    for _ in range(5):
-        rollout.step()
-    shown = [event.actions for event in emitted if isinstance(event, events.ObservationShown)]
-    assert all(0 < len(names) < 6 for names in shown)
-    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
-    assert all(turn.action_name in names for turn, names in zip(turns, shown, strict=False))
-
-
-def test_a_built_policy_may_choose_where_actions_are_named_turn_by_turn(make_policy):
-    policy = make_policy()
-    loaded: Any = SimpleNamespace(model=policy.model, tokenizer=policy.chat)
-    config = RunConfig(
-        agent="./chest.py",
-        run_dir="",
-        generation=msgspec.structs.replace(policy.generation, policy="score"),
-    )
-    built = Builders(config).policy(CommandAgent(), loaded)
-    assert built.can_choose
-    assert built.trie_of(("go north",)).replies == (policy.chat.reply_ids("go north"),)

@@ -29,23 +29,13 @@ class RenderingEnv(CountEnv):
         return f"\x1b[41m{self.steps}\x1b[0m steps"
 
 
-class SilentEnv(CountEnv):
-    """Says that it renders text, and knows nothing of that when it is made."""
-
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
-
-
-for name, entry in (("LlamaRenders-v0", RenderingEnv), ("LlamaSilent-v0", SilentEnv)):
+for name, entry in (("LlamaRenders-v0", RenderingEnv),):
     if name not in gymnasium.registry:
         gymnasium.register(name, entry_point=entry)
 
 
 class RenderedAgent(CountAgent):
     env_id = "LlamaRenders-v0"
-
-
-class SilentAgent(CountAgent):
-    env_id = "LlamaSilent-v0"
 
 
 class DrawingAgent(CountAgent):
@@ -123,10 +113,9 @@ def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(
     assert drawn(seen) == [(0, 1, "##")], "the present state comes at once"
     rollout.step()
     assert drawn(seen)[1:] == [(0, 2, "###")]
-    assert DrawingAgent.drawings_made == 3, "the last one is kept as that of the best episode, too"
 
 
-def test_what_was_hidden_is_drawn_once_the_episode_is_over_and_when_it_is_shown_again(
+def test_what_was_hidden_is_drawn_once_the_episode_is_over(
     make_rollout: Make,
 ) -> None:
     rollout, seen = make_rollout(HidingAgent())
@@ -136,15 +125,6 @@ def test_what_was_hidden_is_drawn_once_the_episode_is_over_and_when_it_is_shown_
     assert drawn(seen) == [(0, 0, "0 of some"), (0, 1, "1 of some"), (0, 2, "2 of 2")]
     places = [event.grounds for event in seen if isinstance(event, events.StateDrawn)]
     assert places == [[(0, 9, "back")], [(0, 9, "back")], [(0, 6, "card")]]
-    for _ in range(3):
-        rollout.step()
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [(0, 2, "2 of 2")]
-    rollout.set_drawing(False)
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [], "nobody asks"
 
 
 def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Make) -> None:
@@ -155,40 +135,3 @@ def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Ma
     assert drawn(seen) == [(0, 0, "0 steps"), (0, 1, "1 steps")]
     assert [event.marks for event in seen if isinstance(event, events.StateDrawn)] == [[(0, 1)]] * 2
     assert RenderingEnv.rendered == 2
-
-
-@pytest.mark.parametrize(
-    "agent", [CountAgent(), SilentAgent()], ids=["no text", "text that no one can request"]
-)
-def test_an_environment_that_renders_no_text_has_no_drawing(
-    make_rollout: Make, agent: CountAgent
-) -> None:
-    rollout, seen = make_rollout(agent)
-    rollout.set_drawing(True)
-    rollout.step()
-    assert (rollout.draws, drawn(seen)) == (False, [])
-
-
-def test_another_environment_shows_its_present_state_at_once(make_rollout: Make) -> None:
-    rollout, seen = make_rollout(RenderedAgent())
-    rollout.set_drawing(True)
-    rollout.step()
-    seen.clear()
-    rollout.spectator.watch(1)
-    assert order(seen)[-2:] == ["ObservationShown", "StateDrawn"]
-    assert drawn(seen) == [(1, 1, "1 steps")]
-
-
-def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(
-    make_rollout: Make,
-) -> None:
-    rollout, seen = make_rollout(DrawingAgent())
-    rollout.set_drawing(True)
-    for _ in range(5):
-        rollout.step()
-    seen.clear()
-    assert rollout.spectator.watch_next("best")
-    assert drawn(seen) == [(0, 2, "###")]
-    assert order(seen)[-2:] == ["StateDrawn", "EpisodeFinished"]
-    rollout.step()
-    assert len(drawn(seen)) == 1, "nothing follows an episode that is replayed"

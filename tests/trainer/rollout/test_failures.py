@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, FaultyEnv
 from tests.trainer.rollout.conftest import SEED
@@ -54,7 +53,7 @@ def test_an_environment_that_raises_costs_its_episode_alone(make_rollout):
             raise RuntimeError("the door is stuck.\nand more")
 
     rollout, warnings = make_rollout(faulty(fault))
-    before, failed = FaultyEnv.made, rollout.slots[1].env.unwrapped
+    before, failed = FaultyEnv.made, rollout.slots[1].game.env.unwrapped
     batch = fill(rollout)
     assert left_out(batch) == {1}
     assert (rollout.failures.dropped, rollout.episodes, FaultyEnv.made - before) == (
@@ -63,40 +62,13 @@ def test_an_environment_that_raises_costs_its_episode_alone(make_rollout):
         1,
     )
     assert failed.is_closed
-    assert episode_seed(SEED, 1) not in rollout.slots[1].env.unwrapped.seeds, "it was made anew"
+    assert episode_seed(SEED, 1) not in rollout.slots[1].game.env.unwrapped.seeds, (
+        "it was made anew"
+    )
     assert warnings == [
         "An episode was dropped. Environment 2, episode 1, step 2: LlamaFaulty-v0 failed on the fallback action: "
         f"RuntimeError: the door is stuck ({__file__}, line {line_of(fault, 'raise')})."
     ]
-
-
-def test_a_watched_episode_that_is_dropped_ends_with_its_reason(make_policy):
-    def fault(env: FaultyEnv) -> None:
-        if in_episode(0, env) and env.steps == 2:
-            raise RuntimeError("the door is stuck")
-
-    emitted: list[events.Event] = []
-    settings = {"n_envs": 2, "max_turns": 9, "batch_turns": 8, "seed": SEED}
-    fill(Rollout(faulty(fault), make_policy(), emit=emitted.append, **settings))
-    (dropped,) = (event for event in emitted if isinstance(event, events.EpisodeDropped))
-    assert dropped.episode == 0
-    assert "RuntimeError: the door is stuck" in dropped.reason
-
-
-@pytest.mark.parametrize("raised", [AttributeError("no .wheel"), SystemExit(3), AssertionError()])
-def test_a_reset_that_raises_costs_its_episode_alone_whatever_it_raises(make_rollout, raised):
-    def fault(env: FaultyEnv) -> None:
-        if in_episode(0, env):
-            raise raised
-
-    rollout, warnings = make_rollout(faulty(fault))
-    assert left_out(fill(rollout)) == {0}
-    (warning,) = warnings
-    assert (
-        f"Environment 1, episode 0, step 1: LlamaFaulty-v0 failed to reset: {type(raised).__name__}"
-        in warning
-    )
-    assert f"({__file__}, line {line_of(fault, 'raise')})" in warning
 
 
 def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, monkeypatch):
@@ -105,7 +77,7 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, mo
             raise ValueError("once")
 
     rollout, warnings = make_rollout(faulty(fault))
-    make, tries = rollout.shared.make_env, []
+    make, tries = rollout._make_env, []
 
     def made():
         tries.append(1)
@@ -113,7 +85,8 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, mo
             raise EnvError("The environment cannot be made: no port is free.")
         return make()
 
-    monkeypatch.setattr(rollout.shared, "make_env", made)
+    for slot in rollout.slots:
+        monkeypatch.setattr(slot.game, "_make_env", made)
     assert left_out(fill(rollout)) == {0, 2}
     assert (rollout.failures.dropped, len(tries), len(warnings)) == (2, 2, 2)
     assert "no port is free" in warnings[1]
@@ -134,19 +107,6 @@ def test_an_agent_that_cannot_format_an_observation_is_named_with_its_line(make_
     (warning,) = warnings
     assert "episode 0, step 1: Forgetful.format_observation failed: JSONDecodeError" in warning
     assert f"({__file__}, line {line_of(Forgetful.format_observation, 'json')})" in warning
-
-
-def test_what_is_no_text_is_no_observation(make_rollout):
-    class Wordless(CountAgent):
-        def format_observation(self, observation: int):
-            return observation
-
-    rollout, warnings = make_rollout(Wordless())
-    with pytest.raises(
-        EnvError, match=r"Wordless\.format_observation returned int, which is no text"
-    ):
-        fill(rollout)
-    assert len(warnings) == 1
 
 
 def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_rollout):
@@ -190,17 +150,6 @@ def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limi
     assert rollout.failures.dropped == limit
 
 
-def test_an_episode_that_does_not_fail_interrupts_the_row(make_rollout):
-    def fault(env: FaultyEnv) -> None:
-        if not any(in_episode(number, env) for number in (2, 5, 8, 9, 10, 11, 12)):
-            raise KeyError("map")
-
-    rollout, warnings = make_rollout(faulty(fault))
-    assert len(fill(rollout)) == 4
-    assert rollout.failures.dropped == 6, "0, 1; 3, 4; 6, 7"
-    assert len(warnings) == 1, "the same fault is reported at its 1st, 10th, 100th time"
-
-
 def test_the_same_fault_is_reported_again_at_the_tenth_time(make_rollout):
     def fault(env: FaultyEnv) -> None:
         if len(env.seeds) % 2 and sys.intern("made anew each time"):
@@ -213,37 +162,3 @@ def test_the_same_fault_is_reported_again_at_the_tenth_time(make_rollout):
         "An episode was dropped",
         "10 episodes were dropped by the same fault, the last one just now",
     ]
-
-
-def test_an_environment_that_cannot_be_closed_keeps_none_of_the_others_open(make_rollout, caplog):
-    def fault(env: FaultyEnv) -> None:
-        env.close = lambda: 1 / 0  # type: ignore[assignment]
-
-    rollout, _ = make_rollout(faulty(fault))
-    rollout.step()
-    last = rollout.slots[1].env.unwrapped
-    del last.close
-    rollout.close()
-    assert last.is_closed
-    assert "ZeroDivisionError" in caplog.text
-
-
-@pytest.mark.parametrize("raised", [ZeroDivisionError("no"), SystemExit(2), AssertionError("no")])
-def test_no_error_of_an_agent_that_reads_a_reply_ends_anything(raised):
-    class Raises(CountAgent):
-        def extract_action(self, response: str) -> int:
-            raise raised
-
-    agent = Raises()
-    assert agent.read("go").failed
-    assert f"{type(raised).__name__}: {raised} ({__file__}" in agent.reading_fault
-
-
-def test_a_reply_that_names_no_action_by_the_documented_error_is_no_fault():
-    class Strict(CountAgent):
-        def extract_action(self, response: str) -> int:
-            raise ActionParseError("none")
-
-    agent = Strict()
-    assert agent.read("go").failed
-    assert agent.reading_fault == ""

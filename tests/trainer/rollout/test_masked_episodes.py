@@ -11,7 +11,6 @@ from gymnasium import spaces
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.errors import EnvError
-from llamagym_tui.game.environment import agent_env
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent
 
@@ -71,30 +70,3 @@ def test_a_chosen_reply_that_is_read_otherwise_is_refused(make_policy) -> None:
         EnvError, match="Denies reads no action in 'not go', the reply that was chosen for 'not go'"
     ):
         rollout.step()
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        (("left", "left"), "two of its action_names are 'left'"),
-        (("left", "Left"), "two of its action_names are 'Left'"),
-        (("left", " left"), "'left' and ' left' are read as the same one"),
-        (("go on", "go  on"), "'go on' and 'go  on' are read as the same one"),
-        (("left", "left\u200b"), "are read as the same one"),
-        ((" 1", "0"), "which is the number of another one"),
-        (("1.0", "up"), "which is the number of another one"),
-    ],
-)
-def test_names_that_are_read_as_one_are_refused(names: tuple[str, ...], words: str) -> None:
-    agent = type("Alike", (CountAgent,), {"action_names": names})()
-    with pytest.raises(EnvError, match=words):
-        agent_env(agent)
-
-
-@pytest.mark.parametrize("name", ["go", "go north", "  go north east ", "Go\tsouth"])
-@pytest.mark.parametrize("reply", ['{{"action": "{}"}}', "Action: {}", "{}"])
-def test_a_name_that_begins_another_or_has_white_space_is_read_as_itself(name, reply) -> None:
-    agent = CountAgent()
-    names = ("go", "go north", "  go north east ", "Go\tsouth")
-    agent.action_names = names  # type: ignore[misc]
-    assert agent.read(reply.format(name)).action == names.index(name)

@@ -6,33 +6,8 @@ import re
 
 import pytest
 
-from llamagym_tui.game import environment
-from tests.toy_env import CountAgent, EndlessAgent
-from tests.trainer.rollout.test_failures import fill, line_of
-
-
-class ReadsNumbers(CountAgent):
-    """As users write it: a reply that is no number raises."""
-
-    def extract_action(self, response: str) -> int:
-        return int(response[:1] + "x" if self.fails else "1")
-
-    fails = True
-
-
-def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_line(make_rollout):
-    rollout, warnings = make_rollout(ReadsNumbers())
-    ended = fill(rollout)
-    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), (
-        "it ended no episode"
-    )
-    (warning,) = warnings
-    assert re.match(
-        r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal",
-        warning,
-    )
-    line = line_of(ReadsNumbers.extract_action, "int(")
-    assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
+from tests.toy_env import CountAgent
+from tests.trainer.rollout.test_failures import fill
 
 
 @pytest.mark.parametrize(
@@ -80,19 +55,3 @@ def test_a_cut_before_the_environments_own_limit_is_reported_once(
         "number. They count as truncated."
     )
     assert warnings == [expected] * warned
-
-
-def test_where_there_is_no_limit_at_all_a_default_is_one_and_is_reported_once(
-    make_rollout, monkeypatch
-):
-    assert environment.TURNS_WITHOUT_LIMIT == 200
-    monkeypatch.setattr(environment, "TURNS_WITHOUT_LIMIT", 3)
-    rollout, warnings = make_rollout(EndlessAgent(), max_turns=None, batch_turns=20)
-    ended = []
-    while len(ended) < 6:
-        ended += rollout.step()
-    assert {(episode.length, episode.is_truncated) for episode in ended} == {(3, True)}
-    assert warnings == [
-        "Episodes of LlamaCount-v0 are cut off after 3 turns: --set max_turns=N sets another number. They count as "
-        "truncated."
-    ]

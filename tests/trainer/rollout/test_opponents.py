@@ -13,9 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig
-from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.game.endpoint import Answer, Tokens
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.setup import catalog
@@ -31,7 +29,6 @@ from llamagym_tui.trainer.rollout.opponents import (
     Seat,
 )
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 from llamagym_tui.trainer.run import Run
 from tests.tug_env import TugAgent
 
@@ -112,21 +109,6 @@ def test_an_opponent_that_cannot_be_worded_drops_its_episode_alone(play, monkeyp
     assert rollout.failures.dropped > 0
 
 
-def test_a_rollout_goes_on_by_what_the_other_has_replied_without_asking_it_again(play, make_policy):
-    rollout, _ = play()
-    rollout.step()
-    saved = msgspec.msgpack.decode(msgspec.msgpack.encode(rollout.state()), type=SavedRollout)
-    assert any(episode.others for episode in saved.episodes)
-    again, _ = play()
-    assert again.restore(msgspec.to_builtins(saved)) == 0
-    assert isinstance(again.opponent, PullsHard)
-    assert again.opponent.shown == []
-    assert [slot.observation for slot in again.slots] == [
-        slot.observation for slot in rollout.slots
-    ]
-    assert msgspec.to_builtins(again.state().episodes) == msgspec.to_builtins(saved.episodes)
-
-
 def changed(policy: Any) -> None:
     """As after an update."""
     with torch.no_grad():
@@ -153,21 +135,6 @@ def policy(make_policy, request):
         made = type(made)(made.model, made.chat, made.generation, [GENTLY, HARD])
         made.narrow.down.copy_(torch.randn(made.narrow.down.shape))
     return made
-
-
-def test_an_earlier_self_is_put_in_place_and_the_policy_comes_back(policy):
-    before = logits(policy)
-    earlier = EarlierSelf.of(policy)
-    changed(policy)
-    now = logits(policy)
-    assert not torch.equal(before, now)
-    restored = EarlierSelf.restored(policy, earlier.saved)
-    for self in (earlier, restored):
-        with self.in_place():
-            assert torch.equal(logits(policy), before)
-            assert policy.version == 0
-        assert torch.equal(logits(policy), now)
-        assert policy.version == 1
 
 
 def versions(pool: EarlierSelves) -> list[int]:
@@ -221,35 +188,10 @@ class FakeEndpoint:
 
     def replies(
         self, conversations: Any, seeds: Any, *, max_tokens: int, temperature: float
-    ) -> list[Answer]:
+    ) -> list[str]:
         self.asked += conversations
         self.temperatures.add(temperature)
-        return [Answer(HARD, Tokens(), False)] * len(conversations)
-
-
-@pytest.mark.parametrize("kind", ["a model", "earlier selves"])
-def test_more_games_than_there_were_at_first_are_played_in_turn_and_none_at_all_are_none(
-    make_policy, kind: str
-):
-    policy = make_policy(policy="score")
-    made = {
-        "a model": lambda seats: ModelOpponent(policy, "Pull.", seats),
-        "earlier selves": lambda seats: EarlierSelves(policy, seats),
-    }[kind]
-    asked = made(len(SEATS)).replies(SEATS, greedy=True)
-    assert made(3).replies(SEATS, greedy=True) == asked
-    assert made(3).replies([], greedy=True) == []
-
-
-def test_selves_of_a_policy_that_was_left_are_let_go(make_policy):
-    policy = make_policy(policy="score")
-    selves = EarlierSelves(policy, 4)
-    policy.version = 9
-    selves.learnt(EVERY)
-    assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [0, 9]
-    policy.version = 10
-    selves.begin_anew()
-    assert [each["version"] for each in msgspec.to_builtins(selves.state())] == [10]
+        return [HARD] * len(conversations)
 
 
 def test_an_earlier_self_that_is_damaged_ends_a_resume_with_a_sentence(make_policy):
@@ -269,7 +211,7 @@ def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_o
     closed: list[str] = []
 
     class Connected(FakeEndpoint):
-        def __init__(self, name: str, tools: Any) -> None:
+        def __init__(self, name: str) -> None:
             self.name = name
 
         def close(self) -> None:
@@ -296,15 +238,3 @@ def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_o
             assert generation.max_new_tokens != 99
             assert prompt == "Play."
     assert closed == ["http://localhost:1/v1"]
-
-
-def test_an_endpoint_gets_the_others_conversation_as_far_as_its_history(play):
-    endpoint: Any = FakeEndpoint()
-    settings = GenerationConfig(temperature=0.7)
-    rollout, _ = play(EndpointOpponent(endpoint, settings, "Pull, you.", None))
-    while rollout.episodes < 4:
-        rollout.step()
-    roles = [[message["role"] for message in each] for each in endpoint.asked]
-    assert ["system", "user", "assistant", "user"] in roles
-    assert all(each[0]["content"] == "Pull, you." for each in endpoint.asked)
-    assert endpoint.temperatures == {0.7}

@@ -53,12 +53,6 @@ def test_as_many_are_played_as_the_interval_needs() -> None:
     assert play.asked == [(0, 256, 0), (1, 256, 0), (0, 923, 1), (1, 923, 1)]
 
 
-def test_no_more_are_played_than_is_allowed() -> None:
-    pairs = played(Scripted(lambda n: 0.0, lambda n: 1.0 if n % 2 else -1.0), 0.001, most=200)
-    assert pairs is not None
-    assert len(pairs[0]) == 200
-
-
 @pytest.mark.parametrize(
     ("baselines", "enough"),
     [({"random": -0.4, "optimal": -0.05}, 0.035), ({"random": 1.0}, 0.05), ({}, 0.05)],
@@ -85,8 +79,3 @@ def test_a_comparison_has_both_means_the_paired_difference_and_the_shares_of_the
     )
     assert (found.b.mean_return, found.b.return_stderr) == (0.0, pytest.approx((1 / 6) ** 0.5))
     assert (found.b.prompt_version, found.b.system_prompt, found.b.episodes) == (2, "v2", 4)
-
-
-def test_a_comparison_without_a_pair_has_no_shares() -> None:
-    found = compared(([], []), [{}, {}], elapsed_s=2.0, greedy=True, enough=0.1)
-    assert (found.pairs, found.difference, found.shares) == (0, 0.0, [])

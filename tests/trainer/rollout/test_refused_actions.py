@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from llamagym_tui.engine.learning.rewards import turn_rewards
-from llamagym_tui.protocol.events import TurnFinished, WarningRaised, WatchChanged
+from llamagym_tui.protocol.events import TurnFinished
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.trainer.rollout.episode_counts import evaluated
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -49,29 +47,3 @@ def test_a_fallback_that_is_refused_is_a_reply_that_names_none(make_policy, monk
     _, (episode,), emitted = play(make_policy, steps=4)
     assert (episode.parse_failures, episode.refusals) == (4, 0)
     assert {event.is_refused for event in emitted if isinstance(event, TurnFinished)} == {True}
-
-
-def test_an_admissible_command_is_no_failure(make_policy, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ChestAgent, "extract_action", lambda self, response: "go north")
-    _, _, emitted = play(make_policy, steps=2)
-    turns = [event for event in emitted if isinstance(event, TurnFinished)]
-    assert [turn.is_refused for turn in turns] == [False, True], "one cannot go further north"
-
-
-def test_a_person_who_waits_for_a_failure_sees_a_refused_action(make_policy):
-    rollout, _, emitted = play(make_policy, steps=0)
-    rollout.spectator.watch_next("failure")
-    rollout.step()
-    assert WatchChanged(kind="failure", env=0) in emitted
-
-
-def test_it_is_reported_once_that_most_replies_are_refused(make_policy):
-    _, _, emitted = play(make_policy, steps=60, max_turns=8)
-    (warning,) = [
-        event.message
-        for event in emitted
-        if isinstance(event, WarningRaised) and "replies" in event.message
-    ]
-    assert warning.startswith(
-        "100% of the first 56 replies name an action that LlamaChest-v0 refuses, for example '"
-    )

@@ -8,16 +8,12 @@ import gymnasium
 import pytest
 import torch
 
-from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.engine.policy.sampler import Sampler
-from llamagym_tui.errors import EnvError
+from llamagym_tui.config import RunConfig
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.rollout.evaluation import evaluate
-from llamagym_tui.trainer.rollout.rollout import Rollout, streamed_text
+from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, CountEnv, EndlessAgent, FaultyEnv
 
 
@@ -71,13 +67,15 @@ def test_episodes_of_a_group_are_reset_to_one_seed_and_are_in_one_batch(
     rollout.shared.ranks = ranks
     rollout.step()  # of a batch that is dropped amid a group, as no other may be completed by it
     rollout.restart()
-    reset = {slot.index: len(slot.env.unwrapped.seeds) for slot in rollout.slots}
+    reset = {slot.index: len(slot.game.env.unwrapped.seeds) for slot in rollout.slots}
     batches = []
     for _ in range(2):
         fill(rollout)
         batches.append(rollout.take_batch())
     seeds = [
-        seed for slot in rollout.slots for seed in slot.env.unwrapped.seeds[reset[slot.index] :]
+        seed
+        for slot in rollout.slots
+        for seed in slot.game.env.unwrapped.seeds[reset[slot.index] :]
     ]
     for batch in batches:
         assert len(batch) % 3 == 0
@@ -106,76 +104,6 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
 
 
-def test_another_history_is_that_of_the_episodes_that_begin_from_now_on(make_rollout):
-    rollout, _ = make_rollout(n_envs=1, batch_turns=4)
-    rollout.step()
-    rollout.policy.history = 0
-    fill(rollout)
-    assert [len(trajectory.segments) for trajectory in rollout.take_batch()] == [1, 2]
-
-
-def test_what_a_prompt_leaves_out_is_shown_at_its_turn_counted_and_reported_once(make_rollout):
-    rollout, emitted = make_rollout(EndlessAgent(), n_envs=2, max_turns=4, batch_turns=4)
-    episode, policy = Episode(rollout.policy, "Count."), rollout.policy
-    policy.context = (
-        2 * sum(map(len, episode.prompt_for("Steps: 0."))) + policy.generation.max_new_tokens
-    )
-    fill(rollout)
-    shown = [event.left_out for event in emitted if isinstance(event, events.ObservationShown)]
-    assert shown[0] == 0
-    assert shown[3] > 0
-    batch = rollout.take_batch()
-    assert batch[0].shortened == sum(left_out > 0 for left_out in shown[:4])
-    segments = [segment for trajectory in batch for segment in trajectory.segments]
-    assert max(len(each.prefix) + each.turns[-1].start for each in segments) + 6 <= policy.context
-    (warning,) = [
-        event.message
-        for event in emitted
-        if isinstance(event, events.WarningRaised) and "leave out" in event.message
-    ]
-    assert f"longer than the {policy.context:,} tokens that the model reads" in warning
-    ppo = PPO(policy, PPOConfig(critic_warmup_updates=0))
-    assert ppo.update(batch).shortened == sum(trajectory.shortened for trajectory in batch) > 0
-
-
-def test_of_equal_prompts_that_begin_anew_all_but_one_are_known(make_rollout):
-    rollout, _ = make_rollout()
-    rollout.policy.history = 0
-    rollout.step()
-    assert rollout.take_known_prompts() == 0.75
-    assert rollout.take_known_prompts() == 0.0
-
-
-def test_long_episodes_do_not_overfill_a_batch(make_rollout):
-    rollout, _ = make_rollout(EndlessAgent(), n_envs=40, max_turns=8, batch_turns=24)
-    fill(rollout)
-    assert sum(len(trajectory.turns) for trajectory in rollout.take_batch()) == 16 * 8
-
-
-def test_short_episodes_come_to_use_every_environment(make_rollout):
-    rollout, _ = make_rollout(n_envs=40, max_turns=100, batch_turns=400)
-    lived = []
-    for _ in range(9):
-        rollout.step()
-        lived.append(rollout.live)
-    assert lived[0] == 16
-    assert max(lived) == 40
-
-
-@pytest.mark.parametrize(("steps_in_it", "end"), [(9, "truncated"), (3, "terminated")])
-def test_the_environments_own_time_limit_truncates_unless_the_episode_is_over_too(
-    make_rollout, steps_in_it, end
-):
-    class Limited(CountAgent):
-        env_kwargs = {"length": steps_in_it, "max_episode_steps": 3}  # noqa: RUF012
-
-    rollout, _ = make_rollout(Limited())
-    fill(rollout)
-    assert {(t.end, len(t.turns), t.final_prompt is None) for t in rollout.take_batch()} == {
-        (end, 3, end == "terminated")
-    }
-
-
 def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
     rollout, _ = make_rollout()
     rollout.mode = "inference"
@@ -183,17 +111,6 @@ def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
     assert len(ended) == 24
     assert all(episode.mode == "inference" for episode in ended)
     assert rollout.take_batch() == []
-
-
-def test_episodes_under_way_leave_the_batch_when_inference_begins(make_rollout):
-    rollout, _ = make_rollout()
-    rollout.step()
-    rollout.mode = "inference"
-    assert {episode.mode for episode in rollout.step()} == {"inference"}
-    rollout.mode = "train"
-    ended_before = rollout.episodes
-    fill(rollout)
-    assert len(rollout.take_batch()) == rollout.episodes - ended_before
 
 
 def test_episodes_that_ended_leave_the_batch_too_so_that_short_ones_are_not_favoured(make_rollout):
@@ -219,17 +136,6 @@ def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout
     assert rollout.take_batch() == []
 
 
-def test_a_batch_waits_for_the_longest_of_its_episodes(make_rollout):
-    rollout, _ = make_rollout(batch_turns=4)
-    for number, seat in enumerate(rollout.slots):
-        seat.env.unwrapped.length = 1 + 2 * number
-    fill(rollout)
-    batch = rollout.take_batch()
-    assert rollout.live == 0
-    assert len(batch) == rollout.episodes
-    assert max(len(trajectory.turns) for trajectory in batch) == 7
-
-
 def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make_rollout):
     rollout, _ = make_rollout()
     rollout.policy.version = 3
@@ -239,18 +145,6 @@ def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make
     ended = rollout.step()
     assert {episode.prompt_version for episode in ended} == {5}
     assert {(t.policy_version, t.prompt_version) for t in rollout.take_batch()} == {(3, 5)}
-
-
-def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollout):
-    rollout, emitted = make_rollout(n_envs=1)
-    rollout.step()
-    rollout.set_system_prompt("Count faster.", 7)
-    fill(rollout)
-    batch = rollout.take_batch()
-    assert [trajectory.prompt_version for trajectory in batch] == [0, 7, 7, 7, 7]
-    started = [event for event in emitted if isinstance(event, events.EpisodeStarted)]
-    assert [event.system_prompt for event in started[:2]] == ["Count.", "Count faster."]
-    assert "Count faster." in rollout.policy.chat.tokenizer.decode(batch[1].segments[0].prefix)
 
 
 def test_the_watched_environment_reports_its_episode_in_order(make_rollout):
@@ -283,12 +177,6 @@ def test_streamed_pieces_join_to_the_reply(make_rollout):
         assert "".join(streamed) == turn.reply.rstrip("\N{REPLACEMENT CHARACTER}") != ""
 
 
-def test_a_character_of_several_tokens_is_streamed_whole():
-    parts = {(1,): "\N{REPLACEMENT CHARACTER}", (1, 2): "é", (1, 2, 3): "é!"}
-    stream = streamed_text(lambda ids: parts[tuple(ids)])
-    assert [stream(token) for token in (1, 2, 3)] == ["", "é", "!"]
-
-
 def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_action(make_rollout):
     rollout, emitted = make_rollout()
     ended = [episode for _ in range(2) for episode in rollout.step()]
@@ -311,7 +199,7 @@ def test_an_episodes_seed_follows_from_the_runs_seed_and_its_number_alone(make_r
     rollout, _ = make_rollout(n_envs=n_envs, seed=7)
     rollout.set_counters(episodes=3, env_steps=6)
     fill(rollout)
-    seeds = {seed for slot in rollout.slots for seed in slot.env.unwrapped.seeds}
+    seeds = {seed for slot in rollout.slots for seed in slot.game.env.unwrapped.seeds}
     assert seeds == {episode_seed(7, number) for number in range(3, rollout.episodes)}
     assert len(seeds) == rollout.episodes - 3
     assert not seeds & {episode_seed(8, number) for number in range(20)}
@@ -326,40 +214,6 @@ def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_polic
     assert (found.episodes, found.mean_return, found.return_stderr) == (7, 1.0, 0.0)
     assert (policy.generator.get_state() == state).all()
     assert (torch.get_rng_state() == everyones).all()
-
-
-class EverySecondPays(CountEnv):
-    """Pays 1 in its first, third, fifth … episode."""
-
-    def step(self, action: int):
-        observation, reward, *rest = super().step(action)
-        return observation, reward * (len(self.seeds) % 2), *rest
-
-
-gymnasium.register("LlamaEverySecondPays-v0", entry_point=EverySecondPays)
-
-
-def test_an_evaluations_mean_has_its_standard_error(make_policy):
-    class Paid(CountAgent):
-        env_id = "LlamaEverySecondPays-v0"
-
-    found = evaluate(Paid(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
-    # Returns 1, 0, 1, 0: variance 4 * 0.25 / 3, over 4 episodes.
-    assert (found.mean_return, found.return_stderr) == pytest.approx((0.5, (1 / 12) ** 0.5))
-
-
-def test_an_evaluation_counts_unread_replies_a_turn_and_its_seconds(make_policy):
-    replies = iter(range(8))
-
-    class EveryFourthFails(CountAgent):
-        def extract_action(self, response: str) -> int | None:
-            return None if next(replies) % 4 == 3 else 1
-
-    found = evaluate(
-        EveryFourthFails(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9
-    )
-    assert found.parse_failure_rate == 2 / 8  # four episodes of two turns
-    assert 0 < found.elapsed_s < 60
 
 
 def test_an_evaluation_out_of_time_begins_no_episode_and_plays_those_under_way(make_policy):
@@ -400,34 +254,6 @@ def test_an_evaluation_counts_what_was_cut_off_or_failed_and_warns(make_policy):
         True,
         2,
     ]
-
-
-@pytest.mark.parametrize("greedy", [True, False])
-def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
-    make_policy, monkeypatch, greedy
-):
-    sampled, prompts = set(), set()
-
-    class Watched(Sampler):
-        def restart(self, slot, prefix, **options):
-            prompts.add(self.policy.chat.tokenizer.decode(prefix))
-            super().restart(slot, prefix, **options)
-
-        def sample(self, logits, greedy):
-            sampled.add((greedy, self.policy.generator.initial_seed()))
-            return super().sample(logits, greedy)
-
-    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
-    arguments = {
-        "episodes": 2,
-        "seed": 3,
-        "n_envs": 1,
-        "max_turns": 9,
-        "system_prompt": "Be quick.",
-    }
-    evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
-    assert sampled == {(greedy, 3)}
-    assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
 
 
 def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, monkeypatch):
@@ -485,68 +311,13 @@ def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
 def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = {seed for seat in rollout.slots for seed in seat.env.unwrapped.seeds}
+    seeds = {seed for seat in rollout.slots for seed in seat.game.env.unwrapped.seeds}
     closed: list[int] = []
     for number, seat in enumerate(rollout.slots):
-        seat.env.close = lambda number=number: closed.append(number)
+        seat.game.env.close = lambda number=number: closed.append(number)
     rollout.resize(n_envs)
     assert closed == list(range(n_envs, 4))
     fill(rollout)
     assert len(rollout.slots) == n_envs
-    more = {seat.env.unwrapped.seeds[0] for seat in rollout.slots[4:]}
+    more = {seat.game.env.unwrapped.seeds[0] for seat in rollout.slots[4:]}
     assert len(more - seeds) == max(0, n_envs - 4)
-
-
-def test_an_evaluation_that_breaks_closes_its_environments(make_policy):
-    closed: list[CountEnv] = []
-    made = 0
-
-    class Breaks(CountEnv):
-        def __init__(self) -> None:
-            nonlocal made
-            super().__init__()
-            made += 1
-
-        def step(self, action: int):
-            raise RuntimeError("no")
-
-        def close(self) -> None:
-            closed.append(self)
-
-    if "LlamaBreaks-v0" not in gymnasium.registry:
-        gymnasium.register("LlamaBreaks-v0", entry_point=Breaks)
-
-    class Broken(CountAgent):
-        env_id = "LlamaBreaks-v0"
-
-    with pytest.raises(EnvError):
-        evaluate(Broken(), make_policy(), episodes=8, greedy=True, seed=3, n_envs=3, max_turns=9)
-    assert len(closed) == len(set(map(id, closed))) == made
-
-
-def test_environments_that_cannot_all_be_made_leave_those_there_are(make_rollout, monkeypatch):
-    rollout, _ = make_rollout()
-    rollout.step()
-    closed: list[CountEnv] = []
-    made = iter([CountEnv(), CountEnv()])
-    monkeypatch.setattr(CountEnv, "close", lambda env: closed.append(env))
-    rollout.shared.make_env = lambda: next(made)
-    with pytest.raises(StopIteration):
-        rollout.resize(9)
-    assert (len(rollout.slots), rollout.live, len(closed)) == (4, 4, 2)
-    rollout.step()
-    assert rollout.episodes == 4
-
-
-def test_forgotten_caches_are_computed_again_from_the_system_prompt_on(make_rollout):
-    rollout, _ = make_rollout(EndlessAgent())
-    backbone, columns = rollout.policy.model.backbone, []
-    encode = backbone.encode
-    backbone.encode = lambda ids, *rest: columns.append(ids.shape[1]) or encode(ids, *rest)
-    rollout.step()
-    prefix, opening, *_ = columns
-    rollout.forget_caches()
-    columns.clear()
-    rollout.step()
-    assert columns[0] == prefix
-    assert columns[1] > opening, "the first turn and the second at once"

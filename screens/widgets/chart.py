@@ -1,19 +1,26 @@
 """A chart as cells of a terminal: curves in Braille dots, a band, dashed levels with their names, marks, two axes.
 
-One row under it and one column for each character of the largest label left of it are axes; all else is its inside.
+One row below and the columns of the largest label on the left are axes; the rest is its inside. `Plot` paints a chart
+at most every `CHART_S` seconds.
 """
 
 import math
+import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
 from llamagym_tui.game.dots import Dots
+from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 Point = tuple[float, float]
-NAMES_ALONG = 4
-"""How often a curve with a name has it along its line."""
 CELLS_PER_DASH = 2
 """Cells of a level for each of its dashes."""
 AXIS = "aside"
@@ -21,16 +28,12 @@ AXIS = "aside"
 
 
 class Curve(NamedTuple):
-    """A line, or dots."""
+    """A line."""
 
     points: Sequence[Point]
     """x and y, by rising x."""
     color: str = "primary"
     """Name of a colour of the theme."""
-    marker: str = ""
-    """What each point is drawn as; empty: a line in Braille dots."""
-    name: str = ""
-    """Stands on the line at its end and, so that it is known without its colour, along it."""
 
 
 class Line(NamedTuple):
@@ -85,8 +88,6 @@ class Drawing(NamedTuple):
     """Where the x axis begins; None: with the first point."""
     right: float | None = None
     """Where it ends; None: with the last point."""
-    cursor: float | None = None
-    """x of a line at which the curves have a dot each."""
 
 
 class Run(NamedTuple):
@@ -140,22 +141,12 @@ class Cells:
         for mark in drawing.marks:
             for row in range(self.scale.rows):
                 self.put(self.scale.column(mark), row, "┊", "accent")
-        if drawing.cursor is not None:
-            for row in range(self.scale.rows):
-                self.put(self.scale.column(drawing.cursor), row, "│", "foreground")
         reached = set[tuple[int, int]]()
         for curve in drawing.curves:
             for column, row, character in self._curve(curve):
                 self.put(column, row, character, curve.color)
                 reached.add((column, row))
         self._names(drawing.levels, reached)
-        self._curve_names(drawing.curves)
-        if drawing.cursor is not None:
-            column = self.scale.column(drawing.cursor)
-            for curve in drawing.curves:
-                height = height_on(curve.points, drawing.cursor)
-                if curve.name and height is not None:
-                    self.put(column, self.scale.row(height), "●", curve.color)
 
     def rows(self) -> Iterator[list[Run]]:
         for cells in self._cells:
@@ -207,39 +198,9 @@ class Cells:
             for column, letter in enumerate(f" {name} ", begin):
                 self.put(column, at, letter, level.line.color)
 
-    def _curve_names(self, curves: Sequence[Curve]) -> None:
-        """Write the name of each curve on it: at its end, or before it where another has its end there, and along it,
-        each at places of its own."""
-        taken = set[tuple[int, int]]()
-        named = [curve for curve in curves if curve.name and curve.points]
-        for number, curve in enumerate(named):
-            first, last = (self.scale.column(curve.points[at][0]) for at in (0, -1))
-            step = self.scale.columns / NAMES_ALONG
-            along = [round(step * (at + number / len(named))) for at in range(NAMES_ALONG)]
-            ends = [
-                place
-                for at in range(last, first - 1, -1)
-                if (place := self._on(curve, at)) not in taken
-            ]
-            for column, row in [
-                *ends[:1],
-                *(self._on(curve, at) for at in along if first <= at < last),
-            ]:
-                taken.add((column, row))
-                for letter, character in enumerate(curve.name):
-                    self.put(column - len(curve.name) + 1 + letter, row, character, curve.color)
-
-    def _on(self, curve: Curve, column: int) -> tuple[int, int]:
-        """The cell of a curve in some column."""
-        return column, self.scale.row(height_at(curve.points, self.scale.middle(column)))
-
     def _curve(self, curve: Curve) -> Iterator[tuple[int, int, str]]:
-        """The cells of a curve, each with its column and row: its markers, or the dots of the lines between points."""
+        """The cells of a curve, each with its column and row."""
         scale = self.scale
-        if curve.marker:
-            for x, y in curve.points:
-                yield scale.column(x), scale.row(y), curve.marker
-            return
         dots = Dots(scale.columns, scale.rows)
         places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
         for place, following in zip(places, places[1:] or places, strict=False):
@@ -259,18 +220,6 @@ def height_at(points: Sequence[Point], x: float) -> float:
     x1, y1 = points[at]
     share = (x - x0) / (x1 - x0)
     return y0 + (y1 - y0) * share
-
-
-def height_on(points: Sequence[Point], x: float) -> float | None:
-    """y at some x; None: the line does not reach it."""
-    return height_at(points, x) if points and points[0][0] <= x <= points[-1][0] else None
-
-
-def within(points: Sequence[Point], left: float, right: float) -> list[Point]:
-    """The part of a line between two x, cut off where it passes them."""
-    inside = [point for point in points if left < point[0] < right]
-    edges = [[(x, y)] if (y := height_on(points, x)) is not None else [] for x in (left, right)]
-    return [*edges[0], *inside, *edges[1]]
 
 
 def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
@@ -354,3 +303,103 @@ def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> l
     last = math.floor(high / step)
     digits = 2 - math.floor(math.log10(step))
     return [round(index * step, digits) for index in range(first, last + 1)]
+
+
+CHART_S = 1.0
+"""Seconds between two drawings, at least."""
+
+
+class Plot(Widget):
+    DEFAULT_CSS = """
+    Plot { height: 1fr; }
+    """
+
+    def __init__(self, wait: str, *, id: str | None = None) -> None:
+        """`wait` is shown in place of a chart that cannot be drawn yet."""
+        super().__init__(id=id)
+        self._wait = wait
+        self._of: object = None
+        self._make: Callable[[], Drawing | None] = lambda: None
+        self._drawing: Drawing | None = None
+        self._drawn: tuple[object, Size] | None = None
+        self._drawn_at = 0.0
+        self._strips: list[Strip] | None = None
+        """The rows as they are painted; None: they have to be made."""
+        self.due = False
+        """Whether a drawing waits for its time."""
+
+    def is_drawn(self, of: object) -> bool:
+        """Whether the chart of something is drawn, for the present size."""
+        return self._drawn == (of, self.size)
+
+    def show(
+        self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False
+    ) -> None:
+        """Draw something else: at once, or `CHART_S` after the drawing before.
+
+        Args:
+            of: what the chart is of; the same is not drawn twice for one size.
+            make: makes the drawing; None: there is nothing to draw yet.
+            at_once: whether a person waits for it.
+        """
+        self._of = of
+        self._make = make
+        is_time = time.monotonic() >= self._drawn_at + CHART_S
+        if at_once or (is_time and self.is_attached and self.screen.is_current):
+            self._draw()
+        elif not self.due and not self.is_drawn(of):
+            self.due = (
+                True  # before then, another call is as good: what it draws is painted with all else
+            )
+            self.set_timer(CHART_S, self._draw_in_time)
+
+    def on_resize(self) -> None:
+        """Another size needs other points."""
+        self._draw()
+
+    def _draw_in_time(self) -> None:
+        self.due = False
+        if self.is_attached:
+            self.show(self._of, self._make)  # later, if another screen lies above
+
+    def _draw(self) -> None:
+        if not self.size or not self.is_attached or self.is_drawn(self._of):
+            return
+        self._drawing = self._make()
+        self._drawn_at = time.monotonic()
+        # What is hidden is drawn again, even if it is the same.
+        self._drawn = None if self._drawing is None else (self._of, self.size)
+        self._strips = None
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Colours changed."""
+        super().notify_style_update()
+        self._strips = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if self._strips is None:
+            width, height = self.size
+            rows = self._waiting(width, height)
+            if self._drawing is not None:
+                rows = chart_rows(self._drawing, width, height)
+            self._strips = [self._strip(row, width) for row in rows]
+        if y < len(self._strips):
+            return self._strips[y]
+        return Strip.blank(self.size.width, self.rich_style)
+
+    def _waiting(self, width: int, height: int) -> list[list[Run]]:
+        blank: list[Run] = []
+        return [blank] * ((height - 1) // 2) + [[Run(self._wait[:width].center(width), "aside")]]
+
+    def _strip(self, row: Sequence[Run], width: int) -> Strip:
+        colors, base = plot_colors(self.app.theme_variables), self.rich_style
+        segments = []
+        for run in row:
+            color = colors.get(run.color)
+            # Among a terminal's own colours there is none between text and ground.
+            is_aside = color is not None and "%" in color
+            style = base + (Style(dim=True) if is_aside else Style(color=color))
+            segments.append(Segment(run.text, style))
+        return Strip(segments).adjust_cell_length(width, base)
