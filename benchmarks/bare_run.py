@@ -9,13 +9,12 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Sequence
 
-from llamagym_tui.config import RunConfig, UpdateStats, from_dict
+from llamagym_tui.config import RunConfig, UpdateStats, from_dict, typed
 from llamagym_tui.engine.threads import use_threads
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.setup import assignments
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 
@@ -94,6 +93,6 @@ def settings(
         "run_dir": ".",
         "model": model,
         "full_finetuning": full_finetuning,
-        **assignments.settings(changes),
+        **typed.settings(changes),
     }
     return from_dict(RunConfig, with_defaults(found, model))

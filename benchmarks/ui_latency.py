@@ -4,7 +4,7 @@
     python -m benchmarks.ui_latency --first-frame 7
 
 The real app runs in a pseudo-terminal; in the trainer's place a script sends real events over the real wire: first
-5,000 turns at once, then 200 events a second of the usual mix. A key's time runs from its write to the terminal until
+2,000 turns at once, then 200 events a second of the usual mix. A key's time runs from its write to the terminal until
 bytes come out that only its effect explains. `--first-frame` times starts of the playground and of an empty Textual app
 in turn instead. POSIX only.
 """
@@ -45,7 +45,7 @@ ROWS = 34
 PATIENCE_S = 30.0
 START_S = 300.0
 """Seconds until the first turns are painted, at most."""
-TURNS = 5_000
+TURNS = 2_000
 EVENTS_PER_S = 200
 BEAT_S = 0.01
 """Seconds between two beats of the event loop's pulse."""
@@ -75,7 +75,7 @@ class Empty(App):
 Empty().run()
 """
 PLAYGROUND = ["-m", "llamagym_tui", "blackjack"]
-PAINTED = b"Blackjack"
+PAINTED = b"opens a table"
 """In the first frame of the playground."""
 
 
@@ -277,6 +277,11 @@ class Terminal:
         self.process.wait()
         os.close(self._ours)
 
+    @property
+    def shown(self) -> str:
+        """What was painted last, without its colours."""
+        return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b" ", self._last).decode(errors="replace")
+
     def forget(self) -> None:
         """Count painted observations anew."""
         self.low = 10**9
@@ -296,7 +301,7 @@ class Terminal:
         try:
             painted = os.read(self._ours, 1 << 20)
         except OSError as error:
-            raise SystemExit(f"The program ended; its terminal showed: {self._last!r}") from error
+            raise SystemExit(f"The program ended; its terminal showed: {self.shown}") from error
         self._last = (self._last + painted)[-6000:]
         for serial in map(int, re.findall(rb"#(\d{7})#", painted)):
             self.low = min(self.low, serial)
@@ -315,7 +320,7 @@ class Terminal:
         painted = b""
         while not is_there(painted):
             if time.perf_counter() > end:
-                raise SystemExit(f"Nothing came in {patience_s:.0f} s; it showed: {self._last!r}")
+                raise SystemExit(f"Nothing came in {patience_s:.0f} s; it showed: {self.shown}")
             painted += self.read(0.5)
 
     def press(self, key: bytes, effect: Callable[[bytes], bool]) -> float:
@@ -427,7 +432,7 @@ def measure(rounds: int, seconds: float) -> None:
 
 def first_frames(runs: int) -> None:
     """Time starts of the playground and of an empty app, in turn."""
-    with tempfile.TemporaryDirectory() as data:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
         env = {**os.environ, "LLAMAGYM_TUI_DATA": data, "PYTHONPYCACHEPREFIX": f"{data}/compiled"}
         # Modules are compiled at the first start, as in an installed program.
         env.pop("PYTHONDONTWRITEBYTECODE", None)

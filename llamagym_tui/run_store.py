@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from llamagym_tui.config import RunConfig, changed, settings_kept
+from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
@@ -289,7 +289,7 @@ def read_config(run_dir: str | Path) -> RunConfig:
     """The settings of a run. Raises RunStoreError: the folder holds no run, or its settings are not of this version."""
     path = Path(run_dir) / CONFIG_FILE
     try:
-        return settings_kept(msgspec.json.decode(file_content(path)))
+        return msgspec.json.decode(file_content(path), type=RunConfig)
     except OSError as error:
         raise RunStoreError(
             f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."

@@ -53,8 +53,6 @@ class Preferences(Struct, frozen=True, kw_only=True):
     """Name of a theme. None: the app's own theme."""
     drawing: bool | None = None
     """Whether the watched state is drawn. None: it is if there is room for it next to the conversation."""
-    all_figures: bool = False
-    """Whether all figures of a run are shown, or only three."""
 
 
 class HomelessError(UsageError, FileNotFoundError):
@@ -120,7 +118,6 @@ def keep_preferences(
     *,
     theme: str | None = None,
     drawing: bool | None = None,
-    all_figures: bool | None = None,
 ) -> None:
     """Keep some of the `Preferences` for later runs; those that are None here stay as they are kept.
 
@@ -132,7 +129,6 @@ def keep_preferences(
     preferences = Preferences(
         theme=kept.theme if theme is None else theme,
         drawing=kept.drawing if drawing is None else drawing,
-        all_figures=kept.all_figures if all_figures is None else all_figures,
     )
     replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.cli.options import RunOptions
+from llamagym_tui.setup.run_config import run_config
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SETTLED_S = 3.0
@@ -58,8 +58,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
 
 async def take(live_s: float, model: str) -> None:
     seeds = count(11)
-    options = RunOptions(run_dir=Path("data/run"), model=model, seed=1)
-    config = options.settings_for("blackjack")
+    config = run_config("blackjack", {"run_dir": "data/run", "seed": 1, "model": model})
     app = LlamaGymApp(config, next_seed=lambda: next(seeds))
     async with app.run_test(size=PICTURES[0].size) as pilot:
         await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)

@@ -103,8 +103,8 @@ class Ended(EpisodeCounts):
 def made_up_stats(**figures: Any) -> UpdateStats:
     """What the engine's update returns: nothing has moved."""
     found: dict[str, Any] = {field.name: 0 for field in fields(UpdateStats) if field.required}
-    found |= {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH, "tokens": 40, "epochs": 1}
-    found |= {"mean_return": 0.5, "return_std": 0.5, "reward_scale": 1.0, "update_s": UPDATE_S}
+    found |= {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH}
+    found |= {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S}
     return UpdateStats(**found | figures)
 
 
@@ -159,7 +159,6 @@ class Learner:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
-        self.moved: dict[str, Any] | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
@@ -168,9 +167,6 @@ class Learner:
         """Under which it was asked to go on, or to play."""
         self._clock = clock
         self._policy = policy
-
-    def distinguished(self, batch: Sequence[Trajectory]) -> None:
-        return None
 
     def use_prompt(self, prompt: str) -> bool:
         before = self.prompts[-1:]
@@ -295,8 +291,8 @@ class Rollout:
         offered = (OfferedAction("0", 0, "heads"), OfferedAction("1", 1, "tails"))
         self.wheel.take(self.spectator.env, offered)
 
-    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
-        self.wheel.choose(action, reasoning)
+    def act(self, episode: int, turn: int, action: int | str) -> None:
+        self.wheel.choose(action)
 
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:

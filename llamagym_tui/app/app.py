@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import random
-import time
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ from msgspec.structs import replace
 from textual import work
 from textual.binding import Binding
 from textual.driver import Driver
-from textual.events import Event, InputEvent
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerError
@@ -45,20 +43,16 @@ if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
 PAINT_S = 1 / 10
-"""Seconds between two paintings of new events, at least, while a person is at the keys."""
-PAINT_IDLE_S = 1 / 4
-"""Seconds between two paintings of new events, at least, while nobody is, or while they come in a flood."""
+"""Least number of seconds between two paintings of new events."""
 PAINT_FLOOD_S = 1 / 2
-"""Seconds between two of them where nobody is and they come faster than anybody reads."""
+"""The same while events come faster than anybody reads."""
 FLOOD = 12
-"""Events since the last painting, from which on that is so."""
-KEYS_S = 1.0
-"""Seconds for which a key counts as that."""
+"""Events since the last painting that make a flood."""
 COLLECTIONS = (10_000, 10, 1_000)
 """Thresholds of the garbage collection: what a painting leaves is gone by the first, and full ones, pauses of 300 ms,
 are rare."""
 YIELD_EVENTS = 64
-"""Events after which the reader lets the screen have its turn."""
+"""Events after which the screen has its turn."""
 SCREENS = Path(screens.__file__).parent
 
 
@@ -68,8 +62,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
     TITLE = "llamagym-tui"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
-    # The palette's action has a name of ours, or Textual would leave its own key out; those with priority are for
-    # dialogs, too.
+    # Keys with priority work in dialogs, too.
     BINDINGS: ClassVar = [
         Binding(
             "ctrl+q", "quit", "Quit", tooltip="Leave.", id="app.quit", show=False, priority=True
@@ -82,14 +75,6 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             id="app.suspend",
             show=False,
             priority=True,
-        ),
-        Binding(
-            "colon",
-            "command_palette()",
-            "Palette",
-            tooltip="Every command by its name.",
-            id="app.palette",
-            show=False,
         ),
         Binding(
             "Y",
@@ -151,15 +136,13 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._unpainted = 0
         """Events since the last painting."""
         self._is_flood = False
-        """Whether there were many of them before that one."""
-        self._keyed_at = -KEYS_S
-        """When a key was pressed, or the mouse moved."""
+        """True if the last painting had a flood of events."""
         self._replay = replay
         self._tour = tour
         self._has_home = config is None and replay is None
-        """Whether home is the first screen, so that there is something to go back to from a run."""
+        """True if home is the first screen."""
         self._following: Worker[None] | None = None
-        """Reads the trainer's events; None: there was no trainer."""
+        """Reads the trainer's events."""
 
     def get_driver_class(self) -> type[Driver]:
         """Our version of Textual's driver where there is one."""
@@ -209,12 +192,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
-
-    async def on_event(self, event: Event) -> None:
-        if isinstance(event, InputEvent):
-            self._keyed_at = time.monotonic()
-        await super().on_event(event)
+        return PlaygroundScreen(initial_state(config))
 
     # The trainer
 
@@ -253,14 +231,9 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
             return self._has_home
         if action == "leave_run":
             return not self._has_home
-        if action == "share":
-            return self.run_state is not None and self.run_state.run is not None
         if action == "restart":
-            return (
-                self.run_state is not None
-                and bool(self.run_state.failure)
-                and not self.run_state.recorded
-            )
+            state = self.run_state
+            return state is not None and bool(state.failure) and not state.recorded
         return super().check_action(action, parameters)
 
     def action_restart(self) -> None:
@@ -286,7 +259,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._following = self._follow_trainer()
 
     async def _forget_run(self) -> None:
-        """Go back to where the run was begun once the trainer has ended; what it said last is taken in before."""
+        """Go back to the screen that began the run, once all events of its trainer are taken in."""
         if self._following is not None:
             with contextlib.suppress(WorkerError):
                 await self._following.wait()
@@ -309,11 +282,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         self._unpainted += 1
         if self._paint_timer is not None:
             return
-        if time.monotonic() - self._keyed_at < KEYS_S:
-            # A painting of what nobody can read would be in the way of what the next key does.
-            wait_s = PAINT_IDLE_S if self._is_flood else PAINT_S
-        else:
-            wait_s = PAINT_FLOOD_S if self._is_flood else PAINT_IDLE_S
+        wait_s = PAINT_FLOOD_S if self._is_flood else PAINT_S
         self._paint_timer = self.set_timer(wait_s, self._paint)
 
     def _paint(self) -> None:
@@ -338,7 +307,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         command = message.command(before) if callable(message.command) else message.command
         state = requested(before, command)
         if state is before:
-            return  # it is pending: it would not be confirmed a second time
+            return  # the same request is pending
         self.run_state = state
         self._paint()
         await client.send(command)
@@ -361,43 +330,38 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
-    def _run_dir_shown(self) -> Path | None:
-        """The folder of the run that is open; None: there is none, as at home."""
-        if self.run_state is None:
-            return None
-        if self.config is None or self.run_state.recorded:
-            return Path(self.run_state.run_dir).absolute()
-        return Path(self.config.run_dir).absolute()
-
     def action_save_screen(self, film: bool = False) -> None:
+        """Save the screen, or the film of the policy map, in the run's folder; at home, among the user's data."""
         from llamagym_tui.screens.policy_map.film import run_film
         from llamagym_tui.user_files import data_dir, replace_file
 
-        folder = self._run_dir_shown() or data_dir() / "pictures"
+        folder = data_dir() / "pictures"
+        if self.run_state is not None:
+            folder = Path(self.run_state.run_dir).absolute()
         path = folder / f"screen-{self._clock():%Y%m%d-%H%M%S-%f}.svg"
+        what = "screen"
+        # librsvg would drop spaces at the beginning of a text.
+        picture = self.export_screenshot().replace("<svg ", '<svg xml:space="preserve" ', 1)
+        if film and self._state.film and self._state.map_layout:
+            what = "film"
+            picture = run_film(self._state)
         try:
-            film = film and bool(self._state.film and self._state.map_layout)
-            if film:
-                picture = run_film(self._state)
-            else:
-                # librsvg would drop spaces at the beginning of a text.
-                spaced = '<svg xml:space="preserve" '
-                picture = self.export_screenshot().replace("<svg ", spaced, 1)
             replace_file(path, picture.encode())
-            self.notify(f"The {'film' if film else 'screen'} is saved: {path}")
+            self.notify(f"The {what} is saved: {path}")
         except OSError as error:
-            self.notify(f"The screen is not saved in {folder} ({error}).", severity="error")
+            self.notify(f"The {what} is not saved in {folder} ({error}).", severity="error")
 
     def _active_prompt(self) -> str:
-        recalled = (
-            self._state.prompts[-1].text if self._state.prompts else None
-        )  # while a resumed run is loading
-        prompt = recalled if self._state.system_prompt is None else self._state.system_prompt
-        return self._agent.own_prompt() if prompt is None else prompt
+        state = self._state
+        if state.system_prompt is not None:
+            return state.system_prompt
+        if state.prompts:  # a resumed run is loading
+            return state.prompts[-1].text
+        return self._agent.own_prompt()
 
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:
-    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
+    """Open the playground of a run, with the text of a lesson. Returns the exit code, 0 unless the run failed."""
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson
     return run_app(app)
@@ -408,7 +372,7 @@ def open_home() -> int:
 
 
 def open_replay(run_dir: Path) -> int:
-    """Watch a recorded run; the exit code. Raises RunStoreError: the folder holds no run."""
+    """Replay a recorded run. Returns the exit code. Raises RunStoreError if the folder holds no run."""
     from llamagym_tui.run_store import read_config
 
     read_config(run_dir)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 
 from llamagym_tui.app.personal import PersonalApp
-from llamagym_tui.protocol.events import AnyEvent, WarmStartEvaluated
-from llamagym_tui.returns import real_minus
+from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected, WarmStartEvaluated
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import comparison_text
@@ -60,13 +59,6 @@ class DemoActions(PersonalApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
-            case "keep_episode":
-                recorder = (
-                    self._recorders.get(self._agent.name) if self.run_state is not None else None
-                )
-                if recorder is None or recorder.keepable(self._marked_episode) is None:
-                    return None
-                return True
             case "warm_start":
                 return (
                     True
@@ -86,41 +78,21 @@ class DemoActions(PersonalApp):
                 HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self._state)
             )
 
-    # Keeping
-
-    @property
-    def _marked_episode(self) -> int | None:
-        """The episode of the reply that is marked on the screen; None: none is."""
-        marked = getattr(self.screen, "marked", None)
-        return None if marked is None else int(marked.episode)
+    # Recording
 
     def _collect(self, event: AnyEvent) -> None:
         if isinstance(event, WarmStartEvaluated):
             self._compare(event)
-        recorder = self.recorder
-        before = recorder.keepable()
-        with self.errors_shown():
-            if recorder.add(event, self._state.model):
-                self._save()
-        if (recorder.keepable() is None) != (before is None):
-            self.screen.refresh_bindings()
-
-    def action_keep_episode(self) -> None:
-        with self.errors_shown():
-            kept = self.recorder.keep(self._state.model, self._marked_episode)
-            self.screen.refresh_bindings()
-            self._save(
-                f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept"
-            )
+        if isinstance(event, EpisodeCorrected):
+            self.recorder.add(event, self._state.model)
+            self._save()
 
     @work(group="save")
-    async def _save(self, notice: str = "") -> None:
+    async def _save(self) -> None:
         writer = self.recorder.writer
         await asyncio.to_thread(writer.save)
         if writer.fault:
             self.notify(writer.fault, severity="error")
-        elif notice:
-            self.notify(f"{notice} in {writer.path}.")
 
     # Looking
 

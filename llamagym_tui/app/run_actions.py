@@ -62,7 +62,7 @@ class PastRunActions(PersonalApp):
 
         recording = Recording(run_dir)
         self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)
-        screen = ReplayScreen(recording, lambda: str(self._agent.demos_path()))
+        screen = ReplayScreen(recording)
         self.run_state = screen.player.state
         return screen
 
@@ -113,8 +113,8 @@ class PastRunActions(PersonalApp):
         ConfirmDialog(lesson.title, Content(text), yes=yes, no="go on").ask(self, then)
 
     def _with_keys(self, text: str) -> str:
-        """The text of a lesson with the current keys."""
-        from llamagym_tui.screens.playground.named_keys import with_keys
+        """A text of a lesson with the keys that bindings have now."""
+        from llamagym_tui.screens.playground.playground import with_keys
         from llamagym_tui.screens.widgets.key_bar import key_of
 
         return with_keys(text, partial(key_of, self))
@@ -133,7 +133,9 @@ class PastRunActions(PersonalApp):
                 case "replay":
                     self.push_screen(self.make_replay(run_dir))
                 case "resume":
-                    self._go_on(partial(run_config, agent=None, run_dir=run_dir, resume=True))
+                    self._go_on(
+                        partial(run_config, None, {"run_dir": str(run_dir), "resume": True})
+                    )
                 case "branch":
                     self.push_screen(BranchDialog(run_dir), typed)
 
@@ -190,11 +192,7 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.setup.run_config import run_config, with_run_dir
 
         with self.errors_shown():
-            self.open_run(
-                with_run_dir(
-                    run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)
-                )
-            )
+            self.open_run(with_run_dir(run_config(message.spec, {"model": message.model})))
 
     def on_replay_screen_shown(self, message: ReplayScreen.Shown) -> None:
         if self.run_state is not None and self.run_state.recorded:

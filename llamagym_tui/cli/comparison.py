@@ -20,14 +20,14 @@ from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
-from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
+from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.setup.catalog import agent_name
 from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.pairs import Pairs, compared, enough_for, played
+from llamagym_tui.trainer.rollout.evaluation import Pairs, compared, enough_for, played
 
 NAMES = ("A", "B")
 
@@ -144,6 +144,6 @@ def compare(
         learner = learner_of(player.config.model)
         model = f"{player.config.model}, {words(player.prompt, most=60)}"
         echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
-    for line in side_by_side(layouts[0] if layouts else None, found.maps):
+    for line in compared_maps(layouts[0] if layouts else None, found.maps):
         echo(line)
     return 0

@@ -30,7 +30,7 @@ def generate(
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write. [default: one next to your own]"),
+        typer.Option("--output", "-o", help="File to write. Not given: one next to your own."),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**30, help="Seed of the first episode; others count up.")
@@ -84,7 +84,7 @@ def list_files(
     place: Annotated[
         Path | None,
         typer.Argument(
-            metavar="PLACE", help="A folder or a file. [default: your own demonstrations]"
+            metavar="PLACE", help="A folder or a file. Not given: your own demonstrations."
         ),
     ] = None,
 ) -> None:

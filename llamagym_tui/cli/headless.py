@@ -356,7 +356,7 @@ def play_session(
     """
     store = RunStore.create(config)
     with quiet_progress(debug, store.open_log(), episodes=episodes, minutes=minutes) as progress:
-        from llamagym_tui.trainer.event_builders import session_failed
+        from llamagym_tui.trainer.event_sinks import session_failed
         from llamagym_tui.trainer.session import Session
 
         session = Session(

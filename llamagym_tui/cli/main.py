@@ -1,28 +1,25 @@
-"""The command line: its commands. The options that several of them share are in `llamagym_tui.cli.options`.
+"""The commands. Options of settings are made in `llamagym_tui.cli.options`, and become a run's in `llamagym_tui.setup`.
 
-Nothing heavy is imported before a command runs. Options become settings in `llamagym_tui.setup.run_config`.
+Nothing heavy is imported before a command runs.
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-import msgspec
 import typer
 
 from llamagym_tui import __version__, model_registry, run_store
 from llamagym_tui.cli import options
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
-from llamagym_tui.cli.options import RunOptions
+from llamagym_tui.cli.options import EVALUATION, MODEL, RUN, Given, with_settings
 from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
-from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, outside_opponents
+from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog, run_config, trust
-from llamagym_tui.setup.assignments import evaluation_settings
-from llamagym_tui.setup.play_config import evaluated_config
+from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
@@ -38,13 +35,13 @@ app.add_typer(demos_app, name="demos")
 @app.callback()
 def home(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     debug: options.Debug = False,
 ) -> None:
     """Watch a language model learn, live, to play a Gymnasium environment.
 
-    `llamagym-tui blackjack` opens the playground; any agent name, path.py[:Class] or Gymnasium id will do, and
-    `llamagym-tui blackjack --help` has its options. Without a word, the home screen opens.
+    `llamagym-tui blackjack` opens the playground; any agent name, path.py[:Class] or Gymnasium id works, and
+    `llamagym-tui blackjack --help` lists its options. Without a word, the home screen opens.
     """
     if version:
         echo(f"llamagym-tui {__version__}")
@@ -57,60 +54,10 @@ def home(
 
 
 @app.command(cls=PlayCommand, hidden=True)
-def play(
-    agent: options.Agent,
-    debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    learner: options.Learner = None,
-    mode: options.Mode = None,
-    envs: options.Envs = None,
-    ranks: options.Ranks = None,
-    parallel_envs: options.ParallelEnvs = None,
-    seed: options.Seed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    episodes: options.Episodes = None,
-    minutes: options.Minutes = None,
-    max_failures: options.MaxFailures = None,
-    on_collapse: options.OnCollapse = None,
-    assignments: options.Assignments = None,
-    run_dir: options.RunDir = None,
-    resume: options.Resume = False,
-    branch_of: options.BranchOf = None,
-    track: options.Track = None,
-) -> None:
+@with_settings(*RUN)
+def play(agent: options.Agent, given: Given, debug: options.Debug = False) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    given = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        learner=learner,
-        mode=mode,
-        envs=envs,
-        ranks=ranks,
-        parallel_envs=parallel_envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        episodes=episodes,
-        minutes=minutes,
-        max_failures=max_failures,
-        on_collapse=on_collapse,
-        assignments=assignments,
-        run_dir=run_dir,
-        resume=resume,
-        branch_of=branch_of,
-        track=track,
-    )
-    config = given.settings_for(agent)
+    config = run_config.run_config(agent, given)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
@@ -118,73 +65,18 @@ def play(
 
 
 @app.command()
+@with_settings(*RUN, "final_episodes", "sft_warm_start", "sft_data")
 def train(
+    given: Given,
     agent: options.AgentOrNone = None,
     json_output: options.Json = False,
-    debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    learner: options.Learner = None,
-    mode: options.Mode = None,
-    envs: options.Envs = None,
-    ranks: options.Ranks = None,
-    parallel_envs: options.ParallelEnvs = None,
-    seed: options.Seed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    episodes: options.Episodes = None,
-    minutes: options.Minutes = None,
-    max_failures: options.MaxFailures = None,
-    final_episodes: options.FinalEpisodes = None,
-    on_collapse: options.OnCollapse = None,
-    sft_warm_start: options.SftWarmStart = False,
-    sft_data: options.SftData = None,
-    assignments: options.Assignments = None,
-    run_dir: options.RunDir = None,
-    resume: options.Resume = False,
-    branch_of: options.BranchOf = None,
-    track: options.Track = None,
     trust_agent: options.TrustAgent = False,
+    debug: options.Debug = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    has_begun = resume or bool(branch_of)
-    options.require_used(assignments, ("dpo",) if sft_warm_start else ("sft", "dpo"))
-    given = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        learner=learner,
-        mode=mode,
-        envs=envs,
-        ranks=ranks,
-        parallel_envs=parallel_envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        episodes=episodes,
-        minutes=minutes,
-        max_failures=max_failures,
-        final_episodes=final_episodes,
-        on_collapse=on_collapse,
-        sft_warm_start=sft_warm_start,
-        sft_data=run_config.warm_start_file(
-            agent, sft_data, env, wanted=sft_warm_start, resume=has_begun
-        ),
-        assignments=assignments,
-        run_dir=run_dir,
-        resume=resume,
-        branch_of=branch_of,
-        track=track,
-        trust_agent=trust_agent,
-    )
-    config = given.settings_for(agent)
+    options.require_used(given, ("dpo",) if given.get("sft_warm_start") else ("sft", "dpo"))
+    given = run_config.with_demonstrations(agent, given)
+    config = run_config.run_config(agent, given, trust_agent=trust_agent)
     from llamagym_tui.cli import headless
 
     config = run_config.with_run_dir(config)
@@ -192,90 +84,43 @@ def train(
 
 
 @app.command()
+@with_settings(*MODEL, "sft_data", "run_dir")
 def sft(
     agent: options.Agent,
-    episodes: options.EvaluationEpisodes = 2000,
+    given: Given,
+    episodes: options.BeforeAndAfter = 2000,
     json_output: options.Json = False,
     debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    seed: options.Seed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    sft_data: options.SftData = None,
-    assignments: options.Assignments = None,
-    run_dir: options.RunDir = None,
 ) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
-    given = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        sft_data=run_config.sft_file(agent, sft_data, env, "sft"),
-        assignments=assignments,
-        run_dir=run_dir,
-    )
-    _warm_start("sft", agent, given, episodes=episodes, json_output=json_output, debug=debug)
+    _imitate("sft", agent, given, episodes=episodes, json_output=json_output, debug=debug)
 
 
 @app.command()
+@with_settings(*MODEL, "sft_data", "run_dir")
 def dpo(
     agent: options.Agent,
-    episodes: options.EvaluationEpisodes = 2000,
+    given: Given,
+    episodes: options.BeforeAndAfter = 2000,
     json_output: options.Json = False,
     debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    seed: options.Seed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    sft_data: options.SftData = None,
-    assignments: options.Assignments = None,
-    run_dir: options.RunDir = None,
 ) -> None:
-    """Learn to prefer a person's replies over those of the model that they replaced, at the wheel."""
-    given = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        sft_data=run_config.sft_file(agent, sft_data, env, "dpo"),
-        assignments=assignments,
-        run_dir=run_dir,
-    )
-    _warm_start("dpo", agent, given, episodes=episodes, json_output=json_output, debug=debug)
+    """Learn to prefer a person's replies over the replies of the model that they replaced."""
+    _imitate("dpo", agent, given, episodes=episodes, json_output=json_output, debug=debug)
 
 
-def _warm_start(
+def _imitate(
     method: Literal["sft", "dpo"],
     agent: str,
-    given: RunOptions,
+    given: Given,
     *,
     episodes: int,
     json_output: bool,
     debug: bool,
 ) -> NoReturn:
-    options.require_used(given.assignments, ("dpo",) if method == "sft" else ("sft",))
-    config = given.settings_for(agent)
+    options.require_used(given, ("dpo",) if method == "sft" else ("sft",))
+    given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
+    config = run_config.run_config(agent, given)
     from llamagym_tui.cli import headless_sft
 
     config = run_config.with_run_dir(config)
@@ -287,39 +132,17 @@ def _warm_start(
 
 
 @app.command("eval")
+@with_settings(*EVALUATION)
 def evaluate(
     agent: options.Agent,
+    given: Given,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1000,
     greedy: options.Greedy = True,
-    envs: options.EvaluationEnvs = options.USUAL.n_envs,
-    seed: options.EvaluationSeed = options.USUAL.seed,
     json_output: options.Json = False,
     debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
-    given = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        envs=envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        assignments=assignments,
-    )
-    config = _evaluated(agent, given)
+    config = typed_evaluation(agent, given)
     from llamagym_tui.cli import headless
 
     raise typer.Exit(
@@ -329,45 +152,11 @@ def evaluate(
     )
 
 
-def _evaluated(agent: str, given: RunOptions, temperature: float | None = None) -> RunConfig:
-    """The settings of an evaluation; a temperature of None is the run's, or the model's."""
-    threads = given.read_threads()
-    text = given.read_prompt()
-    history = given.read_history()
-    env = run_config.env_kwargs(given.env)
-    agent_class = catalog.find_agent(agent, env)
-    env = run_config.with_opponent(agent_class, env)
-    model = given.model or model_registry.BUNDLED
-    if model_registry.is_endpoint(model):
-        if opponent := opponent_of(agent_class):
-            raise UsageError(
-                f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
-                f"--env opponent={model}."
-            )
-    else:
-        model = run_config.checked_model(model)
-        model_registry.require_model(model)
-    return evaluated_config(
-        catalog.absolute_spec(agent),
-        model,
-        own=run_config.with_own_settings(agent_class, {}),
-        env=env,
-        assigned=evaluation_settings(given.assignments or ()),
-        temperature=temperature,
-        base=None if given.base is None else run_config.checked_model(given.base),
-        system_prompt=text,
-        history=history,
-        n_envs=given.envs,
-        seed=given.seed,
-        device=given.device,
-        dtype=given.dtype,
-        threads=threads,
-    )
-
-
 @app.command()
+@with_settings("model", "n_envs", "seed", "device", "threads")
 def match(
     agent: options.Agent,
+    given: Given,
     b_model: Annotated[
         str,
         typer.Option(
@@ -375,25 +164,20 @@ def match(
         ),
     ],
     episodes: Annotated[
-        int, typer.Option(min=2, help="Games; each begins half of them, on the same seeds.")
+        int, typer.Option(min=2, help="Games; each side begins half of them, on the same seeds.")
     ] = 400,
     greedy: Annotated[
         bool,
         typer.Option(
             "--greedy/--sampled",
-            help="Play the most probable replies: two models then repeat one or two games.",
+            help="Play the most likely replies: two models then repeat one or two games.",
         ),
     ] = False,
-    envs: options.EvaluationEnvs = options.USUAL.n_envs,
-    seed: options.EvaluationSeed = options.USUAL.seed,
     json_output: options.Json = False,
     debug: options.Debug = False,
-    model: options.Model = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
 ) -> None:
     """Let two models play a game for two against each other, with sides swapped."""
-    names = (model or model_registry.BUNDLED, b_model)
+    names = (given.get("model", model_registry.BUNDLED), b_model)
     is_swapped = model_registry.is_endpoint(names[0])
     ours, other = reversed(names) if is_swapped else names
     agent_class = catalog.find_agent(agent)
@@ -411,15 +195,7 @@ def match(
         raise UsageError(
             "A match is against somebody else: name a run, a model or an endpoint as --b-model."
         )
-    given = RunOptions(
-        model=ours,
-        env=[f"{OPPONENT}={other}"],
-        envs=envs,
-        seed=seed,
-        device=device,
-        threads=threads,
-    )
-    config = _evaluated(agent, given)
+    config = typed_evaluation(agent, {**given, "model": ours, "env": {OPPONENT: other}})
     from llamagym_tui.cli import match as matches
 
     raise typer.Exit(
@@ -436,20 +212,20 @@ def match(
 
 
 @app.command()
+@with_settings(*EVALUATION, "ppo.learner")
 def compare(
     agent: options.Agent,
-    b_model: Annotated[
-        str | None, typer.Option(help="B's model, as --model. Not given: A's.")
-    ] = None,
+    given: Given,
+    b_model: Annotated[str | None, typer.Option(help="B's model. Not given: A's.")] = None,
     b_prompt_file: Annotated[
         Path | None, typer.Option(help="B's system prompt. Not given: A's.")
     ] = None,
     b_temperature: Annotated[
-        float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")
+        float | None, typer.Option(min=0.01, help="B's temperature; replies are sampled then.")
     ] = None,
     b_learner: Annotated[
         LearnerName | None,
-        typer.Option(help="B's, where A has a --learner: a run of each is trained first."),
+        typer.Option(help="B's learner, if A has a --learner: both are trained first."),
     ] = None,
     minutes: Annotated[
         float,
@@ -458,63 +234,42 @@ def compare(
     half_width: Annotated[
         float | None,
         typer.Option(
-            min=1e-6, help="Half the interval that is enough. (a tenth from baseline to baseline)"
+            min=1e-6,
+            help="Half the interval that is enough. Not given: a tenth of the distance of the baselines.",
         ),
     ] = None,
-    episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
+    episodes: Annotated[int, typer.Option(min=2, help="Most episodes of each.")] = 20_000,
     greedy: options.Greedy = True,
-    envs: options.EvaluationEnvs = options.USUAL.n_envs,
-    seed: options.EvaluationSeed = options.USUAL.seed,
     json_output: options.Json = False,
     debug: options.Debug = False,
-    model: options.Model = None,
-    base: options.Base = None,
-    env: options.Env = None,
-    prompt_file: options.PromptFile = None,
-    history: options.History = None,
-    learner: options.Learner = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    assignments: options.Assignments = None,
 ) -> None:
     """Compare two models, prompts, temperatures or learners, A and B, on the same episodes."""
     from llamagym_tui.cli.comparison import compare, train_sides
 
-    a = RunOptions(
-        model=model,
-        base=base,
-        env=env,
-        prompt_file=prompt_file,
-        history=history,
-        envs=envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        threads=threads,
-        assignments=assignments,
-    )
-    b = msgspec.structs.replace(
-        a,
-        model=model if b_model is None else b_model,
-        prompt_file=prompt_file if b_prompt_file is None else b_prompt_file,
-    )
+    learner = given.pop("ppo.learner", None)
+    of_b: Given = {}
+    if b_model is not None:
+        of_b["model"] = b_model
+    if b_prompt_file is not None:
+        of_b["system_prompt"] = run_config.read_prompt(b_prompt_file).strip()
+    if b_temperature is not None:
+        of_b["generation.temperature"] = b_temperature
     if learner or b_learner:
-        if not (learner and b_learner) or learner == b_learner or (a, None) != (b, b_temperature):
+        if not (learner and b_learner) or learner == b_learner or of_b:
             raise UsageError(
                 "Two learners are compared, and nothing else: name both, with --learner and --b-learner, and leave "
                 "the other --b- options out."
             )
-        sides = _trained_by(agent, a, (learner, b_learner), minutes)
-        if not train_sides(sides, debug=debug):
+        first = _trained_by(agent, given, learner, minutes)
+        second = _trained_by(agent, given, b_learner, minutes)
+        if not train_sides((first, second), debug=debug):
             raise typer.Abort
-        # The prompt, the environment and the sampling of a run are its own from now on.
-        a, b = (
-            msgspec.structs.replace(a, model=side.run_dir, base=None, assignments=None)
-            for side in sides
-        )
+        # Prompt, environment and sampling of a run are its own from now on.
+        played = {name: given[name] for name in EVALUATION if name in given}
+        given = {**played, "model": first.run_dir}
+        of_b["model"] = second.run_dir
     code = compare(
-        (_evaluated(agent, a), _evaluated(agent, b, b_temperature)),
+        (typed_evaluation(agent, given), typed_evaluation(agent, given | of_b)),
         greedy=greedy and b_temperature is None,
         half_width=half_width,
         most=episodes,
@@ -524,19 +279,11 @@ def compare(
     raise typer.Exit(code)
 
 
-def _trained_by(
-    agent: str, given: RunOptions, learners: Sequence[LearnerName], minutes: float
-) -> tuple[RunConfig, RunConfig]:
-    """The runs of two learners that differ in nothing else, each with a new folder."""
-    # How many environments the evaluation has is no matter of training, where the first batch decides.
-    shared = msgspec.structs.replace(given, envs=None, minutes=minutes, final_episodes=0)
-    first, second = (
-        run_config.with_run_dir(
-            msgspec.structs.replace(shared, learner=learner).settings_for(agent)
-        )
-        for learner in learners
-    )
-    return first, second
+def _trained_by(agent: str, given: Given, learner: LearnerName, minutes: float) -> RunConfig:
+    """A run of a learner, with a new folder; two such runs differ in nothing else."""
+    settings = given | {"ppo.learner": learner, "minutes": minutes, "final_episodes": 0}
+    settings.pop("n_envs", None)  # that of the evaluation; in training the first batch decides
+    return run_config.with_run_dir(run_config.run_config(agent, settings))
 
 
 @app.command()
@@ -544,6 +291,7 @@ def lessons(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
     ] = None,
+    debug: options.Debug = False,
 ) -> None:
     """List the lessons, short guided experiments, or open one."""
     from llamagym_tui.setup import lessons as known
@@ -558,7 +306,7 @@ def lessons(
     name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
-    from llamagym_tui.screens.playground.named_keys import with_keys
+    from llamagym_tui.screens.playground.playground import with_keys
 
     echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
     if sys.stdin.isatty() and sys.stdout.isatty():
@@ -644,7 +392,9 @@ def export(
     push_to_hub: Annotated[
         str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")
     ] = None,
-    base: options.Base = None,
+    base: Annotated[
+        str | None, typer.Option(help="Base model of the adapter, if it has moved.")
+    ] = None,
     debug: options.Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
@@ -674,7 +424,7 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="[AGENT [OPTIONS]]",
-            help="Not given: home. The folder of a class: that class goes on.",
+            help="Not given: home.",
         ),
     ] = None,
     watch: Annotated[
@@ -697,17 +447,6 @@ def serve(
     require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
-    from llamagym_tui.screens.play.classroom import CLASS_FILE, Classroom
-
-    if words and (Path(words[0]) / CLASS_FILE).is_file():
-        if (watch, sessions, seats, *words[1:]) != (None, None, None):
-            raise UsageError(
-                f"{words[0]} is a class, which goes on as it began: give no more than --host and --port."
-            )
-        from llamagym_tui.cli import classroom
-
-        classroom.serve(Classroom.read(Path(words[0]).absolute()), host=host, port=port)
-        return
 
     if seats is not None:
         if watch is not None or sessions is not None or not words:
@@ -744,13 +483,13 @@ def _serve_class(
     from llamagym_tui.cli.headless import class_record
 
     group: Any = ctx.find_root().command
-    read = group.get_command(ctx, "eval").make_context("serve", list(words)).params
+    read = dict(group.get_command(ctx, "eval").make_context("serve", list(words)).params)
     usual = {"episodes": 1000, "greedy": True, "json_output": False, "debug": False}
     for name, value in usual.items():
         if read.pop(name) != value:
             raise UsageError(f"A class has no option for {name}; leave it out.")
     agent = read.pop("agent")
-    config = _evaluated(agent, RunOptions(**read))
+    config = typed_evaluation(agent, options.read_settings(read))
     opponent = config.env.get(OPPONENT)
     if opponent is not None and outside_opponents(catalog.find_agent(agent), str(opponent)):
         raise UsageError(
@@ -758,7 +497,7 @@ def _serve_class(
         )
     trust.remember_typed(agent)
     record = class_record(config, seats, debug=debug)
-    classroom.serve(classroom.begun(record), host=host, port=port)
+    classroom.serve(record, host=host, port=port)
 
 
 @app.command(hidden=True)

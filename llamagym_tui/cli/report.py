@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from jinja2 import Environment, StrictUndefined
@@ -19,14 +19,15 @@ from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.returns import counted, evaluated_return
+from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
-from llamagym_tui.screens.playground.curve_picture import chart_of
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
+from llamagym_tui.screens.widgets.chart import nice_ticks
+from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
@@ -41,6 +42,12 @@ TEMPLATE = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 ).from_string(file_text(Path(__file__).with_name("report.html")))
+
+WIDTH = 860
+"""Pixels of the inside of the chart."""
+HEIGHT = 300
+LEFT = 64
+TOP = 24
 
 
 class Story(NamedTuple):
@@ -183,3 +190,49 @@ def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
         for part in paragraphs(fact)[:1] if fact is episode.started else paragraphs(fact):
             talk.append((part.label, "".join(piece.text for piece in part.pieces)))
     return talk
+
+
+def chart_of(state: RunState) -> dict[str, Any] | None:
+    """The curve of mean return as places in an SVG; None if there are too few episodes."""
+    window = smoothing_window(state.returns.episodes)
+    points = thinned(state.returns.trailing(window), WIDTH)
+    if len(points) < 2:
+        return None
+    known = baselines(state)
+    curve = [(point.episode, point.mean_return) for point in points]
+    below = [(point.episode, point.mean_return - margin(point.stderr)) for point in points]
+    above = [(point.episode, point.mean_return + margin(point.stderr)) for point in points]
+    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
+    sure = len(points) // 4
+    values = [value for _, value in [*curve, *below[sure:], *above[sure:]]]
+    values += known.values()
+    pad = 0.06 * (max(values) - min(values)) or 0.5
+    low = min(values) - pad
+    high = max(values) + pad
+    first = curve[0][0]
+    last = curve[-1][0]
+
+    def at(episode: float, value: float) -> tuple[float, float]:
+        """The place of a point in the picture, whose y grows downwards."""
+        inside = min(max(value, low), high)
+        across = (episode - first) / (last - first)
+        down = (high - inside) / (high - low)
+        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * down, 1)
+
+    return_ticks = nice_ticks(low, high, 5)
+    episode_ticks = nice_ticks(first, last, 6)
+    marks = [mark for mark in state.marks if first <= mark.episode <= last]
+    return {
+        "at": at,
+        "window": window,
+        "curve": curve,
+        "band": [*above, *below[::-1]],
+        "low": low,
+        "high": high,
+        "first": first,
+        "last": last,
+        "ups": [*zip(return_ticks, tick_labels(return_ticks), strict=True)],
+        "acrosses": [*zip(episode_ticks, tick_labels(episode_ticks), strict=True)],
+        "levels": [(f"{name} {plain(value)}", value) for name, value in known.items()],
+        "marks": list(enumerate(marks, 1)),
+    }

@@ -57,4 +57,4 @@ def _playground(agent: str) -> int:
     from llamagym_tui.app.app import open_playground
     from llamagym_tui.setup.run_config import run_config, with_run_dir
 
-    return open_playground(with_run_dir(run_config(agent=agent, run_dir=None, resume=False)))
+    return open_playground(with_run_dir(run_config(agent)))

@@ -1,6 +1,6 @@
-"""What a setting's field can say beside its name and default: the range of its numbers, and that it may change live."""
+"""Types of settings: ranges of numbers, and the words that people read."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -8,10 +8,8 @@ LARGEST = 1e30
 """Size of a number that is taken from a person: one that is much larger could not be read back from a run's log."""
 LARGEST_SEED = 2**62
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-SEED_BITS: Literal[31] = 31
+SEED_BITS = 31
 """Bits of the seeds of episodes: many environments take no larger ones."""
-OLD_SEED_BITS: Literal[32] = 32
-"""Those of runs from before that was so."""
 
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 NonNegative = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -23,11 +21,12 @@ Value = bool | int | float | str | None
 """What a setting can be changed to."""
 
 
-class Live(Struct, frozen=True, kw_only=True):
-    """The permission to change a setting while the run is under way, as `Annotated` metadata on its field; and its
-    words."""
+class Option(Struct, frozen=True, kw_only=True):
+    """The words of a setting, as `Annotated` metadata on its field, for command lines and the dialog of settings."""
 
-    place: int
-    """Where it stands in the list of such settings, the most used first; with gaps, for others to come between."""
-    title: str
-    meaning: str
+    help: str
+    """One sentence."""
+    flag: str = ""
+    """Its option on the command line; empty: ``--set NAME=VALUE`` alone gives it."""
+    title: str = ""
+    """Its name in the dialog of settings; empty: it cannot change while the run is under way."""

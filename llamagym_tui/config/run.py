@@ -1,7 +1,7 @@
 """Every setting of a run, frozen, with unit, range and default; validated once, by `from_dict`.
 
-Knows nothing of torch: the UI process reads and shows these too. `msgspec` carries them over the wire and into
-``config.json``.
+A field is the one place of a setting: its type, default, option on the command line, words for people, and whether it
+may change while the run is under way. Nothing here knows torch.
 """
 
 import math
@@ -15,17 +15,15 @@ from msgspec import Meta, Struct, field
 
 from llamagym_tui.config.fields import (
     LARGEST_SEED,
-    OLD_SEED_BITS,
-    SEED_BITS,
     Count,
     Fraction,
-    Live,
     NonNegative,
     Number,
+    Option,
     Positive,
     Value,
 )
-from llamagym_tui.config.ppo import PPOConfig
+from llamagym_tui.config.ppo import SCHEDULED, PPOConfig
 from llamagym_tui.errors import ConfigError
 
 Mode = Literal["train", "inference"]
@@ -57,38 +55,34 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     max_new_tokens: Annotated[
         Count,
-        Live(
-            place=240,
+        Option(
             title="longest reply",
-            meaning="Most tokens of a reply. Drops the current batch.",
+            help="Most tokens of a reply. Drops the current batch.",
         ),
     ] = 32
-    """Tokens in a reply at most, the end-of-turn token included."""
+    """The end-of-turn token included."""
     temperature: Annotated[
         Positive,
-        Live(
-            place=50,
+        Option(
             title="temperature",
-            meaning="Divides the logits: above 1 is more random, below 1 more certain. Drops the current batch.",
+            help="Divides the logits: above 1 is more random, below 1 more certain. Drops the current batch.",
         ),
     ] = 1.0
-    """Divides the logits, or the scores, in sampling and in the update alike."""
+    """Divides scores too, in sampling and in the update alike."""
     policy: Annotated[
         PolicyKind,
-        Live(
-            place=80,
+        Option(
             title="generate or score",
-            meaning="generate: free text, token by token. score: one of the agent's known replies. "
+            help="generate: free text, token by token. score: one of the agent's known replies. "
             "Drops the current batch.",
         ),
     ] = "generate"
     """``generate``: free text, token by token. ``score``: one of the canonical replies, by softmax over scores."""
     normalization: Annotated[
         Normalization,
-        Live(
-            place=90,
+        Option(
             title="normalisation of scores",
-            meaning="What a reply's log-probability is divided by: nothing, its tokens or its words. "
+            help="What a reply's log-probability is divided by: nothing, its tokens or its words. "
             "Drops the current batch.",
         ),
     ] = "sum"
@@ -155,47 +149,67 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     agent: str
     """Agent name, ``path.py[:Class]`` or Gymnasium id."""
-    env: dict[str, bool | int | float | str | None] = field(default_factory=dict)
+    env: Annotated[
+        dict[str, bool | int | float | str | None],
+        Option(
+            flag="--env",
+            help="Argument of the environment, as --env size=8; may be repeated.",
+        ),
+    ] = field(default_factory=dict)
     """Keyword arguments of ``gymnasium.make``, on top of the agent's own."""
     observation_ranges: list[tuple[Number, Number]] | None = None
     """Least and largest number that the generic agent shows as 0 and 99, for each of an observation's numbers. None: as
     the agent has them."""
-    model: str = "bundled"
-    """Registry name, hub id or local path."""
+    model: Annotated[
+        str,
+        Option(
+            flag="--model",
+            help="Model name, hub id, local path, or a run's folder, name or RUN@UPDATE.",
+        ),
+    ] = "bundled"
     base: str | None = None
     """Where the base model of an adapter in `model` is. None: where the adapter's folder says."""
     weights: str | None = None
     """A fingerprint of the weights of `model` when the run began, by which it is known elsewhere. None: not known."""
-    run_dir: str
-    """Folder of the run; made if absent."""
-    seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
+    run_dir: Annotated[
+        str, Option(flag="--run-dir", help="Folder of the run. Not given: a new one.")
+    ]
+    """Made if absent."""
+    seed: Annotated[
+        int, Meta(ge=0, le=LARGEST_SEED), Option(flag="--seed", help="Random seed.")
+    ] = 0
     """Seeds environments, sampling and minibatches."""
-    seed_bits: Literal[31, 32] = SEED_BITS
-    """Bits of the seeds of its episodes. A run that was begun when they were 32 keeps them."""
-    mode: Mode = "train"
+    mode: Annotated[Mode, Option(flag="--mode", help="Train, or only play.")] = "train"
     """Mode at the start."""
-    system_prompt: str | None = None
-    """Replaces the agent's system prompt. None: the agent's."""
+    system_prompt: Annotated[
+        str | None,
+        Option(flag="--prompt-file", help="Text file that replaces the agent's system prompt."),
+    ] = None
     history: Annotated[
         History,
-        Live(
-            place=70,
+        Option(
+            flag="--history",
             title="earlier turns in the prompt",
-            meaning="Turns before the present one in the prompts of new episodes. all: every one.",
+            help="Earlier turns that a prompt includes: own (the agent's number), all, or a number.",
         ),
     ] = "own"
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
     n_envs: Annotated[
         Count,
-        Live(
-            place=60,
+        Option(
+            flag="--envs",
             title="environments",
-            meaning="Environments that are stepped together. Drops the current batch.",
+            help="Environments stepped together. A change drops the current batch.",
         ),
     ] = 128
-    """Environments stepped together."""
-    ranks: Annotated[int, Meta(ge=1, le=256)] = 1
-    """Processes that play and train together, each with its share of the environments."""
+    ranks: Annotated[
+        int,
+        Meta(ge=1, le=256),
+        Option(
+            flag="--ranks",
+            help="Processes that play and train together, each with its share of the environments.",
+        ),
+    ] = 1
     parallel_envs: ParallelEnvs = "auto"
     """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
     row."""
@@ -203,51 +217,89 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Turns after which an episode is truncated. None: the environment's own limit, or 200 where it has none."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
     """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
-    device: Device = "auto"
-    """Where the model runs. auto: cuda, then mps, then cpu."""
-    threads: Annotated[int, Meta(ge=1)] | None = None
-    """Threads that compute: with a small model each has its part of a batch, with a larger one all share an operation.
-    None: their number is measured."""
+    device: Annotated[Device, Option(flag="--device", help="Where the model runs.")] = "auto"
+    """auto: cuda, then mps, then cpu."""
+    threads: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Option(flag="--threads", help="Threads that compute. Not given: measured."),
+    ] = None
+    """With a small model each has its part of a batch, with a larger one all share an operation."""
     measured_threads: Annotated[int, Meta(ge=1)] | None = None
     """The number of threads that was measured, so that a resumed run computes as before; on fewer cores it is measured
     again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
-    track: Tracker | None = None
-    """Tracker that also gets the figures of the run while it goes on."""
+    track: Annotated[
+        Tracker | None,
+        Option(
+            flag="--track",
+            help="Send the figures to a tracker too; needs the extra of that name.",
+        ),
+    ] = None
     keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
     """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
-    episodes: Count | None = None
-    """The run ends after this many episodes. None: no limit."""
-    minutes: Positive | None = None
-    """The run ends after this many minutes of playing and PPO: no loading, no warm start. None: no limit."""
-    final_episodes: Annotated[int, Meta(ge=0)] = 200
-    """Sampled episodes, on seeds that training does not see, of the evaluation that `train` ends with. 0: none."""
+    episodes: Annotated[
+        Count | None, Option(flag="--episodes", help="End after this many episodes.")
+    ] = None
+    minutes: Annotated[
+        Positive | None,
+        Option(
+            flag="--minutes",
+            help="End after this many minutes of play and PPO; loading and warm start do not count.",
+        ),
+    ] = None
+    final_episodes: Annotated[
+        int,
+        Meta(ge=0),
+        Option(
+            flag="--final-episodes",
+            help="Episodes of the evaluation at the end; 0 skips it.",
+        ),
+    ] = 200
+    """Sampled, on seeds that training does not see."""
     final_s: Positive = 30.0
     """Seconds after which that evaluation begins no further episode; where those under way take three times as long, it
     has no result."""
     full_finetuning: bool | None = None
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
-    dtype: Dtype | None = None
-    """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
+    dtype: Annotated[
+        Dtype | None,
+        Option(flag="--dtype", help="Type of the weights; bfloat16 needs an adapter."),
+    ] = None
+    """None: the model's registry entry decides, else float32."""
     on_collapse: Annotated[
         OnCollapse,
-        Live(
-            place=250,
+        Option(
             title="on collapse",
-            meaning="warn: only show a warning. rollback: go back to the last good checkpoint.",
+            help="warn: only show a warning. rollback: go back to the last good checkpoint.",
         ),
     ] = "warn"
     """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
     three times in a run."""
-    resume: bool = False
-    """Whether to go on from the checkpoint in `run_dir`."""
-    parent: str | None = None
-    """FOLDER@UPDATE of the run that it branched off from, and where. None: it is no branch."""
-    sft_warm_start: bool = False
-    """Whether the policy is trained on demonstrations before its first episode; not again on `resume`."""
-    sft_data: str | None = None
-    """File of demonstrations for that training. None: the one that ships for the agent."""
+    resume: Annotated[
+        bool, Option(flag="--resume", help="Go on from the checkpoint in --run-dir.")
+    ] = False
+    parent: Annotated[
+        str | None,
+        Option(
+            flag="--from",
+            help="Start a new run from a saved checkpoint, RUN or RUN@UPDATE; options that you give override its "
+            "settings.",
+        ),
+    ] = None
+    """FOLDER@UPDATE of the run that this one branched off from; None if it is no branch."""
+    sft_warm_start: Annotated[
+        bool,
+        Option(flag="--sft-warm-start", help="Train on demonstrations before the first episode."),
+    ] = False
+    """Not again on `resume`."""
+    sft_data: Annotated[
+        str | None,
+        Option(
+            flag="--sft-data",
+            help="File of demonstrations. Not given: the one that ships for the agent.",
+        ),
+    ] = None
     sft: SFTSettings = field(default_factory=SFTSettings)
     """Settings of every warm start of the run."""
     dpo: DPOSettings = field(default_factory=DPOSettings)
@@ -307,17 +359,6 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     return settings
 
 
-def settings_kept(values: Any) -> RunConfig:
-    """Settings of a run as they stand in a file; those of an older version leave the bits of seeds unsaid.
-
-    Raises:
-        ValueError: they are not of this version.
-    """
-    if isinstance(values, dict):
-        values = {"seed_bits": OLD_SEED_BITS, **values}
-    return msgspec.convert(values, RunConfig)
-
-
 def flat(settings: Struct) -> dict[str, Any]:
     """Settings by their dotted names."""
     values: dict[str, Any] = {}
@@ -365,3 +406,96 @@ def in_sections(named: Mapping[str, Any], known: dict[str, Any]) -> dict[str, An
             section = section.setdefault(part, {})
         section[key] = value
     return known
+
+
+MEASURED = (
+    "ppo.gamma",
+    "ppo.lam",
+    "ppo.reward_scale",
+    "ppo.batch_size",
+    "ppo.whole_episodes",
+    "n_envs",
+)
+"""Settings that a run's first batch decides, unless they are given."""
+
+
+OPTIONS: dict[str, Option] = {
+    name: mark
+    for name, kind in setting_types().items()
+    for mark in getattr(kind, "__metadata__", ())
+    if isinstance(mark, Option)
+}
+"""The words of each setting that has some, by its dotted name."""
+
+LIVE = dict(
+    sorted(
+        ((name, option) for name, option in OPTIONS.items() if option.title),
+        key=lambda setting: (not setting[0].startswith("ppo."), "." not in setting[0]),
+    )
+)
+"""Settings that a person may change live, PPO's first; all others stay for the whole run."""
+
+FINAL = {f"ppo.{name}": f"ppo.{name}_final" for name in SCHEDULED}
+"""Where a setting that moves along a line ends."""
+
+
+class Change(Struct, frozen=True):
+    """A setting that was changed live."""
+
+    before: Value
+    """As the run began with it."""
+    after: Value
+    """As it is now."""
+
+
+def with_final_values(changes: Mapping[str, Value]) -> dict[str, Value]:
+    """Changes, with the final values that follow from them."""
+    finals = {FINAL[name]: value for name, value in changes.items() if name in FINAL}
+    return {**finals, **changes}
+
+
+def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
+    """The settings after changes, all of them or none.
+
+    Raises:
+        ConfigError: a setting cannot change live, or its value is outside its range; the message names it.
+    """
+    for name in changes:
+        if name not in LIVE:
+            raise ConfigError(
+                f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}."
+            )
+    now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
+    if "ppo.kl_coef" in changes and now.ppo.kl_target is not None:
+        raise ConfigError(
+            "ppo.kl_coef is adapted by itself while there is a ppo.kl_target; change that, or set it to None."
+        )
+    return now
+
+
+def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
+    """What differs between the settings at a run's beginning and those of now."""
+    pairs = {name: Change(value_of(began, name), value_of(now, name)) for name in LIVE}
+    return {name: change for name, change in pairs.items() if change.before != change.after}
+
+
+def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
+    """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
+    known = {name: change for name, change in earlier.items() if name in LIVE}
+    return {
+        name: change.after
+        for name, change in known.items()
+        if value_of(config, name) == change.before
+    }
+
+
+def with_measured(
+    config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]
+) -> RunConfig:
+    """The settings with the values that were measured, and the reasons for all that ever were.
+
+    No other ones are to be measured any more, but for the number of earlier turns.
+    """
+    known = in_sections(values, msgspec.to_builtins(config))
+    measured = {name: why for name, why in config.measured.items() if why or name == "history"}
+    return from_dict(RunConfig, known | {"measured": {**measured, **reasons}})

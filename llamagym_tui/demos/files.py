@@ -152,7 +152,7 @@ def lines_of(path: Path) -> Iterator[Line]:
 class DemoWriter:
     """Appends a person's episodes to a file, in order; those that could not be written are kept and tried again.
 
-    `add` returns at once. `save` and `take_back` may take a moment and can be called in any thread.
+    `add` returns at once. `save` may take a moment and can be called in any thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,19 +185,6 @@ class DemoWriter:
                     return
                 self._waiting.pop(0)
                 self.saved += 1
-
-    def take_back(self, demo: Demonstration) -> None:
-        """Remove an episode from those that wait, or from the file.
-
-        Raises:
-            DemoFileError: the file cannot be changed.
-        """
-        with self._writing:
-            if demo in self._waiting:
-                self._waiting.remove(demo)
-                return
-            remove(self.path, [encode(demo)])
-            self.saved -= 1
 
 
 def _summary(path: Path) -> DemoFile:

@@ -1,6 +1,6 @@
 """A person's own game: episodes in an environment of their own, with the observations in the agent's words.
 
-Each finished episode goes to the `DemoWriter` at once; an episode that is discarded is taken out of the file again.
+Each finished episode goes to the `DemoWriter` at once.
 """
 
 from collections.abc import Callable
@@ -100,8 +100,6 @@ class HumanGame:
         """None until the environment is made."""
         self.choices: tuple[OfferedAction, ...] = ()
         """The actions that the person can take now."""
-        self.reasoning = ""
-        """A sentence that the person has begun for the next reply."""
         self.drawing = StateDrawing("")
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
@@ -117,10 +115,6 @@ class HumanGame:
         self._seed = 0
         self.over = True
         """Whether no episode is under way."""
-        self.last: Demonstration | None = None
-        """The episode that ended last, discarded or not; None once the next one has begun."""
-        self.discarded = False
-        """Whether that episode is discarded."""
         self.match: MatchAgainstModel | None = None
         """The match against the model; None: there is none."""
 
@@ -180,8 +174,6 @@ class HumanGame:
         self._turns = []
         self._models = []
         self.over = False
-        self.last = None
-        self.discarded = False
         self.drawing = StateDrawing("")
         self._look()
         self._offer(now)
@@ -195,14 +187,14 @@ class HumanGame:
         if not self.awaits_model:
             self.transcript = self.transcript.after(self._shown())
 
-    def act(self, action: int | str, reasoning: str = "") -> bool:
-        """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
+    def act(self, action: int | str) -> bool:
+        """Take an action; returns True if that ended the episode.
 
         Raises:
-            ActionParseError: with this sentence the agent would not read the action in the reply.
+            ActionParseError: the agent cannot word the action.
             EnvError: the environment refused the step.
         """
-        reply = worded(self._agent, action, reasoning)
+        reply = worded(self._agent, action)
         shown = self._now
         reward, end = self._step(action)
         self._turns.append(PlayedTurn(shown.text, shown.actions, reply, action, reward))
@@ -270,21 +262,6 @@ class HumanGame:
             return ""
         return "" if action is None else self._agent.action_name(action)
 
-    def discard(self) -> None:
-        """Discard the episode that ended last or, if it is discarded, keep it after all.
-
-        This may take a moment and can be called in any thread. It raises what `DemoWriter.take_back` raises, and
-        nothing has changed then.
-        """
-        if self.last is None:
-            return
-        if self.discarded:
-            self.writer.add(self.last)
-            self.writer.save()
-        else:
-            self.writer.take_back(self.last)
-        self.discarded = not self.discarded
-
     def close(self) -> None:
         if self._game is not None:
             self._game.close()
@@ -323,8 +300,6 @@ class HumanGame:
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._turns), end=end
         )
-        self.last = demo
-        self.discarded = False
         self.writer.add(demo)
         state = self.game.outcome
         hidden = revealed(self._agent, self.game.env, state.observation, state.info)

@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from msgspec import UNSET
-
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
-from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -17,9 +14,6 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     TurnFinished,
 )
-
-MOST_TURNS = 2_000
-"""Turns of the ended episodes that are remembered: about as many as a conversation keeps."""
 
 
 @dataclass
@@ -50,12 +44,6 @@ class WatchedEpisode:
                 found[number] = turn.replaced
         return found
 
-    @cached_property
-    def identity(self) -> int:
-        """A hash of the episode's number and texts, as a resumed run uses some numbers twice."""
-        turns = [(turn.reply, turn.reward) for turn in self.turns]
-        return hash((self.started.episode, *self.observations, *turns))
-
     @property
     def episode_return(self) -> float:
         """Sum of the rewards so far."""
@@ -67,15 +55,8 @@ class EpisodeRecorder:
 
     def __init__(self) -> None:
         self._under_way: WatchedEpisode | None = None
-        self.ended: dict[int, WatchedEpisode] = {}
-        """The whole episodes that ended last, by their numbers, the last one last."""
-        self._turns = 0
-        """Turns that they have together; they are not counted anew for each of some hundred episodes a second."""
-
-    @property
-    def last(self) -> WatchedEpisode | None:
+        self.last: WatchedEpisode | None = None
         """The episode that ended last; None before the first one."""
-        return next(reversed(self.ended.values()), None)
 
     def add(self, event: AnyEvent) -> bool:
         """Take in an event; returns whether it ended an episode of which no event is missing."""
@@ -99,24 +80,11 @@ class EpisodeRecorder:
             case EpisodeFinished() if event.length == turns == observations:
                 episode.finished = event
                 self._under_way = None
-                self._keep(episode)
+                self.last = episode
                 return True
             case _:
                 self._under_way = None  # an event is missing
         return False
-
-    def _keep(self, episode: WatchedEpisode) -> None:
-        """Keep a whole episode; of too many turns the oldest episodes go, never this one."""
-        number = episode.started.episode
-        if number in self.ended:  # shown again, it is the last one again
-            self._drop(number)
-        self.ended[number] = episode
-        self._turns += len(episode.turns)
-        while self._turns > MOST_TURNS and len(self.ended) > 1:
-            self._drop(next(iter(self.ended)))
-
-    def _drop(self, number: int) -> None:
-        self._turns -= len(self.ended.pop(number).turns)
 
 
 def as_demonstration(
@@ -127,24 +95,16 @@ def as_demonstration(
     model: str,
     clock: Callable[[], datetime],
 ) -> Demonstration:
-    """A finished episode of the model as data to train on; it is a correction if a person acted in some turns.
+    """An episode in which a person had the wheel, as data to train on.
 
-    Raises:
-        ActionParseError: a reply names no action, or the environment refused it, so it is not worth imitating. In a
-            correction, the model's own replies may be like that, as they are not trained on.
+    The model's own replies need not name an action, as they are not trained on.
     """
-    assert watched.finished is not None, "only a finished episode is kept"
+    assert watched.finished is not None, "only a finished episode is recorded"
     turns: list[PlayedTurn] = []
     for number, turn in enumerate(watched.turns):
         # A correction has no list at all if all actions were admissible in every turn.
         admissible = watched.admissible[number] if watched.admissible else None
         reading = agent.read(turn.reply)
-        if (reading.failed or turn.is_refused) and not watched.replaced:
-            why = "names no action" if reading.failed else "was refused by the environment"
-            raise ActionParseError(
-                f"Episode {turn.episode:,} was not kept: the reply of turn {turn.turn + 1} {why}, so it is no example "
-                "to train on."
-            )
         action = turn.action if reading.failed else reading.action
         observation = watched.observations[number]
         turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
@@ -154,8 +114,8 @@ def as_demonstration(
         watched.started.system_prompt,
         turns,
         end=watched.finished.end,
-        source="correction" if watched.replaced else "model",
+        source="correction",
         recorded_at=clock(),
         model=model,
-        replaced_replies=watched.replaced or UNSET,
+        replaced_replies=watched.replaced,
     )

@@ -60,25 +60,9 @@ def choices(
     return tuple(choice for choice in given if admissible is None or choice.name in admissible)
 
 
-def worded(agent: AgentBase, action: int | str, reasoning: str = "") -> str:
-    """A person's action as the agent would reply it, after a sentence of reasoning if there is one.
-
-    Raises:
-        ActionParseError: with this sentence, the agent would read another action in the reply, or none; or its
-            `format_action` failed.
-    """
+def worded(agent: AgentBase, action: int | str) -> str:
+    """The reply by which the agent would take an action; raises ActionParseError if `format_action` fails."""
     try:
-        plain_reply = agent.format_action(action)
+        return agent.format_action(action)
     except RAISED as error:
         raise ActionParseError(f"{located(error)}.") from error
-    reasoning = reasoning.strip()
-    if not reasoning:
-        return plain_reply
-    reply = f"{reasoning} {plain_reply}"
-    reading = agent.read(reply)
-    if reading.failed or reading.action != action:
-        read = "no action" if reading.failed else agent.action_name(reading.action)
-        raise ActionParseError(
-            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it differently."
-        )
-    return reply

@@ -70,8 +70,6 @@ class Act(Command, frozen=True, kw_only=True):
     """The turn of the ``ActionAwaited`` that it answers."""
     action: int | str
     """One of those on the person's keys."""
-    reasoning: str = ""
-    """A sentence that the reply begins with."""
 
 
 class LetGo(Command, frozen=True, kw_only=True):

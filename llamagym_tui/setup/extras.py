@@ -14,6 +14,7 @@ class Extra(NamedTuple):
 EXTRAS = {
     "minigrid": Extra("minigrid", "the agent babyai, and all of BabyAI and MiniGrid"),
     "textworld": Extra("textworld", "the agent textworld, and text games from files (Linux)"),
+    "openai": Extra("openai", "endpoints as --model of eval and match, and as opponents"),
     "tensorboard": Extra("tensorboard", "--track tensorboard"),
     "wandb": Extra("wandb", "--track wandb"),
     "serve": Extra("textual_serve", "llamagym-tui serve"),

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.config.typed import assigned, settings
 from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.run_store import ABOUT_FILE
-from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
@@ -72,13 +72,8 @@ def lessons() -> dict[str, Lesson]:
 def begun(name: str) -> RunConfig:
     """Settings of a new run of a lesson; makes the run's folder and notes the lesson in it."""
     lesson = lessons()[name]
-    config = run_config(
-        agent=lesson.agent,
-        run_dir=None,
-        resume=False,
-        assignments=[WHOLE_MODEL, *lesson.settings],
-    )
-    config = with_run_dir(config)
+    given = assigned([WHOLE_MODEL, *lesson.settings])
+    config = with_run_dir(run_config(lesson.agent, given))
     about = Path(config.run_dir) / ABOUT_FILE
     replace_file(about, f"{name}: {lesson.title}".encode())
     return config

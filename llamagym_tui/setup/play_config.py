@@ -1,16 +1,27 @@
-"""Settings by which a model plays and is not trained: a run's policy or another model."""
+"""The settings by which a model plays and is not trained: a run's policy, another model, or one behind an endpoint."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import Device, Dtype, RunConfig, from_dict
+from llamagym_tui.config import OPTIONS, RunConfig, from_dict, in_sections
+from llamagym_tui.config.typed import merged
+from llamagym_tui.errors import UsageError
+from llamagym_tui.game.environment import opponent_of
+from llamagym_tui.model_registry import BUNDLED, is_endpoint
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.branch import UPDATE_DIR
-from llamagym_tui.setup.run_config import holds_adapter, names_actions
+from llamagym_tui.setup.run_config import (
+    checked_model,
+    holds_adapter,
+    names_actions,
+    with_opponent,
+    with_own_settings,
+)
 
 KEPT_SETTINGS = (
     "env",
@@ -21,24 +32,63 @@ KEPT_SETTINGS = (
     "parallel_envs",
 )
 """Settings that an evaluation takes from a run if it plays the same agent."""
+USED: tuple[str, ...] = (
+    "model",
+    "base",
+    "env",
+    "system_prompt",
+    "history",
+    "n_envs",
+    "seed",
+    "device",
+    "dtype",
+)
+USED += ("threads", "max_turns", "max_failures", "parallel_envs")
+"""Settings that an evaluation obeys, besides those of `generation`."""
+
+
+def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
+    """The settings of an evaluation from those that were typed, by their dotted names.
+
+    Raises:
+        UsageError: a setting has no use in an evaluation, there is no such model, or an endpoint's opponent would be a
+            policy.
+    """
+    for name in given:
+        if name not in USED and not name.startswith("generation."):
+            raise UsageError(
+                f"{name} changes nothing in an evaluation, where --set takes "
+                f"{', '.join(name for name in USED if name not in OPTIONS)} and generation.*; leave it out."
+            )
+    given = in_sections(given, {})
+    agent_class = catalog.find_agent(agent, given.get("env"))
+    given["env"] = with_opponent(agent_class, given.get("env", {}))
+    model = given.pop("model", BUNDLED)
+    if is_endpoint(model):
+        # At the top it would delay the first frame.
+        from llamagym_tui.game.endpoint import require_address
+
+        model = str(require_address(model))
+        if opponent := opponent_of(agent_class):
+            raise UsageError(
+                f"An endpoint plays against a policy as its opponent alone: give {opponent} as --model, and "
+                f"--env opponent={model}."
+            )
+    else:
+        model = checked_model(model)
+        model_registry.require_model(model)
+    if given.get("base") is not None:
+        given["base"] = checked_model(given["base"])
+    own = with_own_settings(agent_class, {})
+    return evaluated_config(catalog.absolute_spec(agent), model, given, own=own)
 
 
 def evaluated_config(
     agent_spec: str,
     model: str,
+    given: Mapping[str, Any] = MappingProxyType({}),
     *,
-    env: dict[str, Any] | None = None,
-    own: dict[str, Any] | None = None,
-    assigned: Mapping[str, Any] | None = None,
-    temperature: float | None = None,
-    base: str | None = None,
-    system_prompt: str | None = None,
-    history: str | int | None = None,
-    n_envs: int | None = None,
-    seed: int | None = None,
-    device: Device | None = None,
-    dtype: Dtype | None = None,
-    threads: int | None = None,
+    own: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunConfig:
     """The settings by which a model is evaluated: those of its run, if it is the folder or model folder of one, else
     those of a new run.
@@ -47,61 +97,34 @@ def evaluated_config(
 
     Args:
         model: registry name, hub id, local path, run folder, or an endpoint's address.
-        env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
-        own: settings that the agent names for its runs, where the model is of no run.
-        assigned: further settings, in sections, which come before those of the run and after the arguments below.
-        temperature: of sampling. None: a run's, or the model's.
-        base: where the base model of an adapter is. None: where its folder says.
-        system_prompt: None: that of a run folder at its end, if it has the same agent; else the agent's.
-        history: turns before the present one that a prompt has. None: as with the system prompt.
-        n_envs: environments stepped together. None: the default of a run; so it is with the device and the threads.
-        dtype: of the weights. None: a run's, or the model's.
-        seed: no training run with the same seed sees the same environments. None: the default of a run.
+        given: settings in sections, which come before those of the run.
+        own: settings that the agent names for its runs, for a model of no run.
     """
     folder = Path(model).expanduser()
     is_model_dir = folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR)
     if is_model_dir or folder.name.startswith(UPDATE_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
-    defaults = model_registry.with_defaults(
-        {**(own or {}), "agent": agent_spec, "run_dir": ""}, model
-    )
+    defaults = model_registry.with_defaults({**own, "agent": agent_spec, "run_dir": ""}, model)
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     entry = model_registry.find(model)
-    dtype = dtype or trained.dtype or (entry.dtype if entry else "float32")
-    assigned = dict(assigned or {})
-    kept: dict[str, Any] = {}
-    if catalog.is_same_agent(trained.agent, agent_spec):
-        kept = {name: getattr(trained, name) for name in KEPT_SETTINGS}
+    dtype = given.get("dtype") or trained.dtype or (entry.dtype if entry else "float32")
     sampling = msgspec.to_builtins(trained.generation)
     writes_actions = entry is not None and entry.full_finetuning
-    is_said = is_run or "policy" in (own or {}).get("generation", {})
-    if not (writes_actions or is_said) and names_actions(catalog.find_agent(agent_spec, env)):
-        sampling["policy"] = "score"
-    sampling |= assigned.pop("generation", {})
-    if temperature is not None:
-        sampling["temperature"] = temperature
-    given = {
-        "base": base,
-        "system_prompt": system_prompt,
-        "history": history,
-        "n_envs": n_envs,
-        "seed": seed,
-        "device": device,
-        "threads": threads,
-    }
-    settings = {
-        **kept,
+    is_said = is_run or "policy" in own.get("generation", {})
+    if not (writes_actions or is_said):
+        agent_class = catalog.find_agent(agent_spec, given.get("env"))
+        if names_actions(agent_class):
+            sampling["policy"] = "score"
+    settings: dict[str, Any] = {"generation": sampling}
+    if catalog.is_same_agent(trained.agent, agent_spec):
+        settings |= {name: getattr(trained, name) for name in KEPT_SETTINGS}
+    settings |= {
         "agent": agent_spec,
         "model": model,
         "run_dir": "",
         "mode": "inference",
-        "generation": sampling,
-        "dtype": dtype,
         # No adapter is added to a whole model; one that the model has is a part of it.
         "full_finetuning": None if holds_adapter(model) or dtype != "float32" else True,
-        "env": {**kept.get("env", {}), **(env or {})},
-        **assigned,
     }
-    settings |= {name: value for name, value in given.items() if value is not None}
-    return from_dict(RunConfig, settings)
+    return from_dict(RunConfig, {**merged(settings, given), "dtype": dtype})

@@ -1,12 +1,12 @@
-"""Turns options of the command line into a `RunConfig`, with every check that needs no torch.
+"""The settings of a run: those that were given, then the agent's, the model's and the defaults, checked without torch.
 
-What is not given comes from the model's registry entry, then from the defaults; with ``--resume``, from the settings of
-the run.
+A run that is resumed or branched off has the settings of the run that it goes on from, below those that are given.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -15,18 +15,12 @@ from llamagym_tui import model_registry, run_store
 from llamagym_tui.config import (
     MEASURED,
     UNUSED_BY_HEAD,
-    Device,
-    Dtype,
-    LearnerName,
-    Mode,
-    OnCollapse,
-    ParallelEnvs,
     RunConfig,
-    Tracker,
     from_dict,
     in_sections,
     setting_types,
 )
+from llamagym_tui.config.typed import OWN_OPTIONS, has, merged
 from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
@@ -44,77 +38,21 @@ SETTINGS_OF_HEAD: Mapping[str, Any] = {
 
 
 def run_config(
-    *,
-    agent: str | None,
-    run_dir: Path | None,
-    resume: bool,
-    branch_of: str | None = None,
-    trust_agent: bool = False,
-    assignments: Sequence[str] = (),
-    model: str | None = None,
-    base: str | None = None,
-    env: Mapping[str, Any] | None = None,
-    system_prompt: str | None = None,
-    history: str | int | None = None,
-    learner: LearnerName | None = None,
-    mode: Mode | None = None,
-    n_envs: int | None = None,
-    ranks: int | None = None,
-    parallel_envs: ParallelEnvs | None = None,
-    seed: int | None = None,
-    device: Device | None = None,
-    dtype: Dtype | None = None,
-    threads: int | None = None,
-    episodes: int | None = None,
-    minutes: float | None = None,
-    max_failures: int | None = None,
-    final_episodes: int | None = None,
-    on_collapse: OnCollapse | None = None,
-    sft_warm_start: bool | None = None,
-    sft_data: str | None = None,
-    track: Tracker | None = None,
+    agent: str | None, given: Mapping[str, Any] = MappingProxyType({}), *, trust_agent: bool = False
 ) -> RunConfig:
-    """Settings of a run. The arguments that are not explained here are fields of `RunConfig`; None: not given.
+    """Settings of a run.
 
     Args:
-        agent: the spec as typed. None: with `resume`, the agent of the run.
-        run_dir: folder of the run. None: it has none yet, see `with_run_dir`.
-        learner: the setting `ppo.learner`.
-        branch_of: RUN[@UPDATE] to branch off from. None: it is no branch.
+        agent: the spec as typed. None: the agent of the run that is resumed or branched off from.
+        given: settings by their dotted names; ``parent`` is RUN[@UPDATE].
         trust_agent: agree to execute an agent file that only the folder of the run names.
-        assignments: what ``--set`` says, which comes before the options.
     """
-    options = {
-        "model": model,
-        "base": base,
-        "env": env,
-        "system_prompt": system_prompt,
-        "history": history,
-        "mode": mode,
-        "n_envs": n_envs,
-        "ranks": ranks,
-        "parallel_envs": parallel_envs,
-        "seed": seed,
-        "device": device,
-        "dtype": dtype,
-        "threads": threads,
-        "episodes": episodes,
-        "minutes": minutes,
-        "max_failures": max_failures,
-        "final_episodes": final_episodes,
-        "on_collapse": on_collapse,
-        "sft_warm_start": sft_warm_start,
-        "sft_data": sft_data,
-        "track": track,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if assignments:
-        from llamagym_tui.setup.assignments import settings
-
-        given |= settings(assignments)
-    if learner is not None:
-        given = in_sections({"ppo.learner": learner}, given)
-    typed = given
+    typed = in_sections(given, {})
+    resume = typed.pop("resume", False)
+    branch_of = typed.pop("parent", None)
+    if typed.get("run_dir"):
+        typed["run_dir"] = str(Path(typed["run_dir"]).expanduser().absolute())
+    given = dict(typed)
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"))
         if "env" in given:
@@ -126,7 +64,7 @@ def run_config(
         ranges = getattr(agent_class, "observation_ranges", ())
         given["observation_ranges"] = list(ranges) or None
     for name in ("model", "base"):
-        if name in given:
+        if given.get(name) is not None:
             given[name] = checked_model(given[name])
     if resume and branch_of:
         raise UsageError(
@@ -138,15 +76,15 @@ def run_config(
         has_new = is_new and not trains_head
         _require_adapter(typed, given.get("model", BUNDLED), is_new=has_new)
     if resume:
-        return _resumed(run_dir, given, trust_agent=trust_agent)
+        return _resumed(given, trust_agent=trust_agent)
     if branch_of:
-        return _branch(branch_of, run_dir, given, trust_agent=trust_agent)
+        return _branch(branch_of, given, trust_agent=trust_agent)
     if agent is None:
         raise UsageError(
             "Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them."
         )
-    given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
-    given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
+    given.setdefault("run_dir", "")
+    given["measured"] = {name: "" for name in MEASURED if not has(given, name)}
     if _finds_history(agent_class, given):
         given["measured"]["history"] = ""
     if _chooses_by_score(agent_class, given, trains_head=trains_head):
@@ -157,7 +95,7 @@ def run_config(
         # The registry's ranks are for adapters in all layers.
         usual = {"layers": "head", "r": agent_class.directions}
         completed["lora"] = usual | given.get("lora", {})
-        own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not _has(given, name)}
+        own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not has(given, name)}
         completed = in_sections(own, completed)
         if "ppo.novelty_coef" in own:
             completed["measured"]["ppo.novelty_coef"] = ""
@@ -208,11 +146,11 @@ def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -
     """
     if given.get("full_finetuning"):
         return False
-    if _is_fully_trained(given) and any(_has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
+    if _is_fully_trained(given) and any(has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
         return False
-    if _has(given, "sft_data"):
+    if has(given, "sft_data"):
         return False
-    if _has(given, "lora.layers") or _has(given, "lora.target_modules"):
+    if has(given, "lora.layers") or has(given, "lora.target_modules"):
         return False
     if given.get("generation", {}).get("policy") == "generate":
         return False
@@ -227,8 +165,8 @@ def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bo
 
 
 def _samples_alone(given: Mapping[str, Any]) -> bool:
-    """Whether a run is one process, which samples its replies itself."""
-    return not (_has(given, "generation.server") or given.get("ranks", 1) > 1 or is_launched())
+    """True for a run of one process."""
+    return given.get("ranks", 1) == 1 and not is_launched()
 
 
 def names_actions(agent_class: type[AgentBase]) -> bool:
@@ -252,7 +190,7 @@ def _chooses_by_score(
             "An adapter on the LM head alone chooses among the admissible replies: for free text add "
             "--set lora.layers=all or --set full_finetuning=true."
         )
-    if _has(given, "generation.policy") or not names_actions(agent_class):
+    if has(given, "generation.policy") or not names_actions(agent_class):
         return False
     return has_head_alone or not _is_fully_trained(given)
 
@@ -263,20 +201,12 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
     Raises:
         UsageError: the agent sets something that is no setting of a run.
     """
-    from llamagym_tui.setup.assignments import OPTIONS_OF, merged
-
     for name in agent_class.run_settings:
-        if name not in setting_types() or name in OPTIONS_OF:
+        if name not in setting_types() or name in OWN_OPTIONS:
             raise UsageError(
                 f"{agent_class.__name__}.run_settings has {name!r}, which is no setting of a run."
             )
     return merged(in_sections(agent_class.run_settings, {}), given)
-
-
-def _has(settings: Mapping[str, Any], name: str) -> bool:
-    """Whether settings, ordered in sections, have one of that dotted name."""
-    section, _, key = name.rpartition(".")
-    return key in (settings.get(section, {}) if section else settings)
 
 
 def with_run_dir(config: RunConfig) -> RunConfig:
@@ -333,48 +263,37 @@ def ranks_of(config: RunConfig) -> int:
     return size
 
 
-def warm_start_file(
-    agent: str | None,
-    path: Path | None,
-    env: Sequence[str] | None = None,
-    *,
-    wanted: bool,
-    resume: bool,
-) -> str | None:
-    """The file of demonstrations that a run begins with, which has been checked; None: it begins without one.
+def with_demonstrations(agent: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a run with the file of demonstrations that it begins with, checked, by its absolute path.
 
-    Args:
-        path: file of demonstrations. None: the one that ships for the agent.
-        env: NAME=VALUE each, as ``--env`` takes it.
+    Raises:
+        UsageError: the run does not begin with one, has begun already, or nothing ships for the agent.
     """
-    if not wanted:
-        if path is not None:
+    if not given.get("sft_warm_start"):
+        if "sft_data" in given:
             raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
-        return None
-    if resume:
+        return dict(given)
+    if given.get("resume") or given.get("parent"):
         raise UsageError(
             "A run that is resumed has begun already; --sft-warm-start is for a new one."
         )
-    return None if agent is None else sft_file(agent, path, env)
+    if agent is None:
+        return dict(given)
+    return {**given, "sft_data": sft_file(agent, given)}
 
 
-def sft_file(
-    agent: str,
-    path: Path | None,
-    env: Sequence[str] | None = None,
-    method: Literal["sft", "dpo"] = "sft",
-) -> str:
-    """The absolute path of the file to train an agent on, which has been checked; `env` is as `env_kwargs` takes it."""
+def sft_file(agent: str, given: Mapping[str, Any], method: Literal["sft", "dpo"] = "sft") -> str:
+    """The absolute path of the file to train an agent on, which has been checked."""
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
-    config = RunConfig(agent=agent, run_dir="", env=env_kwargs(env) or {})
-    data = training_data(RunAgent(agent, config=config).agent, path, method)
+    config = RunConfig(agent=agent, run_dir="", env=given.get("env", {}))
+    data = training_data(RunAgent(agent, config=config).agent, given.get("sft_data"), method)
     return str(data.path.absolute())
 
 
-def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
-    """The keyword arguments that ``--env NAME=VALUE`` gives; None: none are given.
+def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any]:
+    """The keyword arguments that ``--env NAME=VALUE`` gives.
 
     Numbers, true, false and none are read as such; other words are texts.
     """
@@ -388,7 +307,7 @@ def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
             found[name] = msgspec.json.decode(word, type=bool | int | float | None)
         except ValueError:
             found[name] = text
-    return found or None
+    return found
 
 
 def read_prompt(path: Path) -> str:
@@ -405,15 +324,6 @@ def read_prompt(path: Path) -> str:
         raise UsageError(
             f"The prompt file {path} cannot be read: {error.strerror or error}."
         ) from error
-
-
-def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:
-    """The value of an option that is either that word or a number of at least `least`; None: it is not given."""
-    if text is None or text == word:
-        return text
-    if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise UsageError(f"{option} takes {word} or a number from {least}, not {text!r}.")
-    return int(text)
 
 
 def checked_model(name: str) -> str:
@@ -516,32 +426,25 @@ def _looks_local(name: str) -> bool:
     )
 
 
-def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
+def _resumed(given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     """Settings with which a run goes on."""
-    if run_dir is None:
+    if not given.get("run_dir"):
         raise UsageError(
             "--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them."
         )
-    folder = run_dir.expanduser().absolute()
+    folder = Path(given["run_dir"])
     if not run_store.is_run(folder):
-        raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
-    now = {
-        "run_dir": str(folder),
-        "resume": True,
-        # None: the prompt of the checkpoint, which may have been changed live.
-        "system_prompt": given.get("system_prompt"),
-    }
+        raise UsageError(f"There is no run in {folder} to resume; `llamagym-tui runs` lists them.")
+    # None: the prompt of the checkpoint, which may have been changed live.
+    now = {"resume": True, "system_prompt": given.get("system_prompt")}
     return _going_on(folder, given | now, trust_agent=trust_agent)
 
 
-def _branch(
-    spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool
-) -> RunConfig:
+def _branch(spec: str, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     """Settings of a new run that goes on from another one's checkpoint."""
     parent = branch.branch_point(spec)
-    folder = "" if run_dir is None else str(run_dir.expanduser().absolute())
     of_its_own = {
-        "run_dir": folder,
+        "run_dir": given.get("run_dir", ""),
         "resume": False,
         "parent": parent,
         "system_prompt": given.get("system_prompt"),
@@ -564,8 +467,6 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
             trust.trust(untrusted)
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # the policy goes on to read numbers as it has learnt to
-    from llamagym_tui.setup.assignments import merged
-
     settings = merged(msgspec.to_builtins(earlier), given)
     _require_here(folder, settings)
     if settings["model"] == earlier.model:
@@ -573,7 +474,7 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     else:
         settings["weights"] = model_registry.fingerprint(settings["model"])
     settings["measured"] = {
-        name: why for name, why in earlier.measured.items() if not _has(given, name)
+        name: why for name, why in earlier.measured.items() if not has(given, name)
     }
     return from_dict(RunConfig, settings)
 

@@ -1,10 +1,9 @@
-"""The versions of the system prompt and the returns under each, to compare prompts, in bounded memory.
+"""The versions of the system prompt and the returns under each, in bounded memory.
 
-Episodes in training and in inference are counted apart, as the policy changes in training. Of each, the first and the
-last episodes are counted: about the same policy played the last ones of a version and the first ones of the next.
+Episodes in training and in inference are counted apart, because the policy changes in training. The last episodes of a
+version count: about the same policy played the last ones of a version and the first ones of the next.
 """
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import RECENT, MeanReturn, mean_return, standard_error
+from llamagym_tui.returns import RECENT, MeanReturn, mean_return
 
 MAX_VERSIONS = 32
 """The number of versions that are kept; the first one always stays, and the oldest ones after it go first."""
@@ -21,58 +20,21 @@ WORDS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over the returns of some episodes."""
+class Played:
+    """The last `RECENT` returns under a version."""
 
-    episodes: int = 0
-    total: float = 0.0
-    """Sum of the returns."""
-    squares: float = 0.0
-    """Sum of the squared returns."""
-
-    def add(self, returns: Sequence[float]) -> "Totals":
-        """The totals with more episodes; returns that are not finite are left out."""
-        finite = [value for value in returns if math.isfinite(value)]
-        return Totals(
-            self.episodes + len(finite),
-            self.total + math.fsum(finite),
-            self.squares + math.fsum(value * value for value in finite),
-        )
-
-    @property
-    def mean_return(self) -> MeanReturn | None:
-        """The mean return with its standard error; None if there are no episodes."""
-        if not self.episodes:
-            return None
-        mean = self.total / self.episodes
-        spread = self.squares - self.episodes * mean * mean
-        return MeanReturn(mean, standard_error(spread, self.episodes), self.episodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Returns of a version's first and last episodes: `RECENT` of each, which may overlap."""
-
-    first: Totals = Totals()
-    """Totals over its first episodes."""
     recent: tuple[float, ...] = ()
-    """Returns of its last episodes."""
     episodes: int = 0
     """The number of all its episodes."""
 
-    def add(self, returns: Sequence[float]) -> "Ends":
+    def add(self, returns: Sequence[float]) -> "Played":
         """The same with more episodes."""
-        missing = max(0, RECENT - self.episodes)
         recent = (*self.recent, *returns)
-        return Ends(
-            first=self.first.add(returns[:missing]),
-            recent=recent[-RECENT:],
-            episodes=self.episodes + len(returns),
-        )
+        return Played(recent[-RECENT:], self.episodes + len(returns))
 
     @property
     def last(self) -> MeanReturn | None:
-        """The mean return of its last episodes; None if there are none."""
+        """The mean return of its last episodes; None before the first."""
         return mean_return(self.recent)
 
 
@@ -84,10 +46,10 @@ class PromptVersion:
     text: str
     updates: tuple[int, int] | None = None
     """Updates of the policies that played its first and its last episode; None before the first."""
-    train: Ends = Ends()
-    inference: Ends = Ends()
+    train: Played = Played()
+    inference: Played = Played()
 
-    def under(self, mode: Mode) -> Ends:
+    def under(self, mode: Mode) -> Played:
         """Returns in a mode."""
         return self.train if mode == "train" else self.inference
 

@@ -1,6 +1,6 @@
 """A recorded run that can be played again: its events by their time, and the run's state at every moment.
 
-Reading goes on in small pieces while the beginning is already played. States are kept at up to `MAX_KEYFRAMES` places,
+Reading goes on in small pieces while the beginning is already played. A state is kept every `KEYFRAME_EVERY` events,
 so that no jump has to read more than what lies between two of them. A run that is still going on is followed.
 """
 
@@ -16,15 +16,13 @@ from msgspec.structs import replace
 from llamagym_tui.protocol import event_log, events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import EVENTS_FILE, is_held, read_config
-from llamagym_tui.state.reduce import MAX_MARKS, reduce
+from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 
 MAX_GAP_S = 5.0
 """Most seconds that a silence takes in a recording, so that nobody has to wait for a pause over night."""
-MAX_KEYFRAMES = 128
-"""Most states that are kept for jumping."""
-KEYFRAME_EVERY = 256
-"""Events between two of them at first; this number doubles whenever there are too many of them."""
+KEYFRAME_EVERY = 512
+"""Events between two states that are kept for jumping."""
 FRAME_ENTRIES = 256
 """Entries of the conversation in each of them, to which one can scroll back after a jump."""
 READ_EVENTS = 256
@@ -33,16 +31,6 @@ PLAYED_EVENTS = 1_024
 """Most events that are played at a time, which takes some 20 ms; the others follow at the next tick."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """The speeds of a replay, in seconds of the recording for each second."""
-
-TurningPoint = (
-    events.RunStarted
-    | events.PromptChanged
-    | events.ModeChanged
-    | events.SettingsChanged
-    | events.RolledBack
-    | events.WarmStartFinished
-)
-"""Events at which a run that has begun takes another way, or is resumed."""
 
 
 class Moment(NamedTuple):
@@ -90,16 +78,12 @@ class Recording(event_log.Pieces):
         """The kept states, in order."""
         self._last = self._frames[0]
         """The state after the last event that has been read."""
-        self._every = KEYFRAME_EVERY
-        """Events between two kept states now."""
         self.events = 0
         """The number of events that have been read."""
         self.goes_on = False
         """True if the run was still going on at the last look, so that the recording may grow."""
         self.said_s = math.inf
         """Seconds at which the first message of the conversation comes; infinite until that is known."""
-        self.turning_points: list[float] = []
-        """Seconds at which the run took another way; the last `MAX_MARKS` of them."""
 
     @property
     def duration_s(self) -> float:
@@ -124,25 +108,18 @@ class Recording(event_log.Pieces):
 
     def _take(self, logged: event_log.Logged) -> None:
         """Take in the next event."""
-        had_begun = self._last.state.run is not None
         self._last = self._last.after(logged)
         self.events += 1
         if isinstance(logged.event, events.ObservationShown):
             self.said_s = min(self.said_s, self.duration_s)
-        if isinstance(logged.event, TurningPoint) and had_begun:
-            turning_points = [*self.turning_points, self.duration_s]
-            self.turning_points = turning_points[-MAX_MARKS:]
-        if self.events % self._every == 0:
+        if self.events % KEYFRAME_EVERY == 0:
             self._keep_frame()
 
     def _keep_frame(self) -> None:
-        """Keep the present state, with only the end of the conversation; of too many states, every second one goes."""
+        """Keep the present state, with only the end of the conversation."""
         transcript = self._last.state.transcript.tail(FRAME_ENTRIES)
         state = replace(self._last.state, transcript=transcript)
         self._frames.append(self._last._replace(state=state))
-        if len(self._frames) == MAX_KEYFRAMES:
-            self._frames = self._frames[::2]
-            self._every *= 2
 
     def frame_at(self, at_s: float) -> Keyframe:
         """The last kept state at or before a time."""

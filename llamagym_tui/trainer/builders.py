@@ -15,7 +15,7 @@ import torch
 from huggingface_hub import constants
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import SEED_BITS, RunConfig, WarmStartStats, turns_kept
+from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -42,7 +42,6 @@ from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
-from llamagym_tui.trainer.downloads import fetch, with_time_left
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
@@ -86,13 +85,10 @@ class Builders:
         download = model_registry.download_of(name)
         if download is not None:
             notify(f"downloading {name}, {download.source}")
-        tell = with_time_left(notify)
-        base_place(self.config.base, tell)
-        if model_folder(name, tell) is not None:
+        base_place(self.config.base, notify)
+        if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
             return
-        if download is not None:
-            fetch(name, tell)
-        elif not constants.HF_HUB_OFFLINE and not hub.is_reachable(name):
+        if not hub.is_reachable(name) and download is None:
             notify(f"no hub answers, so {name} is loaded as it is on this machine")
 
     def model(self) -> LoadedModel:
@@ -164,7 +160,7 @@ class Builders:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        rollout = kind(
+        return kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -180,8 +176,6 @@ class Builders:
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
-        rollout.shared.seed_bits = config.seed_bits
-        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -207,16 +201,9 @@ class Builders:
         """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
         spec = self.config.agent
         agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)
-        config = evaluated_config(
-            spec,
-            name,
-            env=self.config.env,
-            own=with_own_settings(agent_class, {}),
-            n_envs=self.config.n_envs,
-            seed=self.config.seed,
-            device=self.config.device,
-            threads=self.config.threads,
-        )
+        shared = ("env", "n_envs", "seed", "device", "threads")
+        given = {each: getattr(self.config, each) for each in shared}
+        config = evaluated_config(spec, name, given, own=with_own_settings(agent_class, {}))
         if is_endpoint(name):
             from llamagym_tui.game.endpoint import Endpoint
 
@@ -226,7 +213,6 @@ class Builders:
             return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
-        loaded = builders.model()
         threads = torch.get_num_threads()
         loaded = builders.model()
         set_threads(threads)  # loading takes one, and those of the player were set before
@@ -283,7 +269,6 @@ class Builders:
             greedy=greedy,
             seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
             # What is compared with others, on a seed that is given, has the same seeds as those.
-            seed_bits=self.config.seed_bits if seed is None else SEED_BITS,
             system_prompt=system_prompt,
             limit_s=limit_s,
             should_stop=should_stop,

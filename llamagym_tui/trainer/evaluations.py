@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.returns import counted, left_text
-from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
-from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
+from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft, session_failed
 from llamagym_tui.trainer.inbox import Inbox
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
+from llamagym_tui.trainer.rollout.evaluation import compared, enough_for, played
 from llamagym_tui.trainer.run import Run
 
 PATIENCE = 3
@@ -134,7 +133,7 @@ class Evaluations:
         except Exception as error:
             # Its environments are not the run's, and memory may be short for it alone.
             log.error("the evaluation failed", exc_info=error)
-            message = event_builders.session_failed(error, self.log_path).message
+            message = session_failed(error, self.log_path).message
             why = f"No evaluation: {message}"
         else:
             episodes_played = len(ended)

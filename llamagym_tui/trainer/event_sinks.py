@@ -6,11 +6,13 @@ A sink that can take no more is dropped with one warning to the others; a senten
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
+from llamagym_tui.errors import LlamaGymError, described, located, user_place
 from llamagym_tui.protocol.event_log import WRITTEN_AGAIN
-from llamagym_tui.protocol.events import Event, Progressed, Refused, WarningRaised
+from llamagym_tui.protocol.events import Event, Progressed, Refused, SessionFailed, WarningRaised
 
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
@@ -119,3 +121,18 @@ class TimeLeft:
         if done <= before:
             since, before = self._began_at, 0
         return (now - since) / (done - before) * (total - done)
+
+
+def session_failed(error: Exception, log_path: Path) -> SessionFailed:
+    """An error as one sentence for people, which says what to do."""
+    if isinstance(error, LlamaGymError):
+        return SessionFailed(message=str(error))
+    # torch's own error of that name is no MemoryError.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return SessionFailed(
+            message="There is not enough memory; take a smaller --model, or fewer --envs."
+        )
+    what = located(error)
+    if not user_place(error):
+        what = f"The session failed by {described(error)}"
+    return SessionFailed(message=f"{what}; {log_path} has the traceback.")

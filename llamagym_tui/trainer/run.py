@@ -5,7 +5,9 @@ Each method is one thing that happens between two steps; when, and in which phas
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -28,21 +30,25 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_novelty,
     measured_settings,
 )
-from llamagym_tui.engine.learning.ppo import unused_settings
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer import event_builders
+from llamagym_tui.protocol.events import PhaseChanged, RunStarted
+from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Level, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft
-from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
@@ -54,7 +60,74 @@ FIRST_UPDATES = 5
 """Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
+COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
+    "long episodes take much longer than with other models."
+)
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What plays and what learns."""
+
+    agent: AgentBase
+    loaded: LoadedModel
+    policy: Policy
+    learner: PPO
+    rollout: Rollout
+    threads: int
+    """How many threads compute."""
+    start: Counters
+    """Where the run stood when this session began."""
+
+
+def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
+    """Load everything, and report the progress."""
+    config = builders.config
+    emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
+    agent = builders.agent()
+    builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
+    if warning := builders.preflight(agent):
+        emitter.warn(warning)
+    loaded = builders.model()
+    if loaded.warning:
+        emitter.warn(loaded.warning)
+    policy = builders.policy(agent, loaded)
+    if config.resume:
+        builders.checkpoint_files().load_start(Path(config.run_dir), policy)
+    learner = builders.learner(policy)
+    if config.resume:
+        start = checkpoints.restore(policy, learner)
+    else:
+        start = Counters(seed=config.seed, system_prompt=agent.get_system_prompt())
+    if checkpoints.note:
+        emitter.warn(checkpoints.note)
+    start = start.with_prompt(config.system_prompt)
+    learner.use_prompt(start.system_prompt)
+    if start.seed != config.seed:  # other random numbers and episodes from here on
+        policy.generator.manual_seed(config.seed)
+        learner.reseed(config.seed)
+    emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
+    rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
+    rollout.mode = config.mode
+    rollout.set_counters(
+        started=start.started,
+        episodes=start.episodes,
+        env_steps=start.env_steps,
+        dropped=start.dropped,
+    )
+    rollout.set_system_prompt(start.system_prompt, start.prompt_version)
+    return Parts(
+        agent=agent,
+        loaded=loaded,
+        policy=policy,
+        learner=learner,
+        rollout=rollout,
+        threads=builders.threads(policy, loaded),
+        start=start,
+    )
 
 
 class Run:
@@ -269,7 +342,7 @@ class Run:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
         if verdict.level == "collapsed" and self._may_roll_back:
             self._roll_backs += 1
-            if self.roll_back(event_builders.verdict_text(verdict)):
+            if self.roll_back(verdict_text(verdict)):
                 return
         if verdict.level != "quiet":
             self._warn_of(verdict)
@@ -286,10 +359,10 @@ class Run:
         if now - self._warned_at.get(verdict.level, -REMIND_AFTER) < REMIND_AFTER:
             return
         self._warned_at[verdict.level] = now
-        message = event_builders.verdict_text(verdict)
+        message = verdict_text(verdict)
         collapsed = verdict.level == "collapsed"
         if collapsed:
-            message = f"{message} {event_builders.COLLAPSE_ADVICE}"
+            message = f"{message} {COLLAPSE_ADVICE}"
         self._emit(events.WarningRaised(message=message, collapsed=collapsed))
 
     def set_mode(self, mode: Mode) -> None:
@@ -496,3 +569,32 @@ class Run:
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s
+
+
+def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
+    """The beginning of a session; `trained` is that of the event."""
+    agent = parts.agent
+    return RunStarted(
+        agent=catalog.agent_name(config.agent),
+        env_id=agent.env_id,
+        model=parts.loaded.name,
+        run_dir=config.run_dir,
+        seed=config.seed,
+        n_envs=config.n_envs,
+        mode=config.mode,
+        system_prompt=parts.rollout.system_prompt,
+        prompt_version=parts.rollout.prompt_version,
+        action_names=list(agent.action_names),
+        baselines=dict(agent.baselines),
+        return_unit=agent.return_unit,
+        device=str(parts.loaded.device),
+        draws=parts.rollout.draws,
+        episodes=parts.start.episodes,
+        updates=parts.learner.updates,
+        trained=trained,
+    )
+
+
+def verdict_text(verdict: Verdict) -> str:
+    how = "has collapsed" if verdict.level == "collapsed" else "may be about to collapse"
+    return f"The policy {how}: {verdict.reason}"

@@ -29,26 +29,32 @@ from llamagym_tui.errors import (
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
-from llamagym_tui.trainer.event_sinks import LEAST_S, EventEmitter, Sink
+from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, session_failed
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
-from llamagym_tui.trainer.parts import Parts, load_parts
-from llamagym_tui.trainer.phases import entered, is_over
 from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
-from llamagym_tui.trainer.run import Run
+from llamagym_tui.trainer.run import HISTORY_WARNING, Parts, Run, load_parts, run_started
 from llamagym_tui.trainer.tracker import Tracker
 
 ATTEMPTS = 120
 """How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
 SLOW_S = 10.0
 """Seconds of a first batch from which on there is a checkpoint before the first update."""
-MANY_PROMPTS = 8
-"""Prompts of one reading from which on it says how long one takes: a few take longer each."""
 Unit = Literal["turn", "update"]
+_AFTER: dict[events.Phase, set[events.Phase]] = {
+    "loading": {"rolling_out", "stopped", "failed"},
+    "warm_starting": {"rolling_out", "paused", "failed"},
+    "rolling_out": {"updating", "paused", "evaluating", "warm_starting", "stopped", "failed"},
+    "updating": {"rolling_out", "failed"},
+    "paused": {"rolling_out", "evaluating", "warm_starting", "stopped", "failed"},
+    "evaluating": {"rolling_out", "paused", "failed"},
+    "stopped": set(),  # by a command or a limit
+    "failed": set(),  # by an error
+}
+"""Phases that may follow each phase."""
 log = logging.getLogger(__name__)
 
 
@@ -110,9 +116,6 @@ class Session:
         """Reports how full the batch under way is."""
         self._reading = self._emitter.progress("reading prompts")
         """Reports how many of the prompts that a fixed trunk reads at once are read."""
-        self._reading_began_at = 0.0
-        self._prompt_s = math.inf
-        """Seconds that reading a prompt took last; infinite before the first one."""
         self._exits.callback(store.close)
 
     def run(self) -> events.Phase:
@@ -161,11 +164,11 @@ class Session:
         self.active_run = run
         parts.policy.on_reading = self._on_reading
         trained = self._builders.trained(parts.policy)
-        self._emit(event_builders.run_started(run.config, parts, trained))
+        self._emit(run_started(run.config, parts, trained))
         run.policy_map.lay_out()
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
-            self._emitter.warn(event_builders.HISTORY_WARNING)
+            self._emitter.warn(HISTORY_WARNING)
         run.take_up(parts.start)
         if run.limit_reached:
             again = "go on with it with a larger limit (--minutes, --episodes)"
@@ -254,35 +257,15 @@ class Session:
     def _on_reading(self, done: int, total: int) -> None:
         """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
         run = self.active_run
-        if run is not None and run.policy_map.takes_reading(done, total):
+        if run is None or run.policy_map.go_on():
             return
-        is_playing = self.phase in ("rolling_out", "updating")
-        if is_playing or self.phase == "evaluating":
-            self._report_reading(done, total)
-        if done == total or run is None or not is_playing:
-            return
-        if self._is_stop_requested() or run.limit_reached:
-            raise _ReadingEnded
-        # A person who reads the tour meanwhile has asked for a pace; it is confirmed before all is read.
-        while command := self.inbox.take(commands.SetPace):
-            self._handle(command, run)
-
-    def _report_reading(self, done: int, total: int) -> None:
-        """Report it from the beginning on, where it takes long: so a first reading does, whose pace is not known."""
-        now = self._clock()
         if done == 0:
             self._reading = self._emitter.progress("reading prompts")
-            self._reading_began_at = now
-            expected_s = self._prompt_s * total
-            if expected_s >= LEAST_S:
-                left_s = expected_s if math.isfinite(expected_s) else None
-                self._emit(
-                    events.Progressed(doing="reading prompts", done=0, total=total, left_s=left_s)
-                )
-            return
-        if done >= MANY_PROMPTS or math.isinf(self._prompt_s):
-            self._prompt_s = (now - self._reading_began_at) / done
         self._reading(done, total)
+        is_playing = self.phase in ("rolling_out", "updating")
+        is_to_end = self._is_stop_requested() or bool(run.limit_reached)
+        if is_playing and done < total and is_to_end:
+            raise _ReadingEnded
 
     def _wait_for_person(self, run: Run) -> None:
         """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
@@ -362,7 +345,7 @@ class Session:
                     self._leave_pause()
             case commands.Act():
                 with refusing("wheel", UsageError, ActionParseError):
-                    rollout.act(command.episode, command.turn, command.action, command.reasoning)
+                    rollout.act(command.episode, command.turn, command.action)
             case commands.LetGo():
                 rollout.wheel.let_go()
             case commands.InspectTurn(episode=episode, turn=turn):
@@ -533,26 +516,22 @@ class Session:
         Raises:
             RunStoreError: `ATTEMPTS` were in vain, or a stop was requested meanwhile.
         """
-        for attempt in range(1, ATTEMPTS + 1):
+        waits = ATTEMPTS
+        while True:
             try:
                 return run.finish()
             except RunStoreError as error:
-                log.exception("no checkpoint")
-                limit = f"{(ATTEMPTS - attempt) * RETRY_S:.0f} s at most"
-                waited = f"Waiting for space for the last checkpoint, {limit}; stop again to end without it"
-                if attempt == 1:
-                    self._emitter.warn(f"{error} {waited}.", refused="checkpoint", unwritten=True)
-                is_last = attempt == ATTEMPTS
-                while (command := self.inbox.take()) is not None:
-                    if isinstance(command, commands.Stop):
-                        is_last = True
-                if is_last:
+                if not waits:
                     raise RunStoreError(
                         f"{error} What was learnt since the checkpoint before it is lost."
                     ) from error
-                self._emit(events.PhaseChanged(phase=self.phase, detail=waited))
+                if waits == ATTEMPTS:
+                    waited = "The last checkpoint waits for space; stop again to end without it."
+                    self._emitter.warn(f"{error} {waited}", refused="checkpoint", unwritten=True)
                 self.inbox.wait(RETRY_S)
-        raise AssertionError("the last attempt returns or raises")
+                waits -= 1
+                if isinstance(self.inbox.take(), commands.Stop):
+                    waits = 0
 
     def _fail(self, error: Exception) -> None:
         log.error("the session failed", exc_info=error)
@@ -566,7 +545,7 @@ class Session:
                     log.exception("not all was saved")
         if not is_over(self.phase):
             self._enter("failed")
-        self._emit(event_builders.session_failed(error, self._store.log_path))
+        self._emit(session_failed(error, self._store.log_path))
 
     def _enter(self, phase: events.Phase, detail: str = "") -> events.Phase:
         """Enter a phase; returns the one before it."""
@@ -576,3 +555,17 @@ class Session:
             self.active_run.stopwatch.run(phase in ("rolling_out", "updating"))
         self._emit(events.PhaseChanged(phase=phase, detail=detail))
         return before
+
+
+def entered(now: events.Phase, then: events.Phase) -> events.Phase:
+    """The phase `then`, if it may follow `now`. Raises LlamaGymError: it may not, and the session tried to."""
+    if then not in _AFTER[now]:
+        raise LlamaGymError(
+            f"A session cannot go from {now} to {then}; this is a fault of the program: report it."
+        )
+    return then
+
+
+def is_over(phase: events.Phase) -> bool:
+    """True if nothing can follow a phase."""
+    return not _AFTER[phase]

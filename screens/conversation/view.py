@@ -161,7 +161,7 @@ class ConversationView(ScrollView, can_focus=True):
         return None if self.marked_row is None else self.marked_row.reply
 
     def mark(self, row: Row | None) -> None:
-        """Mark a turn, and stop following the newest; or mark none."""
+        """Mark a row, and stop following the newest; or mark none."""
         self.marked_row = row
         if row is not None:
             self.following = False
@@ -171,21 +171,17 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
 
     def mark_next(self, by: int) -> None:
-        """Mark the reply above (−1) or below (1); if none is marked, the lowest in view."""
+        """Mark the row above (−1) or below (1); if none is marked, the lowest in view."""
         if self.marked_row is None:
-            by = -1
             at = min(self.scroll_offset.y + self.size.height, len(self.rows)) - 1
         else:
             at = self._index_of(self.marked_row.serial) + by
-        while 0 <= at < len(self.rows):
-            if self.rows[at].reply is not None:
-                self.mark(self.rows[at])
-                return
-            at += by
+        if 0 <= at < len(self.rows):
+            self.mark(self.rows[at])
 
     def on_click(self, event: Click) -> None:
         at = self.scroll_offset.y + event.y
-        if at < len(self.rows) and self.rows[at].reply is not None:
+        if at < len(self.rows):
             self.mark(self.rows[at])
 
     # Searching
@@ -366,12 +362,8 @@ class ConversationPane(Vertical):
     def _show_hint(self, below: tuple[int, bool]) -> None:
         rows, following = below
         self._hint.display = not following
-        if self._view.marked is None:
+        if self._view.marked_row is None:
             self._hint.update(f"▼ {counted(rows, 'newer line')} · end goes to the newest")
             return
-        keys = [
-            f"{key_of(self.app, 'inspect', 'i')} inspects",
-            f"{key_of(self.app, 'keep', 'K')} keeps",
-            "end unmarks",
-        ]
-        self._hint.update(one_line(", ".join(keys)))
+        inspect = key_of(self.app, "inspect", "i")
+        self._hint.update(one_line(f"{inspect} inspects, end unmarks"))

@@ -1,17 +1,16 @@
-"""Records an agent's demonstrations by one writer: a person's games, kept episodes, and corrections."""
+"""Records an agent's demonstrations by one writer: a person's games and corrections."""
 
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import shipped, training_data, training_facts
-from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
+from llamagym_tui.demos.watched_episode import WatchedEpisode, as_demonstration
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.events import AnyEvent, DemonstrationsRead, EpisodeCorrected
+from llamagym_tui.protocol.events import DemonstrationsRead, EpisodeCorrected
 from llamagym_tui.screens.play.table import PolicyHint
 from llamagym_tui.setup.run_agent import RunAgent
 
@@ -22,14 +21,14 @@ class Offer(NamedTuple):
     path: Path
     title: str
     facts: DemonstrationsRead | None
-    """None: it cannot be trained on."""
+    """None if it cannot be trained on."""
     mean_return: float
     fault: str
-    """Why it cannot be trained on, for people; empty if it can."""
+    """The reason why it cannot be trained on; empty if it can."""
 
 
 class DemoRecorder:
-    """Recorder for one agent's demonstrations; makes nothing before it is needed."""
+    """The recorder of one agent's demonstrations; it makes nothing before it is needed."""
 
     def __init__(
         self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]
@@ -37,11 +36,6 @@ class DemoRecorder:
         self._agent = agent
         self._clock = clock
         self._next_seed = next_seed
-        self._episodes = EpisodeRecorder()
-        self._kept: set[int] = set()
-        """Hashes of the model's episodes that were kept: one that is shown again is not kept again."""
-        self._just_kept: list[Demonstration] = []
-        """Episodes of the present second: `recorded_at` counts seconds, so equal ones would be duplicate lines."""
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
         self.policy_hint = PolicyHint()
@@ -58,7 +52,7 @@ class DemoRecorder:
         return self._writer.waiting if self._writer is not None else 0
 
     def table(self, system_prompt: Callable[[], str], *, against_model: bool = False) -> HumanGame:
-        """The person's game, which stays as it was left; `against_model` is as of `HumanGame`."""
+        """The person's game, as it was left; `against_model` is that of `HumanGame`."""
         if self.game is None:
             self.game = HumanGame(
                 self._agent.agent,
@@ -71,45 +65,15 @@ class DemoRecorder:
             )
         return self.game
 
-    def keepable(self, episode: int | None = None) -> WatchedEpisode | None:
-        """A watched episode that ended, the last one unless another is named, if it was not kept; corrections are
-        always kept."""
-        ended = self._episodes
-        found = ended.last if episode is None else ended.ended.get(episode)
-        return None if found is None or found.replaced or found.identity in self._kept else found
-
-    def add(self, event: AnyEvent, model: str) -> bool:
-        """Take in an event; whether it is a correction, which is kept and is to be saved."""
-        if isinstance(event, EpisodeCorrected):
-            whole = WatchedEpisode(
-                event.started, event.observations, event.admissible, event.turns, event.finished
-            )
-            self._record(whole, model)
-            return True
-        self._episodes.add(event)
-        return False
-
-    def keep(self, model: str, episode: int | None = None) -> WatchedEpisode:
-        """Add a watched episode, the last one unless another is named, to those that wait to be saved.
-
-        Raises as `as_demonstration`.
-        """
-        watched = self.keepable(episode)
-        assert watched is not None, "the key is disabled then"
-        self._record(watched, model)
-        return watched
-
-    def _record(self, watched: WatchedEpisode, model: str) -> None:
-        demo = as_demonstration(
-            watched, self._agent.agent, self._agent.name, model=model, clock=self._clock
+    def add(self, event: EpisodeCorrected, model: str) -> None:
+        """Record an episode in which a person had the wheel; it waits to be saved."""
+        whole = WatchedEpisode(
+            event.started, event.observations, event.admissible, event.turns, event.finished
         )
-        self._just_kept = [
-            other for other in self._just_kept if other.recorded_at == demo.recorded_at
-        ]
-        if demo not in self._just_kept:
-            self._just_kept.append(demo)
-            self.writer.add(demo)
-        self._kept.add(watched.identity)
+        agent = self._agent
+        self.writer.add(
+            as_demonstration(whole, agent.agent, agent.name, model=model, clock=self._clock)
+        )
 
     def offers(self, system_prompt: str) -> list[Offer]:
         """The files that a warm start could train on, checked as a whole; may take a moment."""

@@ -1,4 +1,4 @@
-"""The warm start: which demonstrations to train on, and its progress; it goes on when the dialog is closed."""
+"""The warm start: a choice of demonstrations, and its progress. It goes on when the dialog is closed."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,14 +44,15 @@ def warm_start_text(warm_start: WarmStartState, width: int, unit: str) -> Conten
     elif warm_start.detail:
         parts.append(Content.styled(one_line(warm_start.detail), ASIDE))
     if warm_start.steps:
-        parts += [_bar(warm_start, width), _curve(warm_start, width)]
+        parts.append(Content(f"step {warm_start.step:,} of {warm_start.steps:,}"))
+        parts.append(_curve(warm_start, width))
     if warm_start.evaluated:
         parts += [Content(""), Content(one_line(comparison_text(warm_start.evaluated, unit)))]
     return Content("\n").join(parts)
 
 
 def question(facts: DemonstrationsRead, method: Method) -> Content:
-    """What training on a file means: its figures, and what speaks against it."""
+    """The figures of a file to train on, and the doubts about it."""
     figures = {"file": facts.path, "method": _method(facts, method)} | (
         fact_lines(facts) if method == "sft" else {}
     )
@@ -65,7 +66,7 @@ def question(facts: DemonstrationsRead, method: Method) -> Content:
 
 
 def _method(facts: DemonstrationsRead | None, method: Method) -> str:
-    """What is learnt, in a sentence; of preferences how many there are."""
+    """The method in a sentence, with the number of preferences."""
     if method == "sft":
         return "imitate every reply (SFT)"
     pairs = facts.preferences if facts else 0
@@ -108,15 +109,6 @@ def _over(warm_start: WarmStartState) -> str:
     return f"{how}: {stats.steps:,} steps on {stats.demonstrations:,} {what} in {stats.elapsed_s:,.0f} s"
 
 
-def _bar(warm_start: WarmStartState, width: int) -> Content:
-    tail = f" {warm_start.step:,} of {warm_start.steps:,}"
-    room = max(1, min(CURVE, width - len(tail)))
-    full = round(room * min(1.0, warm_start.step / warm_start.steps))
-    return Content.assemble(
-        ("█" * full, "$primary"), ("░" * (room - full), "$foreground 30%"), (tail, ASIDE)
-    )
-
-
 def _curve(warm_start: WarmStartState, width: int) -> Content:
     losses = warm_start.losses
     if not losses:
@@ -156,13 +148,6 @@ class WarmStartDialog(ModalScreen[None]):
             id="warm_start.method",
         ),
         Binding(
-            "v",
-            "evaluations",
-            "Evaluations",
-            tooltip="Play 300 sampled episodes before and after, or none.",
-            id="warm_start.evaluations",
-        ),
-        Binding(
             "c",
             "cancel",
             "Cancel",
@@ -185,10 +170,9 @@ class WarmStartDialog(ModalScreen[None]):
         self._state = state
         self._find_offers = offers
         self._offers: list[Offer] | None = None
-        """None: they are being read."""
+        """None while they are read."""
         self._fault = ""
         self._at = 0
-        self._evaluates = True
         self._method: Method = "sft"
 
     def compose(self) -> ComposeResult:
@@ -226,27 +210,17 @@ class WarmStartDialog(ModalScreen[None]):
         self.refresh_bindings()
 
     def _offers_text(self) -> Content:
-        """The files that could be trained on, each with its fault, or why none can be read."""
+        """The files with their faults, or the reason why none can be read."""
         if self._fault:
             return Content.styled(literal(self._fault), "$text-error")
         if self._offers is None:
             return Content.styled("reading and checking the demonstrations …", ASIDE)
         if not self._offers:
-            play, keep = (
-                literal(key_of(self.app, *key)) for key in (("table", "h"), ("keep", "K"))
-            )
-            return Content(
-                f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's."
-            )
+            play = literal(key_of(self.app, "table", "h"))
+            return Content(f"There are no demonstrations yet: {play} plays some.")
         parts = [_offer(offer, index == self._at) for index, offer in enumerate(self._offers)]
-        how = "300 sampled episodes before and after" if self._evaluates else "no evaluation"
-        parts.append(
-            Content.assemble(
-                ("m  ", "bold $primary"),
-                (_method(self._offers[self._at].facts, self._method), ASIDE),
-            )
-        )
-        parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
+        method = _method(self._offers[self._at].facts, self._method)
+        parts.append(Content.assemble(("m  ", "bold $primary"), (method, ASIDE)))
         return Content("\n").join(parts)
 
     @property
@@ -254,7 +228,7 @@ class WarmStartDialog(ModalScreen[None]):
         return self._offers[self._at] if self._offers else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One training at a time, on a file without faults, while there is a trainer."""
+        """One training at a time, on a file without faults."""
         training = self._state.warm_start
         match action:
             case "begin":
@@ -278,20 +252,15 @@ class WarmStartDialog(ModalScreen[None]):
             self._at = (self._at + by) % len(self._offers)
             self.show(self._state)
 
-    def action_evaluations(self) -> None:
-        self._evaluates = not self._evaluates
-        self.show(self._state)
-
     def action_method(self) -> None:
         self._method = "dpo" if self._method == "sft" else "sft"
         self.show(self._state)
 
     def action_begin(self) -> None:
-        """Ask for the training, once what is trained on was seen; enter means no where something speaks against it."""
+        """Ask before the training; where there are doubts, enter means no."""
         if self._chosen is None or (facts := self._chosen.facts) is None:
             return
-        episodes = EPISODES if self._evaluates else 0
-        asked = CommandAsked(WarmStart(sft_data=facts.path, method=self._method, episodes=episodes))
+        asked = CommandAsked(WarmStart(sft_data=facts.path, method=self._method, episodes=EPISODES))
         dialog = CautiousDialog if doubts(facts, self._method) else ConfirmDialog
         dialog("warm start?", question(facts, self._method), yes="train", no="leave it").ask(
             self.app, partial(self.post_message, asked)

@@ -12,7 +12,7 @@ from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Eva
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
-from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
+from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
@@ -225,4 +225,4 @@ def comparison_lines(state: RunState) -> list[Content]:
         Content("B  ") + evaluation_line(found.b, state),
     ]
     head = Content.styled(prompts_text(found, state.prompts, state.run), "bold")
-    return [head, *lines, *map(Content, side_by_side(state.map_layout, found.maps))]
+    return [head, *lines, *map(Content, compared_maps(state.map_layout, found.maps))]

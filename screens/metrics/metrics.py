@@ -24,7 +24,7 @@ from llamagym_tui.screens.metrics.figure_wall import (
     present_health,
 )
 from llamagym_tui.screens.widgets.fields import SentenceInput
-from llamagym_tui.screens.widgets.fitted import Finding, KeptScreen, TooSmall
+from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -35,8 +35,7 @@ class FigureList(OptionList):
     HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
 
 
-class MetricsScreen(Finding, KeptScreen):
-    FOUND_IN = FigureList
+class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
@@ -67,7 +66,7 @@ class MetricsScreen(Finding, KeptScreen):
     ]
 
     def __init__(self, state: RunState) -> None:
-        super().__init__(state)
+        super().__init__()
         self._state = state
         self._listed: object = None
         self._changed: object = None
@@ -91,12 +90,18 @@ class MetricsScreen(Finding, KeptScreen):
         self.query_one(FigureList).focus()
         self.call_after_refresh(lambda: self.show(self._state))
 
-    def reopen(self, of: RunState) -> None:
-        """Show a run as it is now, with the figure that was chosen last; its charts follow the first paint."""
-        self._state = of
-        self.close_field()
-        self._list_figures()
-        self.call_after_refresh(lambda: self.show(self._state))
+    def action_find(self) -> None:
+        self.add_class("-finding")
+        self.query_one(SentenceInput).focus()
+
+    def action_back(self) -> None:
+        """Close the field of a search, or else the screen."""
+        if not self.has_class("-finding"):
+            self.dismiss()
+            return
+        self.remove_class("-finding")
+        self.query_one(SentenceInput).value = ""
+        self.query_one(FigureList).focus()
 
     def show(self, state: RunState) -> None:
         self._state = state

@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.fields import SentenceInput
@@ -31,14 +32,10 @@ class Branch(NamedTuple):
 
     def config(self) -> RunConfig:
         """The settings of the new run; raises as `run_config` does."""
-        return run_config(
-            agent=None,
-            run_dir=None,
-            resume=False,
-            branch_of=self.of,
-            assignments=self.assignments,
-            system_prompt=self.system_prompt,
-        )
+        given = assigned(self.assignments) | {"parent": self.of}
+        if self.system_prompt is not None:
+            given["system_prompt"] = self.system_prompt
+        return run_config(None, given)
 
 
 class BranchDialog(ModalScreen[Branch | None]):

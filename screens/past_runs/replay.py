@@ -1,4 +1,4 @@
-"""A past run on the playground's screen, with a time slider; keys that need a trainer are grey."""
+"""A past run on the playground's screen, with a time slider. Keys that need a trainer are grey."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.events import MouseDown, MouseMove
+from textual.events import Click
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -20,14 +20,8 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.state.replay import Recording, ReplayPlayer, clock_text
 from llamagym_tui.state.run import RunState
 
-PLAYED = "━"
-"""A cell of the bar before the moment shown."""
-AHEAD = "─"
-"""A cell of the bar after the moment shown."""
-HERE = "●"
-"""The cell of the bar at the moment shown."""
-TURN = "┃"
-"""A cell of the bar with a turning point of the run."""
+PLAYED, HERE, AHEAD = "━", "●", "─"
+"""The cells of the bar before, at and after the moment."""
 
 
 class TimeSlider(Widget):
@@ -35,7 +29,7 @@ class TimeSlider(Widget):
     DEFAULT_CSS = "TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }"
 
     shown: reactive[object] = reactive(None)
-    """What the row is drawn of."""
+    """The values that the row shows; a change draws it again."""
 
     @dataclass
     class Sought(Message):
@@ -44,10 +38,7 @@ class TimeSlider(Widget):
     def __init__(self, player: ReplayPlayer) -> None:
         super().__init__(id="time-slider")
         self._player = player
-        self.tooltip = (
-            "Click or drag to another moment. "
-            "┃ is where prompt, mode or a setting changed, or the run was resumed."
-        )
+        self.tooltip = "Click to go to another moment."
 
     def show(self) -> None:
         player, recording = self._player, self._player.recording
@@ -89,39 +80,22 @@ class TimeSlider(Widget):
         _, width = self.bar
         duration_s = max(self._player.recording.duration_s, 1e-9)
         here = round(self._player.at_s / duration_s * (width - 1))
-        turns = {
-            round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points
-        }
-        cells = [PLAYED if cell < here else AHEAD for cell in range(width)]
-        for cell in turns.intersection(range(width)):
-            cells[cell] = TURN
-        before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
+        before, after = PLAYED * here, AHEAD * (width - here - 1)
         bar = Content.assemble((before, "$primary"), (HERE, "bold $accent"), (after, "$aside"))
         return Content.assemble((self._left(), "bold"), bar, (self._right(), "$aside"))
 
-    def on_mouse_down(self, event: MouseDown) -> None:
-        self.capture_mouse()
-        self._seek(event.x)
-
-    def on_mouse_move(self, event: MouseMove) -> None:
-        if self.app.mouse_captured is self:
-            self._seek(event.x)
-
-    def on_mouse_up(self) -> None:
-        self.release_mouse()
-
-    def _seek(self, x: int) -> None:
+    def on_click(self, event: Click) -> None:
         start, width = self.bar
-        share = (x - self.gutter.left - start) / max(1, width - 1)
+        share = (event.x - self.gutter.left - start) / max(1, width - 1)
         self.post_message(
             self.Sought(min(max(share, 0.0), 1.0) * self._player.recording.duration_s)
         )
 
 
 TICK_S = 1 / 12
-"""Seconds between two looks at what is due."""
+"""Seconds between two steps of the player."""
 FOLLOW_S = 1.0
-"""Seconds between two looks at what a run that goes on has logged."""
+"""Seconds between two readings of a log that grows."""
 JUMP_S = 5.0
 """Seconds of a jump."""
 PLACES = {
@@ -132,14 +106,12 @@ PLACES = {
     "app.help": 1,
     "app.leave_replay": 2,
 }
-"""Where keys stand in the row: those that move time before all of a live run (0), for which a narrow row has no room,
-and the last ones where they are seen however narrow it is."""
+"""The order of the keys: those that move time first, those of a live run (0), help and the way out."""
 
 
 class ReplayScreen(PlaygroundScreen):
     CSS_PATH = "../playground/playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
-    """Help leaves out what only a trainer could do."""
     BINDINGS = [
         Binding(
             "space",
@@ -221,9 +193,9 @@ class ReplayScreen(PlaygroundScreen):
     class Shown(Message):
         state: RunState
 
-    def __init__(self, recording: Recording, demos_path: Callable[[], str]) -> None:
+    def __init__(self, recording: Recording) -> None:
         self.player = ReplayPlayer(recording)
-        super().__init__(self.player.state, demos_path)
+        super().__init__(self.player.state)
         self._shown_state: RunState | None = None
         keys = self._bindings.key_to_bindings
         order = sorted(keys, key=lambda key: PLACES.get(keys[key][0].action.split("(")[0], 0))

@@ -1,4 +1,4 @@
-"""A seat in a class: the table for a person, at which the class's episodes are played once each; then the class."""
+"""A seat in a class: a table at which each of the class's episodes is played once; then the class."""
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -10,18 +10,17 @@ from textual.widgets import Static
 from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.play.class_table import class_lines
 from llamagym_tui.screens.play.classroom import Classroom
 from llamagym_tui.screens.play.table import HumanTableScreen, PolicyHint, match_text
 from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0
 """Seconds after which a class is read again: others are still playing."""
-ONLY_ONCE = ("discard", "keep", "match", "hint")
-"""What a seat has not: an episode counts as it was played, and by whom."""
+NOT_AT_A_SEAT = ("match", "hint", "leave")
+"""A seat does not have these: an episode counts as it was played."""
 
 
 class SeatScreen(HumanTableScreen):
@@ -53,14 +52,9 @@ class SeatScreen(HumanTableScreen):
     def next_words(self) -> str:
         return "the class and the model" if self._match.is_over else "next episode"
 
-    def what_of_last(self, key: KeyOf) -> str:
-        return ""
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ONLY_ONCE:
+        if action in NOT_AT_A_SEAT:
             return False
-        if action == "leave":
-            return self.writing
         return super().check_action(action, parameters)
 
     def action_next(self) -> None:
@@ -72,7 +66,7 @@ class SeatScreen(HumanTableScreen):
 
 
 class ClassScreen(Screen[None]):
-    """What is known of the class, as it stands."""
+    """The table of the class."""
 
     CSS_PATH = "seat.tcss"
     BINDING_GROUP_TITLE = "Class"
@@ -108,10 +102,9 @@ class ClassScreen(Screen[None]):
         self.query_one(VerticalScroll).focus()
 
     def look(self) -> None:
-        """Read the class, and show it."""
+        """Show the class as it stands."""
         try:
-            lines = class_lines(self._classroom.record, self._classroom.matches, self._seat)
-            text = Content("\n").join(Content.styled(line.text, line.style) for line in lines)
+            text = "\n".join(self._classroom.table(self._seat))
         except LlamaGymError as error:
-            text = Content(one_line(str(error)))
+            text = one_line(str(error))
         self.query_one("#class-lines", Static).update(text)

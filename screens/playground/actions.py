@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from textual.screen import Screen
 
@@ -18,14 +18,10 @@ from llamagym_tui.protocol.commands import (
     Watch,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import WIDE, open_kept
+from llamagym_tui.screens.widgets.fitted import WIDE
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
-
-if TYPE_CHECKING:
-    from llamagym_tui.screens.playground.panels import Panels
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
@@ -61,29 +57,21 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
 
 class PlaygroundActions(Screen[None]):
     _state: RunState
-    _panels: Panels | None = None
     _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
-    _zoomed: str | None = None
-    """The pane that is shown alone."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
     def action_metrics(self) -> None:
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
 
-        open_kept(self.app, MetricsScreen, self._state)
+        self.app.push_screen(MetricsScreen(self._state))
 
     def action_policy_map(self) -> None:
         """Open the policy on its map; meanwhile the trainer computes it often."""
         from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 
-        open_kept(self.app, PolicyMapScreen, self._state)
-
-    def action_changes(self) -> None:
-        from llamagym_tui.screens.policy_map.changes import ChangesScreen
-
-        self.app.push_screen(ChangesScreen(self._state))
+        self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
         from llamagym_tui.screens.steering.settings import SettingsDialog
@@ -155,35 +143,12 @@ class PlaygroundActions(Screen[None]):
 
     def action_view(self) -> None:
         """Show the drawing of the watched state, or hide it; remembered for next time."""
-        if self._panels is None:
-            return
         self._drawing_wanted = not self._draws
-        self._keep(drawing=self._drawing_wanted)
-        self.show_drawing()
-
-    def action_zoom(self) -> None:
-        """Show the next pane alone; after the last one, all of them."""
-        layout = self._state.map_layout
-        panes = [None, *ZOOMS] if layout is not None and layout.panels else [None, *ZOOMS[:-1]]
-        self._zoomed = panes[(panes.index(self._zoomed) + 1) % len(panes)]
-        self.show(self._state)
-        if self._zoomed is None:
-            self.query_one(ConversationView).focus()
-
-    def action_figures(self) -> None:
-        """Show all figures, or three; remembered for next time."""
-        self.toggle_class(ALL)
-        self._keep(all_figures=self.has_class(ALL))
-        self.query("FiguresColumn, FiguresStrip").refresh(layout=True)
-        self.show(self._state)
-
-    def _keep(self, *, drawing: bool | None = None, all_figures: bool | None = None) -> None:
         try:
-            user_files.keep_preferences(
-                user_files.config_dir(), drawing=drawing, all_figures=all_figures
-            )
+            user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
         except OSError as error:
             self.notify(f"This is not kept for later runs: {error}", severity="warning")
+        self.show_drawing()
 
     @property
     def _draws(self) -> bool:

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.events import Resize
+from textual.keys import format_key
 from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
-from llamagym_tui.screens.playground.panes import ALL, ZOOMS
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
+from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
 
-THREE_COLUMNS = 160
-"""Columns of a terminal from which the figures stand beside curve and map."""
+if TYPE_CHECKING:
+    from llamagym_tui.screens.playground.panes import MapPane, ReturnChart
+    from llamagym_tui.screens.playground.status_lines import Banner
+
 LOW = 30
 """Rows below which there is no room for what explains the curve."""
 LOWEST = 22
 """Rows below which there is none for the curve."""
 LEAST_CHART = 9
-"""Rows that the curve keeps beside a map."""
+"""Rows that the curve keeps above a map."""
+MOST_SIDE = 90
+"""Columns of curve and map, at most."""
 
 SPEED = Binding.Group("Speed", compact=True)
+
+
+class Panels(NamedTuple):
+    """The parts that are not texts alone, once they are mounted."""
+
+    banner: Banner
+    chart: ReturnChart
+    map: MapPane
 
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
@@ -161,14 +174,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "U",
-            "changes",
-            "What changed",
-            tooltip="What the last update did: in which states, by which episode.",
-            id="changes",
-            show=False,
-        ),
-        Binding(
             "right_square_bracket",
             "watch(1)",
             "Next environment",
@@ -185,27 +190,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "z",
-            "zoom",
-            "Zoom",
-            tooltip="The lines alone, then the curve, then the map, then all again.",
-            id="zoom",
-            show=False,
-        ),
-        Binding(
             "v",
             "view",
             "Drawing",
             tooltip="Show the drawing of the watched state, or hide it.",
             id="view",
-            show=False,
-        ),
-        Binding(
-            "a",
-            "figures",
-            "All figures, or three",
-            tooltip="All figures next to the curve, or three; remembered for next time.",
-            id="figures",
             show=False,
         ),
         Binding(
@@ -233,18 +222,10 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             show=False,
         ),
         Binding(
-            "K",
-            "app.keep_episode",
-            "Keep",
-            tooltip="Keep the episode of the marked reply, or the watched one that ended last, as a demonstration.",
-            id="keep",
-            show=False,
-        ),
-        Binding(
             "k",
             "turn(-1)",
             "Reply before",
-            tooltip="Mark the reply above: i inspects it, K keeps its episode.",
+            tooltip="Mark the row above and show all of it; i inspects its reply.",
             id="turn.before",
             show=False,
         ),
@@ -311,15 +292,15 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         ),
     ]
 
-    def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
+    def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._demos_path = demos_path
+        self._panels: Panels | None = None
         self._keys: tuple[object, ...] = ()
         self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """What the first frame has: the header and the place of the conversation; the rest follows it."""
+        """Compose the first frame; the rest follows it."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header", has_progress=False)
         with Container(id="body"):
@@ -334,32 +315,46 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.call_after_refresh(self._furnish)
 
     async def _furnish(self) -> None:
-        """Mount what the first frame does without, so that it is there sooner."""
-        from llamagym_tui.screens.playground.panels import Panels
+        """Mount what the first frame does without, so that it comes sooner."""
+        from llamagym_tui.screens.playground.figures import Figures, FirstSight
+        from llamagym_tui.screens.playground.panes import MapPane, ReturnChart, StateDrawing
+        from llamagym_tui.screens.playground.status_lines import (
+            Banner,
+            ProgressLine,
+            PromptLine,
+            WatchLine,
+        )
 
         if not self.is_attached:
             return  # It was left at once.
-        panels = Panels(self._state)
+        state = self._state
         preferences = user_files.load_preferences(user_files.config_dir())
         self._drawing_wanted = preferences.drawing
-        self.set_class(preferences.all_figures, ALL)
+        head = (
+            Banner(id="banner", markup=False),
+            ProgressLine(state, id="progress-line"),
+            FirstSight(state, id="first-sight"),
+            PromptLine(state, id="prompt-line"),
+        )
+        above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="drawing"))
+        chart, policy_map = ReturnChart(), MapPane(id="map-pane")
+        side = Vertical(chart, policy_map, Figures(state, id="figures"), id="side")
         with self.app.batch_update():
-            # All at once: at each wait the app may be left, and then nothing can be mounted.
+            # All at once: the app may be left at each wait, and then nothing can be mounted.
             mounted = (
-                self.mount(*panels.head, after="#run-header"),
-                self.query_one("#conversation-pane").mount(*panels.above, before=0),
-                self.query_one("#body").mount(panels.side, panels.third),
+                self.mount(*head, after="#run-header"),
+                self.query_one("#conversation-pane").mount(*above, before=0),
+                self.query_one("#body").mount(side),
             )
             for each in mounted:
                 await each
-        self._panels = panels
+        self._panels = Panels(head[0], chart, policy_map)
         self.show(self._state)
 
     def on_screen_resume(self) -> None:
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:
-        """What has room may be another; the chart sees to itself."""
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
@@ -372,8 +367,8 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        panels.banner.show(state, self._demos_path)
-        self._fit(state)
+        panels.banner.show(state)
+        self._fit(state, panels.map)
         for text in self.query(StateText):
             text.show(state)
         panels.chart.show(state)
@@ -391,32 +386,16 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             self._keys = keys
             self.refresh_bindings()
 
-    def _fit(self, state: RunState) -> None:
-        """Say by style classes what there is room for, so that the style sheet lays it out."""
-        assert self._panels is not None
+    def _fit(self, state: RunState, policy_map: MapPane) -> None:
+        """Set the style classes of what has room."""
         size = self.size
-        is_wide, has_third = size.width >= WIDE, size.width >= THREE_COLUMNS
         self.set_class(size.height < LOW, "-low")
         self.set_class(size.height < LOWEST, "-lowest")
-        self.set_class(has_third, "-three-columns")
-        for pane in ZOOMS:
-            self.set_class(pane == self._zoomed, f"-zoom-{pane}")
-        room = self.query_one("#side").content_size or self.query_one("#body").size
-        panes = self._panels
-        if self._zoomed == "map":
-            rows = size.height - 3
-            fits = panes.map.fit(state.map_layout, size.width - 2, rows, is_alone=True)
-        else:
-            is_wanted = is_wide and (has_third or not self.has_class(ALL))
-            fits = is_wanted and panes.map.fit(
-                state.map_layout, room.width, room.height - LEAST_CHART
-            )
-        self.set_class(fits, "-map")
-
-    def on_side_resized(self) -> None:
-        if self._panels is not None:
-            self._fit(self._state)
-            self._panels.map.show(self._state)
+        body = self.query_one("#body").size
+        width = min(body.width // 2, MOST_SIDE) - 3
+        rows = body.height - LEAST_CHART
+        fits = policy_map.fit(state.map_layout, width, rows)
+        self.set_class(fits and size.width >= WIDE, "-map")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
@@ -455,3 +434,15 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
     if state.recorded:
         return "No conversation up to here."
     return f"{table_key} opens a table for you meanwhile"  # the line above says what is being done
+
+
+def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:
+    """Replace ``{id}`` by the key of the binding with that id.
+
+    Args:
+        key_of: names the key that a binding has now. Without it: the default key.
+    """
+    usual: dict[str, str] = {}
+    for binding in Binding.make_bindings(PlaygroundScreen.BINDINGS):
+        usual.setdefault(binding.id or "", format_key(binding.key))
+    return NAMED.sub(lambda named: key_of(named[1], usual[named[1]]), text)

@@ -10,6 +10,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.config import LIVE, UNUSED_BY_HEAD, RunConfig, changed, value_of
+from llamagym_tui.config.typed import takes
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
@@ -17,7 +18,6 @@ from llamagym_tui.screens.steering.setting_texts import (
     read,
     scheduled_value,
     shown_value,
-    takes,
     value_text,
 )
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -138,7 +138,7 @@ class SettingsDialog(ModalScreen[None]):
     def _show_chosen(self) -> None:
         text = LIVE[self._chosen]
         meaning = Content.assemble(
-            text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
+            text.help, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
         )
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())

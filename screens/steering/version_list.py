@@ -9,9 +9,8 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.state.prompts import Ends, PromptVersion, words
+from llamagym_tui.state.prompts import Played, PromptVersion, words
 from llamagym_tui.state.run import RunState
 
 MOST_WORDS = 4000
@@ -21,9 +20,8 @@ MOST_WORDS = 4000
 class VersionList(OptionList):
     HELP = """
         Versions of the prompt, the present one and v0 first, with the updates of the policies that played them and the
-        mean return ± half its 95 % confidence interval. In training the policy changes too: compare the last episodes
-        of a version with the first of the next one, or compare both: space marks one, c plays it and the one under the
-        cursor on the same seeds. enter copies a version into the draft.
+        mean return ± half its 95 % confidence interval. In training the policy changes, so compare both: space marks
+        one, c plays it and the one under the cursor on the same seeds. enter copies a version into the draft.
     """
     BINDINGS = [
         Binding(
@@ -99,13 +97,9 @@ def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     )
 
 
-def _played(ends: Ends) -> str:
-    first, last = ends.first.mean_return, ends.last
-    if first is None or last is None:
-        return ""
-    if ends.episodes <= RECENT:
-        return f"{last.text} over {last.episodes:,}"
-    return f"first {first.episodes:,} {first.text}, last {last.episodes:,} {last.text}"
+def _played(played: Played) -> str:
+    last = played.last
+    return "" if last is None else f"{last.text} over {last.episodes:,}"
 
 
 def word_diff(old: str, new: str) -> Content:

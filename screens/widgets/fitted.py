@@ -1,15 +1,9 @@
-"""Screens that fit the terminal, are kept for the next time, or have a field to find in."""
+"""Screens that fit the terminal: their layouts by its size, and what stands there where there is no room."""
 
-from typing import Any, ClassVar
-
-from textual.app import App
-from textual.events import Resize, ScreenResume
+from textual.events import Resize
 from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
-from textual.widget import Widget
 from textual.widgets import Static
-
-from llamagym_tui.screens.widgets.fields import SentenceInput
 
 MIN_WIDTH = 60
 """Cells."""
@@ -61,54 +55,3 @@ def size_classes(size: Size) -> list[str]:
     width = max(step for step in WIDTHS if step[0] <= size.width)
     height = max(step for step in HEIGHTS if step[0] <= size.height)
     return [width[1], height[1]]
-
-
-class KeptScreen(Fitted[None]):
-    def __init__(self, of: Any) -> None:
-        """A screen of something, not composed yet."""
-        super().__init__()
-        self._styled_for: object = None
-        """The theme and the size of the terminal for which styles were last updated."""
-
-    def on_screen_resume(self, event: ScreenResume) -> None:
-        """Have styles updated only where another theme or size may change them: it empties what is kept as painted."""
-        look = (self.app.theme_variables, self.app.size)
-        event.refresh_styles = look != self._styled_for
-        self._styled_for = look
-
-    def reopen(self, of: Any) -> None:
-        """Show something else, as if the screen had been opened for the first time."""
-        raise NotImplementedError
-
-
-def open_kept(app: App[Any], kind: type[KeptScreen], of: object) -> None:
-    """Open the app's screen of a kind, of something."""
-    name = kind.__name__
-    if app.is_screen_installed(name):
-        screen = app.get_screen(name, kind)
-        app.push_screen(screen)
-        screen.reopen(of)
-    else:
-        app.install_screen(kind(of), name)
-        app.push_screen(name)
-
-
-class Finding(Fitted[None]):
-    FOUND_IN: ClassVar[type[Widget]]
-    """What has the focus while the field is closed."""
-
-    def action_find(self) -> None:
-        self.add_class("-finding")
-        self.query_one(SentenceInput).focus()
-
-    def action_back(self) -> None:
-        if not self.has_class("-finding"):
-            self.dismiss()
-        else:
-            self.close_field()
-
-    def close_field(self) -> None:
-        """Show all of the list again, without the field."""
-        self.remove_class("-finding")
-        self.query_one(SentenceInput).value = ""
-        self.query_one(self.FOUND_IN).focus()

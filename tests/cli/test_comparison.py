@@ -73,7 +73,7 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[RunConfig, RunConfig]:
     for module in (comparison, headless):
         monkeypatch.setattr(module, "Player", Side)
     monkeypatch.setattr(comparison, "PolicyMapper", Mapper)
-    monkeypatch.setattr(comparison, "side_by_side", lambda layout, maps: [layout, *maps])
+    monkeypatch.setattr(comparison, "compared_maps", lambda layout, maps: [layout, *maps])
     a = RunConfig(agent="blackjack", run_dir="", system_prompt="Own.", seed=2)
     warm = GenerationConfig(temperature=0.5)
     return a, msgspec.structs.replace(a, system_prompt="Other.", generation=warm, model="big")

@@ -34,6 +34,7 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 PURPOSES = {
     "[minigrid]": "the agent babyai, and all of BabyAI and MiniGrid",
     "[textworld]": "the agent textworld, and text games from files (Linux)",
+    "[openai]": "endpoints as --model of eval and match, and as opponents",
     "[tensorboard]": "--track tensorboard",
     "[wandb]": "--track wandb",
     "[serve]": "llamagym-tui serve",

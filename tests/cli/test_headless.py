@@ -34,10 +34,13 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.setup.play_config import evaluated_config
-from llamagym_tui.trainer import builders, event_builders, session
+from llamagym_tui.trainer import builders, session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
 from tests.state.test_warm_start import FINISHED
+
+SAMPLES = {"generation": {"policy": "generate"}}
+"""So that the agent is not asked for its actions: there is none."""
 
 
 class Stagehand:
@@ -108,7 +111,7 @@ def test_training_ends_with_one_line_of_json(
 def test_without_an_evaluation_or_an_update_the_line_says_null(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    headless.train(config(tmp_path, episodes=2, final_episodes=0, form="off"), json_output=True)
+    headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
     printed = capfd.readouterr()
     figures = json.loads(printed.out)
     assert (figures["evaluation"], figures["last_update"]) == (None, None)
@@ -312,7 +315,8 @@ def evaluated(agent: str, model: str, **settings: Any) -> None:
         "json_output": settings.pop("json_output", False),
         "greedy": settings.pop("greedy", True),
     }
-    config = evaluated_config(agent, model, **{"seed": 7, "n_envs": 4, **settings})
+    own = settings.pop("own", SAMPLES)
+    config = evaluated_config(agent, model, {"seed": 7, "n_envs": 4, **settings}, own=own)
     headless.evaluate(config, episodes=10, **printed)
 
 
@@ -408,7 +412,7 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
 
 def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
     usual = {"agent": "coin", "model": "some-model", "run_dir": "", "mode": "inference"}
-    assert evaluated_config("coin", "some-model") == RunConfig(
+    assert evaluated_config("coin", "some-model", own=SAMPLES) == RunConfig(
         **usual, dtype="float32", full_finetuning=True
     )
     given: dict[str, Any] = {
@@ -423,8 +427,8 @@ def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
         "env": {"size": 5},
     }
     assigned = {"max_turns": 6, "generation": {"max_new_tokens": 5, "temperature": 0.7}}
-    found = evaluated_config("coin", "some-model", **given, assigned=assigned, temperature=0.5)
-    sampling = GenerationConfig(max_new_tokens=5, temperature=0.5)
+    found = evaluated_config("coin", "some-model", given | assigned, own=SAMPLES)
+    sampling = GenerationConfig(max_new_tokens=5, temperature=0.7)
     assert found == RunConfig(
         **usual, **given, max_turns=6, generation=sampling, full_finetuning=None
     )
@@ -564,7 +568,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    stats = event_builders.update_stats(made_up_stats(), 1.0)
+    stats = made_up_stats()
     seen: list[Event] = [
         counted(500),
         UpdateFinished(update=3, episodes=500, stats=stats),

@@ -34,7 +34,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     monkeypatch.setattr(session, "Builders", FakeBuilders)
     path = tmp_path / "coin.jsonl"
     demo_files.write(path, [call(seed) for seed in range(3)])
-    return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path), form="off")
+    return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path))
 
 
 def seen(config: RunConfig, *kinds: type) -> list[type]:
@@ -251,7 +251,7 @@ def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(
     path.write_bytes(b"".join([*lines[:2], lines[2][:80] + b"\n"]))
     result = run(*command, "blackjack", "--sft-data", str(path), "--run-dir", str(tmp_path / "run"))
     assert result.exit_code == 1
-    assert f"{path}, line 3: This is not JSON" in result.stderr
+    assert f"{path}, line 3: This is no demonstration" in result.stderr
     assert not (tmp_path / "run").exists()
 
 

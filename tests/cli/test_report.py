@@ -20,6 +20,7 @@ from llamagym_tui.cli import export, report
 from llamagym_tui.cli.main import app
 from llamagym_tui.cli.reproduction import command
 from llamagym_tui.config import SFTSettings
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.demos import training_data
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -30,8 +31,6 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.run_store import read_config
-from llamagym_tui.screens.playground import curve_picture
-from llamagym_tui.screens.policy_map.film import CELL, ROW
 from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.setup.run_config import run_config
 from tests import fakes
@@ -119,14 +118,15 @@ def test_on_paper_all_text_of_a_map_is_dark_but_that_on_the_colour_of_a_state(he
     for film in films:
         drawn = ElementTree.fromstring(film)
         cells = [
-            (float(cell.attrib["x"]), float(cell.attrib["y"]))
+            [float(cell.attrib[name]) for name in ("x", "y", "width", "height")]
             for cell in drawn.iter("rect")
             if cell.get("class") is None
         ]
         for text in drawn.iter("text"):
             x, y = float(text.attrib["x"]), float(text.attrib["y"])
             is_on_a_state = any(
-                left <= x <= left + CELL and top <= y <= top + ROW for left, top in cells
+                left <= x <= left + width and top <= y <= top + height
+                for left, top, width, height in cells
             )
             assert is_on_a_state != (text.get("class") in kinds), text.text
 
@@ -134,7 +134,7 @@ def test_on_paper_all_text_of_a_map_is_dark_but_that_on_the_colour_of_a_state(he
 def test_the_chart_is_drawn_in_its_bounds(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
     monkeypatch.setattr(
-        curve_picture, "nice_ticks", lambda *ends: most.append(ends[-1]) or nice_ticks(*ends)
+        report, "nice_ticks", lambda *ends: most.append(ends[-1]) or nice_ticks(*ends)
     )
     reported(here)
     assert most == [5, 6]  # returns, and episodes
@@ -214,9 +214,7 @@ def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
     assert words[:5] == ["llamagym-tui", "train", "blackjack", "--model", "bundled"]
     assert words[-2:] == ["--episodes", "1152"]
     given = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
-    made = run_config(
-        agent="blackjack", run_dir=None, resume=False, env={"sab": True}, assignments=given
-    )
+    made = run_config("blackjack", {"env": {"sab": True}, **assigned(given)})
     assert replace(made, run_dir="", measured={}) == replace(
         read_config(here / "runs" / "one"), run_dir="", measured={}
     )
@@ -251,7 +249,7 @@ def command_of(folder: Path) -> list[str]:
             {"sft_data": "/mine.jsonl", "form": "off"},
             "sft",
             0,
-            "sft blackjack --model bundled --set form=off --sft-data /mine.jsonl --episodes 400",
+            "sft blackjack --model bundled --sft-data /mine.jsonl --episodes 400",
         ),
         (
             {"sft_data": "/mine.jsonl", "seed": 3},

@@ -12,7 +12,6 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, decode, encode
 from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
-from llamagym_tui.errors import ActionParseError
 from llamagym_tui.protocol.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -54,8 +53,7 @@ def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
     assert fault.sentence == "There are 2 turns with admissible actions but 3 actions."
 
 
-@pytest.mark.parametrize("is_refused", [False, True])
-def test_of_a_watched_episode_the_actions_are_kept_unless_one_was_refused(is_refused: bool):
+def test_of_an_episode_at_the_wheel_the_actions_and_the_models_own_replies_are_recorded() -> None:
     recorder, shown = EpisodeRecorder(), ["wait", "go north"]
     turn = TurnFinished(
         episode=0,
@@ -63,9 +61,9 @@ def test_of_a_watched_episode_the_actions_are_kept_unless_one_was_refused(is_ref
         reply="wait",
         action="wait",
         action_name="wait",
-        how="custom",
+        how="human",
         reward=0.0,
-        is_refused=is_refused,
+        replaced="Hm.",
     )
     for event in (
         EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
@@ -75,13 +73,5 @@ def test_of_a_watched_episode_the_actions_are_kept_unless_one_was_refused(is_ref
     ):
         recorder.add(event)
     assert recorder.last is not None
-    if is_refused:
-        with pytest.raises(
-            ActionParseError, match="the reply of turn 1 was refused by the environment"
-        ):
-            as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
-    else:
-        kept = as_demonstration(
-            recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON
-        )
-        assert kept.admissible == [shown]
+    demo = as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
+    assert (demo.admissible, demo.source, demo.corrected) == ([shown], "correction", {0: "Hm."})

@@ -285,28 +285,6 @@ def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> Huma
     return game
 
 
-def test_a_reason_stands_before_the_action_and_reads_back_as_it(tmp_path: Path):
-    game = blackjack_table(tmp_path)
-    game.act(0, " High enough. ")
-    game.writer.save()
-    assert (
-        demo_files.read(game.writer.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
-    )
-    assert demo_files.check(game.writer.path, BlackjackAgent()) == []
-
-
-def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_step(tmp_path: Path):
-    class First(BlackjackAgent):
-        def extract_action(self, response: str) -> Any:
-            return 1 if "hit" in response else super().extract_action(response)
-
-    game = blackjack_table(tmp_path, First())
-    with pytest.raises(ActionParseError, match="would read hit, not stick"):
-        game.act(0, "I would not hit.")
-    assert not game.over
-    assert game.score == 0
-
-
 def test_the_hint_is_the_experts_action(tmp_path: Path):
     game = blackjack_table(tmp_path)
     shown = game.messages[-1]["content"]
@@ -317,31 +295,6 @@ def test_the_hint_is_the_experts_action(tmp_path: Path):
     )
     assert table(tmp_path).has_expert is False
     assert table(tmp_path).hint() == ""
-
-
-def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
-    game = table(tmp_path)
-    game.act(0)
-    game.act(1)
-    game.writer.save()
-    game.discard()
-    assert (demo_files.read(game.writer.path), game.writer.saved, game.discarded) == ([], 0, True)
-    game.discard()
-    assert (len(demo_files.read(game.writer.path)), game.writer.saved, game.discarded) == (
-        1,
-        1,
-        False,
-    )
-
-
-def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
-    game = table(tmp_path)
-    game.act(0)
-    game.act(1)
-    game.discard()
-    game.writer.save()
-    assert (game.writer.saved, game.writer.waiting, game.writer.fault) == (0, 0, "")
-    assert not game.writer.path.exists()
 
 
 def test_gymnasiums_text_rendering_is_drawn_with_marks_for_colours(tmp_path: Path):

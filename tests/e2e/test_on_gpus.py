@@ -1,6 +1,6 @@
 """Commands on GPUs, with the model that ships: continuous batching, and a rank on each of two cards.
 
-`docs/SCALE.md` says what has been run instead.
+`benchmarks/RESULTS.md` says what was never run.
 """
 
 from __future__ import annotations

@@ -14,12 +14,15 @@ from llamagym_tui.protocol.commands import (
     Evaluate,
     Pause,
     Resume,
+    SaveCheckpoint,
     SetMode,
     SetSystemPrompt,
     StartRun,
+    Stop,
 )
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
+    CheckpointSaved,
     EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
@@ -138,6 +141,27 @@ def noisy(path):
 
 trainer.take_over_wire = noisy
 """
+
+
+def test_a_killed_trainer_leaves_a_run_that_goes_on(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(CheckpointSaved)
+        trainer.send(SetSystemPrompt(system_prompt="Hit below 13."))
+        trainer.wait_for(PromptChanged)
+        trainer.send(SaveCheckpoint())
+        saved = trainer.wait_for(CheckpointSaved)
+        trainer.process.kill()
+        assert trainer.ends() != 0
+    with TrainerProcess(tmp_path) as resumed:
+        resumed.start(model=model, ppo=SMALL, resume=True)
+        started = resumed.wait_for(RunStarted)
+        assert (started.system_prompt, started.prompt_version) == ("Hit below 13.", 1)
+        update = resumed.wait_for(UpdateFinished)
+        assert update.update == saved.update + 1
+        resumed.send(Stop())
+        assert resumed.ends() == 0
+    assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
 
 
 WITHOUT_A_MODEL = """

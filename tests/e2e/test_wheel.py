@@ -34,12 +34,10 @@ from tests.e2e.test_trainer_process import SMALL
 from tests.e2e.trainer_process import TrainerProcess
 
 
-def act(trainer: TrainerProcess, action: int, reasoning: str = "") -> TurnFinished:
+def act(trainer: TrainerProcess, action: int) -> TurnFinished:
     """Act in the next turn that waits."""
     awaited = trainer.wait_for(ActionAwaited)
-    trainer.send(
-        Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=reasoning)
-    )
+    trainer.send(Act(episode=awaited.episode, turn=awaited.turn, action=action))
     return trainer.wait_for(TurnFinished, lambda event: event.how == "human")
 
 
@@ -51,8 +49,8 @@ def test_a_person_acts_a_run_goes_on_without_them_and_ends_with_a_checkpoint_whi
         trainer.wait_for(EpisodesCounted)
         trainer.send(TakeWheel())
         assert [choice.name for choice in trainer.wait_for(WheelTaken).choices] == ["stick", "hit"]
-        turn = act(trainer, 0, "Enough.")
-        assert (turn.reply, turn.action_name) == ('Enough. {"action": 0}', "stick")
+        turn = act(trainer, 0)
+        assert (turn.reply, turn.action_name) == ('{"action": 0}', "stick")
         assert turn.replaced is not None
         whole = trainer.wait_for(EpisodeCorrected)
         assert (whole.turns[-1].reply, whole.turns[-1].replaced) == (turn.reply, turn.replaced)

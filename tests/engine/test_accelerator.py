@@ -1,6 +1,6 @@
 """On a GPU: what is learnt there is what the processor learns, greedy replies are the same, and the host seldom waits.
 
-A machine without one skips all of this. `docs/SCALE.md` says what has been run instead.
+A machine without one skips all of this. `benchmarks/RESULTS.md` says what was never run.
 """
 
 from __future__ import annotations

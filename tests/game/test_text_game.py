@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from llamagym_tui.agents.textworld import TextWorldAgent
 from llamagym_tui.cli.main import app
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game import text_game
 from llamagym_tui.game.environment import agent_env, make_env, turn_limit
@@ -217,15 +218,10 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
 
 
 def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set() -> None:
-    generation = run_config(agent="tw-simple", run_dir=None, resume=False).generation
+    generation = run_config("tw-simple").generation
     assert (generation.policy, generation.normalization) == ("score", "token")
     other = ["generation.policy=generate"]
-    assert (
-        run_config(
-            agent="textworld", run_dir=None, resume=False, assignments=other
-        ).generation.policy
-        == "generate"
-    )
+    assert run_config("textworld", {**assigned(other)}).generation.policy == "generate"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08" + b"\xff" * 3000])

@@ -89,10 +89,8 @@ def test_a_gguf_file_learns_goes_out_and_plays_in_llama_cpp_as_it_does_here(
     if shutil.which(CONVERTER) is None:
         pytest.skip(f"llama.cpp's {CONVERTER} is not on the PATH")
     folder = tmp_path / "run"
-    config = run_config(
-        agent="blackjack", run_dir=folder, resume=False, model=str(gguf), seed=1, threads=1,
-        episodes=30_000, final_episodes=0,
-    )  # fmt: skip
+    limits = {"episodes": 30_000, "final_episodes": 0, "seed": 1, "threads": 1}
+    config = run_config("blackjack", {"run_dir": str(folder), "model": str(gguf), **limits})
     session = Session(config, RunStore.create(config), queue.SimpleQueue(), sinks=[])
     assert session.run() == "stopped"
     export(folder, tmp_path / "out", merge=True, gguf=True)

@@ -23,7 +23,6 @@ from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from llamagym_tui import user_files
 from llamagym_tui.app import app
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.widgets import chart
@@ -48,9 +47,8 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    user_files.keep_preferences(Path("config"), all_figures=True)
     monkeypatch.setattr(chart, "CHART_S", CHART_S)
-    for name in ("PAINT_S", "PAINT_IDLE_S", "PAINT_FLOOD_S"):
+    for name in ("PAINT_S", "PAINT_FLOOD_S"):
         monkeypatch.setattr(app, name, PAINT_S)
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
-from textual.geometry import Offset
-from textual.selection import Selection
 from textual.widgets import OptionList
 
 from llamagym_tui import user_files
@@ -248,14 +246,10 @@ async def test_the_first_start_ever_names_the_keys_to_begin_with():
 
 async def test_what_is_copied_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(personal, "COPIED_S", PATIENCE_S)
-    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    app = make_app()
     async with app.run_test(size=SMALL, notifications=True) as pilot:
-        await sees(pilot, "20,494 ")
-        view = app.screen.query_one(ConversationView)
-        last = view.line_numbers.stop - 1
-        app.screen.selections = {view: Selection(Offset(0, last - 2), Offset(20, last))}
-        await pilot.press("ctrl+c")
-        await sees(pilot, "copied 3 lines")
+        app.copy_to_clipboard("hit\ud800\nstick")
+        await sees(pilot, "copied 2 lines")
         app.copy_to_clipboard("hit")
         await sees(pilot, "copied 3 characters")
     assert app.clipboard == "hit"

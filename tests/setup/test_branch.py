@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.run_store import RunStore, has_checkpoint, is_run, read_config
 from llamagym_tui.setup.branch import begun, branch_point, discard_surplus, kept_updates
@@ -21,11 +22,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parent(home: Path) -> Path:
     """A run of Blackjack that has kept the checkpoints of updates 3 and 12."""
     config = run_config(
-        agent="blackjack",
-        run_dir=home / "parent",
-        resume=False,
-        assignments=["ppo.lr=1e-4", "n_envs=7"],
-        seed=5,
+        "blackjack",
+        {"run_dir": str(home / "parent"), **assigned(["ppo.lr=1e-4", "n_envs=7"]), "seed": 5},
     )
     store = RunStore.create(config)
     store.close()
@@ -83,12 +81,7 @@ def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_par
     parent: Path,
 ) -> None:
     config = run_config(
-        agent=None,
-        run_dir=None,
-        resume=False,
-        branch_of="parent@3",
-        assignments=["ppo.lr=1e-2"],
-        system_prompt="Never hit.",
+        None, {"parent": "parent@3", **assigned(["ppo.lr=1e-2"]), "system_prompt": "Never hit."}
     )
     assert (config.seed, config.n_envs, config.ppo.lr, config.system_prompt) == (
         5,
@@ -102,7 +95,7 @@ def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_par
 def test_a_branch_is_a_run_of_its_own_with_its_parents_files(parent: Path) -> None:
     (parent / "update-3" / "start").mkdir()
     (parent / "update-3" / "start" / "value_head.safetensors").write_text("before")
-    config = with_run_dir(run_config(agent=None, run_dir=None, resume=False, branch_of="parent@3"))
+    config = with_run_dir(run_config(None, {"parent": "parent@3"}))
     folder = Path(config.run_dir)
     assert config.resume
     assert is_run(folder)
@@ -121,14 +114,14 @@ def test_a_branch_is_a_run_of_its_own_with_its_parents_files(parent: Path) -> No
 
 def test_a_branch_never_takes_the_folder_of_another_run(parent: Path) -> None:
     with pytest.raises(RunStoreError, match="already holds a run"):
-        with_run_dir(run_config(agent=None, run_dir=parent, resume=False, branch_of="parent@3"))
+        with_run_dir(run_config(None, {"run_dir": str(parent), "parent": "parent@3"}))
     assert read_config(parent).parent is None
 
 
 def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(
     parent, home, monkeypatch
 ) -> None:
-    config = run_config(agent=None, run_dir=home / "branch", resume=False, branch_of="parent@3")
+    config = run_config(None, {"run_dir": str(home / "branch"), "parent": "parent@3"})
     monkeypatch.setattr(
         RunStore,
         "write_config",
@@ -141,15 +134,15 @@ def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(
     assert kept_updates(parent) == [3, 12]
 
 
-@pytest.mark.parametrize("other", [{"agent": "cart_pole"}, {"agent": None, "model": "smollm2"}])
+@pytest.mark.parametrize("other", [("cart_pole", {}), (None, {"model": "smollm2"})])
 def test_a_branch_of_another_agent_or_model_is_refused_before_a_folder_is_made(
     parent, home, other
 ) -> None:
     with pytest.raises(RunStoreError, match=r"has (agent|model) \w+, not"):
-        run_config(run_dir=None, resume=False, branch_of="parent@3", **other)
+        run_config(other[0], {"parent": "parent@3", **other[1]})
     assert [path.name for path in home.iterdir()] == ["parent"]
 
 
 def test_a_run_is_resumed_or_branched_off_not_both(parent: Path) -> None:
     with pytest.raises(UsageError, match="leave one of them out"):
-        run_config(agent=None, run_dir=parent, resume=True, branch_of="parent@3")
+        run_config(None, {"run_dir": str(parent), "resume": True, "parent": "parent@3"})

@@ -176,7 +176,7 @@ def test_an_agent_that_asks_for_the_whole_conversation_gets_it(tmp_path: Path) -
 
 
 def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
-    config = run_config(agent="CartPole-v1", run_dir=tmp_path / "run", resume=False)
+    config = run_config("CartPole-v1", {"run_dir": str(tmp_path / "run")})
     assert config.observation_ranges is not None
     assert len(config.observation_ranges) == 4
     begun = from_dict(
@@ -185,7 +185,7 @@ def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
     )
     RunStore.create(begun).close()
     for agent in (None, "CartPole-v1"):
-        resumed = run_config(agent=agent, run_dir=tmp_path / "run", resume=True)
+        resumed = run_config(agent, {"run_dir": str(tmp_path / "run"), "resume": True})
         assert resumed.observation_ranges == [(0, 1)] * 4
     for agent_of_run in (Builders(resumed).agent(), RunAgent(resumed.agent, config=resumed).agent):
         shown = agent_of_run.format_observation([0.5, 1, 0, 0.25])
@@ -194,7 +194,7 @@ def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
 
 def test_arguments_of_the_environment_reach_it(register: Register, tmp_path: Path) -> None:
     env_id = register(spaces.Discrete(2), kwargs={"size": 4})
-    config = run_config(agent=env_id, run_dir=tmp_path, resume=False, env=env_kwargs(["size=8"]))
+    config = run_config(env_id, {"run_dir": str(tmp_path), "env": env_kwargs(["size=8"])})
     for agent in (Builders(config).agent(), RunAgent(config.agent, config=config).agent):
         assert agent_env(agent).reset()[0] == "size 8"
     assert agent_env(catalog.find_agent(env_id)()).reset()[0] == "size 4"
@@ -204,7 +204,6 @@ def test_arguments_are_read_as_numbers_truths_or_texts() -> None:
     assert env_kwargs(["a=8", "b=0.5", "c=True", "d=none", "e=8x8", "f="]) == {
         "a": 8, "b": 0.5, "c": True, "d": None, "e": "8x8", "f": "",
     }  # fmt: skip
-    assert env_kwargs(None) is None
     for wrong in ("size", "=8", "a b=1"):
         with pytest.raises(UsageError, match="--env takes NAME=VALUE, as in --env size=8, not"):
             env_kwargs([wrong])

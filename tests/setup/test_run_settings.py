@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.setup.run_config import run_config, sft_file
 
@@ -27,7 +27,7 @@ class Mine(Agent):
 
 
 def of(agent: str, *assignments: str) -> RunConfig:
-    return run_config(agent=agent, run_dir=None, resume=False, assignments=assignments)
+    return run_config(agent, {**assigned(assignments)})
 
 
 def an_agent(folder: Path, run_settings: str) -> str:
@@ -41,41 +41,9 @@ def a_run(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
 
 
-def test_every_argument_is_the_setting_of_its_name():
-    given: dict[str, Any] = {
-        "model": "someone/tiny",
-        "base": "someone/else",
-        "env": {"natural": True},
-        "system_prompt": "Play.",
-        "history": 3,
-        "mode": "inference",
-        "n_envs": 9,
-        "ranks": 2,
-        "parallel_envs": "on",
-        "seed": 5,
-        "device": "cpu",
-        "dtype": "bfloat16",
-        "threads": 4,
-        "episodes": 11,
-        "minutes": 2.5,
-        "max_failures": 7,
-        "final_episodes": 6,
-        "on_collapse": "rollback",
-        "sft_warm_start": True,
-        "sft_data": "mine.jsonl",
-    }
-    config = run_config(agent="blackjack", run_dir=None, resume=False, learner="rebn", **given)
-    assert config.ppo.learner == "rebn"
-    assert {name: getattr(config, name) for name in given} == given
-    others = {"agent", "run_dir", "resume", "learner", "branch_of", "trust_agent", "assignments"}
-    assert set(inspect.signature(run_config).parameters) == set(given) | others
-
-
 def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
     def kind(*assignments: str, **given: Any) -> tuple[str, str, bool | None]:
-        found = run_config(
-            agent="blackjack", run_dir=None, resume=False, assignments=assignments, **given
-        )
+        found = run_config("blackjack", {**assigned(assignments), **given})
         return found.generation.policy, found.lora.layers, found.full_finetuning
 
     assert kind() == ("score", "head", False)
@@ -95,14 +63,7 @@ def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
 
 def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
     def of_head(*assignments: str, agent: str = "blackjack", **more: Any) -> tuple[object, ...]:
-        config = run_config(
-            agent=agent,
-            run_dir=None,
-            resume=False,
-            model="smollm2",
-            assignments=assignments,
-            **more,
-        )
+        config = run_config(agent, {"model": "smollm2", **assigned(assignments), **more})
         ppo = config.ppo
         novelty = (ppo.entropy_coef, ppo.entropy_coef_final, ppo.novelty_coef)
         return config.lora.layers, config.lora.rank, novelty
@@ -119,16 +80,13 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
         {"ranks": 2},
         {"assignments": ["lora.layers=all"]},
         {"assignments": ["lora.target_modules=q_proj"]},
-        {"assignments": ["generation.server=http://localhost:1/v1"]},
     ):
         assert of_head(*given.pop("assignments", ()), **given) == ("all", 16, others), given
 
 
 def test_the_bundled_model_trains_its_head_alone_unless_a_setting_needs_more():
     def trained(agent: str, *assignments: str, **more: Any) -> tuple[object, ...]:
-        config = run_config(
-            agent=agent, run_dir=None, resume=False, assignments=assignments, **more
-        )
+        config = run_config(agent, {**assigned(assignments), **more})
         return config.full_finetuning, config.lora.layers, config.ppo.novelty_coef
 
     head, whole = (False, "head", 0.3), (None, "all", 0.0)
@@ -139,7 +97,6 @@ def test_the_bundled_model_trains_its_head_alone_unless_a_setting_needs_more():
         "ppo.lr=1e-4",
         "ppo.epochs=2",
         "ppo.target_kl=0.01",
-        "generation.server=http://localhost:1/v1",
     ):
         assert trained("blackjack", given) == whole, given
     assert trained("blackjack", sft_data="mine.jsonl") == whole
@@ -165,22 +122,16 @@ def test_an_agents_own_settings_hold_unless_others_are_given(tmp_path: Path):
     assert (config.ppo.gamma, config.ppo.lr, config.n_envs) == (0.9, 1e-3, 8)
     assert "ppo.gamma" not in config.measured
     assert "ppo.lam" in config.measured
-    assert run_config(agent=agent, run_dir=None, resume=False, n_envs=4).n_envs == 4
+    assert run_config(agent, {"n_envs": 4}).n_envs == 4
 
 
 def test_the_learner_is_the_one_of_its_option(tmp_path: Path):
     agent = an_agent(tmp_path, "{'ppo.learner': 'rloo', 'ppo.gamma': 0.9}")
     assert of(agent).ppo.learner == "rloo"
-    named = run_config(agent=agent, run_dir=None, resume=False, learner="grpo")
+    named = run_config(agent, {"ppo.learner": "grpo"})
     assert (named.ppo.learner, named.ppo.gamma) == ("grpo", 0.9)
     with pytest.raises(ConfigError, match="credit token needs a critic, which the learner grpo"):
-        run_config(
-            agent=agent,
-            run_dir=None,
-            resume=False,
-            learner="grpo",
-            assignments=["ppo.credit=token"],
-        )
+        run_config(agent, {"ppo.learner": "grpo", **assigned(["ppo.credit=token"])})
 
 
 @pytest.mark.parametrize("name", ["ppo.gama", "agent", "gamma"])
@@ -200,9 +151,11 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
         measured=measured,
     )
     a_run(tmp_path, msgspec.to_builtins(earlier))
-    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    again = run_config(None, {"run_dir": str(tmp_path), "resume": True})
     assert (again.ppo, again.measured) == (earlier.ppo, measured)
-    other = run_config(agent=None, run_dir=tmp_path, resume=True, assignments=["ppo.gamma=0.5"])
+    other = run_config(
+        None, {"run_dir": str(tmp_path), "resume": True, **assigned(["ppo.gamma=0.5"])}
+    )
     assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
 
 
@@ -212,7 +165,7 @@ def test_a_resumed_run_keeps_its_settings_where_its_agent_that_is_named_again_ha
     agent = an_agent(tmp_path, "{'ppo.gamma': 0.9, 'n_envs': 8}")
     earlier = RunConfig(agent=agent, run_dir=str(tmp_path), n_envs=4, ppo=PPOConfig(gamma=0.99))
     a_run(tmp_path, msgspec.to_builtins(earlier))
-    again = run_config(agent=agent, run_dir=tmp_path, resume=True, trust_agent=True)
+    again = run_config(agent, {"run_dir": str(tmp_path), "resume": True}, trust_agent=True)
     assert (again.n_envs, again.ppo.gamma) == (4, 0.99)
 
 
@@ -223,9 +176,11 @@ def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_pa
             RunConfig(agent="blackjack", run_dir=str(tmp_path), system_prompt="Begun.")
         ),
     )
-    assert run_config(agent=None, run_dir=tmp_path, resume=True).system_prompt is None
+    assert run_config(None, {"run_dir": str(tmp_path), "resume": True}).system_prompt is None
     assert (
-        run_config(agent=None, run_dir=tmp_path, resume=True, system_prompt="Now.").system_prompt
+        run_config(
+            None, {"run_dir": str(tmp_path), "resume": True, "system_prompt": "Now."}
+        ).system_prompt
         == "Now."
     )
 
@@ -234,7 +189,7 @@ def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):
     values = msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     del values["measured"], values["ppo"]["whole_episodes"]
     a_run(tmp_path, values)
-    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    again = run_config(None, {"run_dir": str(tmp_path), "resume": True})
     assert (again.measured, again.ppo) == ({}, PPOConfig())
 
 
@@ -256,6 +211,6 @@ def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(
     found = SimpleNamespace(path=Path("mine.jsonl"))
     monkeypatch.setattr("llamagym_tui.setup.run_agent.RunAgent", run_agent)
     monkeypatch.setattr("llamagym_tui.demos.training_data.training_data", lambda *given: found)
-    for env in (["map_name=8x8"], None):
-        assert sft_file("frozen_lake", None, env) == str(Path("mine.jsonl").absolute())
+    for given in ({"env": {"map_name": "8x8"}}, {}):
+        assert sft_file("frozen_lake", given) == str(Path("mine.jsonl").absolute())
     assert seen == [{"map_name": "8x8"}, {}]

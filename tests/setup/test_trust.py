@@ -46,8 +46,8 @@ def foreign(evil: Path) -> Path:
     return record(evil.parent / "run", EVENTS, checkpoint=True, agent=str(evil))
 
 
-def resumed(run_dir: Path, **more: object):
-    return run_config(agent=None, run_dir=run_dir, resume=True, **more)  # type: ignore[arg-type]
+def resumed(run_dir: Path, **more: bool):
+    return run_config(None, {"run_dir": str(run_dir), "resume": True}, **more)
 
 
 def was_executed(evil: Path) -> bool:
@@ -81,7 +81,7 @@ def test_the_same_content_elsewhere_is_another_agreement(
 
 
 def test_a_typed_file_is_trusted_edited_or_not(foreign: Path, evil: Path) -> None:
-    run_config(agent=str(evil), run_dir=None, resume=False)
+    run_config(str(evil))
     evil.write_text(EVIL + "# edited\n", encoding="utf-8")
     assert resumed(foreign).agent == str(evil)
 
@@ -90,7 +90,7 @@ def test_a_typed_file_is_trusted_where_the_data_folder_cannot_be_written(
     evil: Path, data: Path
 ) -> None:
     data.write_text("a file", encoding="utf-8")
-    assert run_config(agent=str(evil), run_dir=None, resume=False).agent == str(evil)
+    assert run_config(str(evil)).agent == str(evil)
 
 
 def test_an_agreement_that_cannot_be_kept_is_refused(foreign: Path, data: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from llamagym_tui.protocol.events import RolledBack, UpdateFinished
 from llamagym_tui.state.reduce import MAX_FRAMES, reduce
-from tests import fakes
 from tests.state.test_policy_map import LAYOUT, mapped, running
 
 
@@ -31,8 +29,3 @@ def test_a_film_keeps_the_first_and_the_newest_map_and_thins_out_evenly():
 def test_maps_of_updates_that_are_made_again_go():
     assert updates(after(mapped(1), mapped(2), mapped(3), mapped(2))) == [1, 2]
     assert updates(after(mapped(1), LAYOUT, mapped(2))) == [1, 2], "a resumed run"
-
-
-def test_a_roll_back_forgets_what_its_updates_moved():
-    done = UpdateFinished(update=2, episodes=9, stats=fakes.STATS)
-    assert after(done, RolledBack(update=1, reason="")).moved is None

@@ -72,7 +72,7 @@ def recalled(tmp_path: Path, *events: AnyEvent) -> RunState:
 
 def under(state: RunState) -> list[tuple[int, str, int, float]]:
     return [
-        (known.version, known.text, known.train.episodes, known.train.first.total)
+        (known.version, known.text, known.train.episodes, sum(known.train.recent))
         for known in state.prompts
     ]
 

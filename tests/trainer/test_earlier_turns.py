@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from llamagym_tui.config.typed import assigned
 from llamagym_tui.engine.learning.earlier_turns import episodes_of
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
@@ -25,7 +26,7 @@ FEW = ("ppo.batch_size=64", "n_envs=16")
 
 def session(folder: Path, **given) -> tuple[Session, list[Event]]:
     config = run_config(
-        agent=AGENT, run_dir=folder, resume=False, threads=1, seed=1, final_episodes=0, **given
+        AGENT, {"run_dir": str(folder), "threads": 1, "seed": 1, "final_episodes": 0, **given}
     )
     events: list[Event] = []
     return Session(
@@ -122,15 +123,16 @@ def test_an_update_moves_an_adapter_on_the_head(tmp_path, model, history, random
 def played(folder: Path, model: str, history: int | str):
     """A policy, a batch of 64 turns that it has played, and its learner."""
     config = run_config(
-        agent=AGENT,
-        run_dir=folder,
-        resume=False,
-        model=model,
-        history=history,
-        env={"idle": 5},
-        threads=1,
-        seed=1,
-        assignments=FEW,
+        AGENT,
+        {
+            "run_dir": str(folder),
+            "model": model,
+            "history": history,
+            "env": {"idle": 5},
+            "threads": 1,
+            "seed": 1,
+            **assigned(FEW),
+        },
     )
     builders = Builders(config)
     agent = builders.agent()

@@ -19,7 +19,7 @@ from llamagym_tui.errors import EnvError, ModelLoadError, PromptTooLongError, Us
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
-from llamagym_tui.trainer.event_builders import session_failed
+from llamagym_tui.trainer.event_sinks import session_failed
 from llamagym_tui.trainer.preflight import preflight, would_fit
 from tests.fake_parts import Loaded, Stage
 from tests.text_env import ROOMS, CommandAgent

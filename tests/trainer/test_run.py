@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
-from llamagym_tui.errors import ConfigError, EnvError, RunStoreError, StoodStill
+from llamagym_tui.config import GenerationConfig, PPOConfig
+from llamagym_tui.errors import StoodStill
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -25,8 +23,6 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
-    EpisodesCounted,
-    Progressed,
     RolledBack,
     RunFinished,
     RunStarted,
@@ -34,10 +30,6 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.run import MOST_ROLL_BACKS
-from tests import fake_parts
 from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
@@ -118,34 +110,6 @@ def test_a_first_batch_that_is_played_slowly_ends_with_the_turns_that_it_has(
 # Settings
 
 
-def test_the_returns_in_words_are_those_of_the_recent_mean_whatever_is_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, numbers = fake_parts.Ended, itertools.count()
-    monkeypatch.setattr(
-        fake_parts, "Ended", lambda won, *of, **more: made(float(next(numbers) // 8), *of, **more)
-    )
-    monkeypatch.setattr(fake_parts.CoinAgent, "describe_return", lambda self, mean: f"{mean}")
-    state, described = initial_state(RunConfig(agent="coin", run_dir=str(tmp_path))), []
-    for resume in (False, True):
-        stage = Stage(tmp_path, episodes=100 * (1 + resume), resume=resume)
-        stage.script = {
-            10: [ChangeSettings(changes={"ppo.clip_range": 0.1})],
-            15: [SetMode(mode="inference"), SetMode(mode="train")],
-            20: [SetSystemPrompt(system_prompt="Tails.")],
-            30: [RollBack()],
-            35: [SetMode(mode="inference")],
-            40: [SetMode(mode="train")],
-        }
-        stage.session.run()
-        for event in stage.events:
-            state = reduce(state, event)
-            if isinstance(event, EpisodesCounted):
-                described.append(state.described)
-                assert state.described == (f"{fmean(state.recent)}" if state.recent else "")
-    assert len(set(described)) > 20
-
-
 def test_a_change_is_put_into_effect_and_confirmed_after_a_checkpoint(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=24)
     stage.script = {6: [ChangeSettings(changes={"ppo.clip_range": 0.1, "ppo.batch_size": 64})]}
@@ -210,48 +174,6 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
     assert (stage.learner.config, stage.rollout.restarts) == (stage.config.ppo, 0)
 
 
-def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(
-    tmp_path: Path,
-) -> None:
-    def refuse(n_envs: int) -> None:
-        raise EnvError("Coin-v0 cannot be made.")
-
-    stage = Stage(tmp_path, episodes=24)
-    stage.also_before_step = lambda rollout: setattr(rollout, "resize", refuse)
-    stage.script = {
-        2: [
-            ChangeSettings(
-                changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5}
-            )
-        ]
-    }
-    assert stage.session.run() == "stopped"
-    assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
-    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.learner.config) == (
-        [],
-        0,
-        stage.config.ppo,
-    )
-    assert stage.policy.generation == stage.config.generation
-
-
-@pytest.mark.parametrize(("command", "late"), [
-    (ChangeSettings(changes={"generation.temperature": 0.5}), ConfigError("late")), (RollBack(), RunStoreError("late")),
-])  # fmt: skip
-def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
-    tmp_path: Path, command: Any, late: Exception
-) -> None:
-    def fail() -> None:
-        raise late
-
-    stage = Stage(tmp_path, episodes=80)
-    stage.also_before_step = lambda rollout: setattr(rollout, "restart", fail)
-    stage.script = {STEPS_A_BATCH * 5 + 2: [command]}
-    assert stage.session.run() == "failed"
-    assert stage.session.error is late
-    assert warnings(stage) == []
-
-
 def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, ppo=PPOConfig(kl_coef=0.0, kl_coef_final=0.0))
     stage.also_before_step = lambda rollout: setattr(stage.learner, "reference", None)
@@ -261,14 +183,6 @@ def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> No
     stage.session.run()
     assert "without a KL to the reference" in warnings(stage)[0]
     assert stage.learner.config.lr == 1e-4
-
-
-def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8, mode="inference")
-    stage.script = {2: [Pause(), ChangeSettings(changes={"n_envs": 4}), Resume()]}
-    stage.session.run()
-    assert stage.of(SettingsChanged)[0].changes == {"n_envs": 4}
-    assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
 
 
 def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_with(
@@ -298,30 +212,6 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
 
 
-def test_an_update_has_the_share_of_prompts_that_were_known(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.session.run()
-    assert stage.of(UpdateFinished)[0].stats.known_prompts == 0.75
-
-
-def test_a_changed_history_is_of_the_prompts_of_new_episodes_and_is_kept(tmp_path: Path) -> None:
-    before = Stage(tmp_path, episodes=8)
-    before.script = {2: [ChangeSettings(changes={"history": 3})]}
-    before.session.run()
-    assert before.builders.made["policy"].history == 3
-    after = Stage(tmp_path, episodes=16, resume=True)
-    after.builders.saved.extend(before.builders.saved)
-    after.session.run()
-    assert after.of(SettingsChanged)[0].changes == {"history": 3}
-
-
-def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.script = {2: [ChangeSettings(changes={"ppo.clip_range": 0.1}), Stop()]}
-    stage.session.run()
-    assert stage.builders.saved[-1]["changed"] == {"ppo.clip_range": {"before": 0.2, "after": 0.1}}
-
-
 # Roll back
 
 
@@ -334,25 +224,6 @@ def test_a_checkpoint_is_good_once_the_update_after_it_has_shown_nothing_wrong(
     stage.session.run()
     assert good_after == [0] * 8  # saved after the first update, and judged by the second
     assert [counters["updates"] for counters in stage.builders.good] == [1]
-
-
-def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=16)
-    break_updates(stage, 2)
-    stage.session.run()
-    assert stage.of(CheckpointSaved)
-    assert stage.builders.good == []
-
-
-def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
-    stage = Stage(
-        tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")}
-    )
-    assert stage.session.run() == "stopped"
-    assert (
-        warnings(stage)[0]
-        == "No space left on device. The last good one is older; the run goes on."
-    )
 
 
 def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None:
@@ -398,34 +269,6 @@ def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: 
     assert [event.update for event in stage.of(UpdateFinished)][:8] == [1, 2, 3, 4, 5, 6, 2, 3]
 
 
-def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=400, on_collapse="rollback")
-    break_updates(stage, *range(5, 60))
-    stage.session.run()
-    assert len(stage.of(RolledBack)) == MOST_ROLL_BACKS
-    assert "has collapsed" in warnings(stage)[-1]
-
-
-def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert warnings(stage) == []
-
-
-def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert warnings(stage) == []
-
-
 @pytest.mark.parametrize(
     ("given", "is_known"),
     [
@@ -448,26 +291,6 @@ def test_a_resumed_run_still_knows_how_well_it_played(
     assert (
         bool(after.builders.good) is not is_known
     )  # or what it had fallen to would take the good one's place
-
-
-def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=400)
-    stage.script = {100: [RollBack()]}
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 104 else -50.0
-    )
-    stage.session.run()
-    assert stage.of(RolledBack)
-    assert "mean return fell from 0.500" in warnings(stage)[0]
-
-
-def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=200)
-    stage.also_before_step = lambda rollout: stage.learner.figures.update(
-        mean_return=0.5 if stage.steps < 60 else -50.0
-    )
-    stage.session.run()
-    assert "mean return fell from 0.500" in warnings(stage)[0]
 
 
 # Long updates
@@ -506,42 +329,6 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
     stage.also_before_step = lambda rollout: setattr(stage.learner, "before_minibatch", ask)
     stage.session.run()
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
-
-
-def test_a_long_update_reports_how_far_it_is_twice_a_second_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake_parts, "MINIBATCHES", 8)
-    monkeypatch.setattr(fake_parts, "UPDATE_S", 3.0)  # 0.375 s each
-    stage = Stage(tmp_path, episodes=8)
-    stage.session.run()
-    seen = [event for event in stage.of(Progressed) if event.doing == "updating"]
-    assert [(event.at_s, event.done, event.total, event.left_s) for event in seen] == [
-        (1.25, 2, 8, 2.25),
-        (2.0, 4, 8, 1.5),
-        (2.75, 6, 8, 0.75),
-    ]
-
-
-def test_what_is_over_within_two_seconds_is_not_reported(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=40)
-    stage.session.run()  # batches of half a second, updates of one
-    assert len(stage.of(UpdateFinished)) > 1
-    assert stage.of(Progressed) == []
-
-
-@pytest.mark.parametrize(
-    ("chat", "said"),
-    [
-        ({"keeps_history": False}, "rewrites earlier turns"),
-    ],
-)
-def test_a_template_that_rewrites_history_is_reported_at_the_start(
-    tmp_path: Path, chat: dict[str, Any], said: str
-) -> None:
-    stage = Stage(tmp_path, episodes=2, chat=chat)
-    stage.session.run()
-    assert said in warnings(stage)[0]
 
 
 @pytest.mark.parametrize("has_adapters", [True, False])

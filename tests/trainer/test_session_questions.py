@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.game.chat import user
-from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate, Pause, ProbeActions, Stop
+from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate, ProbeActions, Stop
 from llamagym_tui.protocol.events import (
     ConversationProbed,
     EvaluationCancelled,
@@ -16,7 +16,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
 )
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
-from tests.fake_parts import Stage, evaluated
+from tests.fake_parts import Stage
 
 QUESTION = ProbeActions(ticket=7, messages=[user("Call.")])
 
@@ -27,14 +27,6 @@ def probed_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         return ConversationProbed(ticket=question.ticket, names=["heads"], shares=[1.0])
 
     monkeypatch.setattr(ActionProbes, "probe_conversation", answer)
-
-
-def test_a_question_is_answered_before_the_next_step(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.script = {1: [QUESTION]}
-    stage.session.run()
-    [answer] = stage.of(ConversationProbed)
-    assert (answer.ticket, answer.at_s) == (7, 0.125)
 
 
 def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -> None:
@@ -48,13 +40,6 @@ def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -
     assert answer.at_s == 0.5 + 0.25
     assert stage.events.index(answer) < stage.events.index(update)
     assert update.stats.epochs == 1
-
-
-def test_a_question_is_answered_while_a_run_is_paused(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.script = {1: [Pause(), QUESTION, Stop()]}
-    stage.session.run()
-    assert [event.ticket for event in stage.of(ConversationProbed)] == [7]
 
 
 def test_a_question_is_answered_during_an_evaluation_which_goes_on(tmp_path: Path) -> None:
@@ -73,31 +58,3 @@ def test_a_cancelled_evaluation_has_no_result_and_the_run_goes_on(tmp_path: Path
     assert (cancelled.played < 10**9, cancelled.episodes) == (True, 10**9)
     assert [event.phase for event in stage.of(PhaseChanged)][-1] == "stopped"
     assert len(stage.of(UpdateFinished)) == 1
-
-
-def test_an_evaluation_cancelled_between_two_rounds_of_episodes_has_no_result(
-    tmp_path: Path, monkeypatch
-) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.script = {2: [Evaluate(episodes=10**9), CancelEvaluation()]}
-    evaluate = type(stage.builders).evaluate
-    none_is_under_way = lambda *parts, **settings: evaluate(*parts, **settings) or evaluated(4)  # noqa: E731
-    monkeypatch.setattr(type(stage.builders), "evaluate", none_is_under_way)
-    stage.session.run()
-    assert (stage.of(EvaluationFinished), len(stage.of(EvaluationCancelled))) == ([], 1)
-
-
-def test_only_the_evaluation_under_way_is_cancelled(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.script = {2: [Evaluate(episodes=10**9), CancelEvaluation(), Evaluate(episodes=4)]}
-    stage.session.run()
-    assert [event.episodes for event in stage.of(EvaluationFinished)] == [4]
-    assert len(stage.of(EvaluationCancelled)) == 1
-
-
-def test_a_cancel_that_comes_too_late_cancels_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=8)
-    stage.script = {2: [CancelEvaluation(), Evaluate(episodes=4)]}
-    stage.session.run()
-    assert len(stage.of(EvaluationFinished)) == 1
-    assert stage.of(EvaluationCancelled) == []

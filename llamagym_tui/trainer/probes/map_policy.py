@@ -1,17 +1,16 @@
 """The policy map of a run: the agent's states laid out once, and the policy scored on all of them now and then.
 
-While nobody looks, maps may take `SHARES` of the time since the run began and no more; the first one under another
-prompt, which shows what the edit did, may take as long as it takes.
+Maps take `SHARES` of the time since the last one. What is longer is given up between two pieces, unless somebody looks.
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.fixed_trunk import share_of_known
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
@@ -21,7 +20,6 @@ from llamagym_tui.protocol.events import (
     PolicyMapLaidOut,
     PolicyMapped,
     PolicyMapWatched,
-    Progressed,
 )
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
@@ -34,8 +32,6 @@ CHEAP_S = 2.0
 """Seconds that a map may take whoever looks."""
 AT_ONCE = 64
 """States in one piece; between two of them the map can be given up."""
-MOST_OF_PLAY = 0.5
-"""Share of the prompts met in play that are states of a map, from which on these are read for it all at once."""
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
 """Characters that the texts of all states have together, at most."""
@@ -59,10 +55,10 @@ class PolicyMapper:
         clock: Callable[[], float],
         progress: Callable[[str], Progress] = lambda doing: lambda done, total: None,
     ) -> None:
-        """A map that was not laid out; `progress` begins to report something long, by what it is."""
+        """A map that was not laid out; `progress` begins to report something long, by its name."""
         self._progress = progress
-        self._on_reading: Progress | None = None
-        """Told of the prompts of the piece that is computed. None: no map is."""
+        self._should_stop: Callable[[], bool] | None = None
+        """Gives up the map that is being computed; None: no map is."""
         self._agent = agent
         self._policy = policy
         self._emit = emit
@@ -70,17 +66,15 @@ class PolicyMapper:
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
         self._watched = False
-        """Whether somebody looks at the map."""
+        """Somebody looks at the map."""
         self._ended_at: float | None = None
-        """When the last map was emitted, or given up because it takes long. None: one is due."""
+        """When the last map was emitted or given up. None: one is due."""
         self._took_s = 0.0
         """Seconds that the last map took, or would have taken."""
         self._version = -1
         """The policy's version when the last map was made."""
         self._conditions: tuple[GenerationConfig, int] | None = None
-        """How the policy was sampled then, and the version of the prompt. None: no map was made."""
-        self._is_of_play: bool | None = None
-        """Whether its states are what is met in play, once that was looked at."""
+        """Sampling and version of the prompt of the last map. None: no map was made."""
 
     def lay_out(self) -> None:
         """Emit the layout; nothing, if the agent has no map."""
@@ -107,25 +101,20 @@ class PolicyMapper:
         self._emit(laid_out)
 
     def watch(self, *, on: bool) -> None:
-        """Follow the policy closely, or not any more; who begins to look gets a map at once, however long it takes."""
+        """Follow the policy closely from now on, or no longer; who begins to look gets a map at once."""
         self._watched = on
-        if on and not self.is_cheap:
+        if on and self._took_s > CHEAP_S:
             self._ended_at = None
         self._emit(PolicyMapWatched(on=on))
 
     @property
-    def is_cheap(self) -> bool:
-        """Whether a map takes no time that somebody would notice, as far as is known."""
-        return self._took_s <= CHEAP_S
-
-    @property
     def is_known_as_cheap(self) -> bool:
-        """Whether a map was made, and took no time that somebody would notice."""
-        return self._conditions is not None and self.is_cheap
+        """A map was made, and took no time that somebody would notice."""
+        return self._conditions is not None and self._took_s <= CHEAP_S
 
     def forget(self) -> None:
-        """What is to be mapped is another: the next map is due at once, unless one takes long."""
-        if self._watched or self.is_cheap:
+        """Make the next map due, unless one takes long and nobody looks."""
+        if self._watched or self._took_s <= CHEAP_S:
             self._ended_at = None
 
     def map(
@@ -137,26 +126,33 @@ class PolicyMapper:
         should_stop: Callable[[], bool],
         at_once: bool = False,
     ) -> None:
-        """Emit a map, if one is due and it would not be the last one again; under another prompt one is due at once.
+        """Emit a map if one is due and would not be the last one again.
 
         Args:
-            should_stop: called before the first piece and between two; the map is given up then.
-            at_once: do not wait until it is due: there is nothing else to do.
+            should_stop: asked before the first piece and between two; the map is given up then.
+            at_once: there is nothing else to do.
         """
         conditions = (self._policy.generation, prompt_version)
         are_same = conditions == self._conditions
         if not self._states or (are_same and self._policy.version == self._version):
             return
         is_of_edit = self._conditions is not None and prompt_version != self._conditions[1]
-        if is_of_edit:
-            self._ended_at = None
-        elif at_once or (self._conditions is not None and not are_same):
+        if at_once or not are_same:
             self.forget()
-        if not self._is_due() or should_stop():
+        began_at = self._clock()
+        since_s = math.inf if self._ended_at is None else began_at - self._ended_at
+        share = SHARES[self._watched]
+        is_due = since_s >= max(REST_S[self._watched], self._took_s / share)
+        if not (is_of_edit or is_due) or should_stop():
             return
+        longest_s = CHEAP_S
+        if self._watched or is_of_edit:
+            longest_s = math.inf
+        elif math.isfinite(since_s):
+            longest_s = max(CHEAP_S, share * since_s)
+        self._should_stop = lambda: should_stop() or self._clock() - began_at > longest_s
         try:
-            is_patient = self._watched or is_of_edit or self._is_read_at_once(system_prompt)
-            shares = self._shares(system_prompt, should_stop, is_patient=is_patient)
+            shares = self._shares(system_prompt, began_at)
         except _GivenUp:
             return
         except Exception as error:
@@ -167,85 +163,32 @@ class PolicyMapper:
                 PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}.")
             )
             return
+        finally:
+            self._should_stop = None
+            self._ended_at = self._clock()
         self._version = self._policy.version
         self._conditions = conditions
         self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
 
-    @property
-    def _keeps_what_it_reads(self) -> bool:
-        """Whether states are remembered, so that a map that was given up takes less the next time, and soon little."""
-        return self._policy.narrow is not None
-
-    def _is_read_at_once(self, system_prompt: str) -> bool:
-        """Whether a map is made whole though nobody looks and it takes long.
-
-        What is met in play has to be read in any case, and takes less if all of it is read together.
-        """
-        if not self._keeps_what_it_reads:
-            return False
-        if self._is_of_play is None:
-            self._is_of_play = self.share_of_play(system_prompt) > MOST_OF_PLAY
-        return self._is_of_play
-
-    def share_of_play(self, system_prompt: str) -> float:
-        """Share of the prompts that were read up to now that are states of the map."""
-        prompts = [self._policy.chat.opening(system_prompt, words) for words in self._states]
-        return share_of_known(self._policy, prompts, self._policy.trie)
-
-    def _is_due(self) -> bool:
-        """Whether enough time has passed since the last map for what one takes."""
-        if self._ended_at is None:
-            return True
-        rested_s = self._clock() - self._ended_at
-        if self._keeps_what_it_reads:
-            return rested_s >= REST_S[self._watched]
-        # So long that what a map takes is its share of the time in all.
-        for_its_share_s = self._took_s / SHARES[self._watched] - self._took_s
-        return rested_s >= max(REST_S[self._watched], for_its_share_s)
-
-    def _shares(
-        self, system_prompt: str, should_stop: Callable[[], bool], *, is_patient: bool
-    ) -> list[list[float]]:
+    def _shares(self, system_prompt: str, began_at: float) -> list[list[float]]:
         """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long."""
-        began_at = self._clock()
         whole = len(self._states)
+        report = self._progress("computing the policy map")
         shares: list[list[float]] = []
-        doing = "computing the policy map"
-        report = self._progress(doing)
-        if self._watched and not self.is_cheap:
-            self._emit(Progressed(doing=doing, done=0, total=whole))
-
-        def on_reading(done: int, total: int) -> None:
-            if should_stop():
-                raise _GivenUp
-            piece = min(AT_ONCE, whole - len(shares))
-            report(len(shares) + piece * done // max(total, 1), whole)
-            is_too_long = self._keeps_what_it_reads and self._clock() - began_at >= CHEAP_S
-            if is_too_long and not is_patient:
-                self._ended_at = self._clock()
-                raise _GivenUp
-
-        self._on_reading = on_reading
-        try:
-            for start in range(0, whole, AT_ONCE):
-                shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
-                now = self._clock()
-                self._took_s = (now - began_at) * whole / len(shares)
-                if len(shares) < whole:
-                    on_reading(0, 0)
-                    if self._ended_at is None and not (is_patient or self.is_cheap):
-                        self._ended_at = now
-                        raise _GivenUp
-        finally:
-            self._on_reading = None
-        self._ended_at = self._clock()
+        for start in range(0, whole, AT_ONCE):
+            if start:
+                self.go_on()
+            shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
+            self._took_s = (self._clock() - began_at) * whole / len(shares)
+            report(len(shares), whole)
         return shares
 
-    def takes_reading(self, done: int, total: int) -> bool:
-        """Whether prompts are read for the map, which reports it then. Raises: the map is to be given up."""
-        if self._on_reading is None:
+    def go_on(self) -> bool:
+        """True if a map is being computed. Raises: it is to be given up."""
+        if self._should_stop is None:
             return False
-        self._on_reading(done, total)
+        if self._should_stop():
+            raise _GivenUp
         return True
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:

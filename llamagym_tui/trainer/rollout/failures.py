@@ -42,7 +42,7 @@ class Failures:
         sentence = f"{where}: {fault}."
         if self._in_a_row(number) >= self.limit:
             raise EnvError(
-                f"{self.limit:,} episodes in a row failed, as many as end a run (--max-failures). {sentence} "
+                f"{self.limit:,} episodes in a row failed, as many as end a run (max_failures). {sentence} "
                 "Correct that, then go on with --resume, or start again."
             ) from fault
         if times == 1:

@@ -405,17 +405,17 @@ class Rollout:
         if self._replies is not None and self.awaits_person:
             self._await_person(self.slots[env], self._replies[env])
 
-    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
+    def act(self, episode: int, turn: int, action: int | str) -> None:
         """Choose the action of the person at the wheel, for the next `step`.
 
         Raises:
             UsageError: that turn does not wait, or there is no such action.
-            ActionParseError: with this sentence the agent would read another action.
+            ActionParseError: the agent cannot word the action.
         """
         slot = None if self.wheel.env is None else self.slots[self.wheel.env]
         if slot is None or not self.awaits_person or not slot.is_at(episode, turn):
-            raise UsageError("That turn does not wait for you any more; nothing was done.")
-        self.wheel.choose(action, reasoning)
+            raise UsageError("That turn is already over.")
+        self.wheel.choose(action)
 
     def keep_wheel_in_view(self) -> None:
         """Let go of the wheel of an environment that is not watched any more."""

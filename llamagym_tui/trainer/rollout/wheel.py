@@ -38,18 +38,18 @@ class Wheel:
         self.reply = None
         self._emit(events.WheelLetGo(reason=reason))
 
-    def choose(self, action: int | str, reasoning: str) -> None:
+    def choose(self, action: int | str) -> None:
         """Word the person's action as the agent would.
 
         Raises:
             UsageError: there is no such action.
-            ActionParseError: with this sentence the reply would not be read as the action.
+            ActionParseError: the agent cannot word it.
         """
         if action not in {choice.action for choice in self.choices}:
             raise UsageError(
                 f"There is no action {action} in {self._agent.env_id}; choose one of those shown."
             )
-        self.reply = worded(self._agent, action, reasoning)
+        self.reply = worded(self._agent, action)
 
     def take_reply(self) -> str:
         """The reply that was chosen, for this turn."""

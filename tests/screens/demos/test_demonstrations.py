@@ -155,7 +155,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
             WarmStartProgressed(step=1, steps=4, loss=2.5),
             WarmStartProgressed(step=2, steps=4, loss=0.5),
         )
-        await sees(pilot, " 2 of 4")
+        await sees(pilot, "step 2 of 4")
         assert "loss 2.50 → 0.500" in shown(pilot)
         await pilot.press("enter")
         assert len(client.sent) == 1, "one at a time"
@@ -207,14 +207,14 @@ async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
         await sees(pilot, "recorded by you: 4 episodes")
         await pilot.press("m")
         await sees(pilot, "over the model's (DPO): 1 preference pair")
-        await pilot.press("v", "enter")
+        await pilot.press("enter")
         await sees(
             pilot, "method     prefer a person's reply over the model's (DPO): 1 preference pair"
         )
         assert "learnt by heart" not in shown(pilot), "the doubts are those of an imitation"
         await pilot.press("y")
         await until(pilot, lambda: client.sent)
-        assert client.sent == [WarmStart(sft_data=str(path), method="dpo", episodes=0)]
+        assert client.sent == [WarmStart(sft_data=str(path), method="dpo", episodes=300)]
 
 
 async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_dialog(
@@ -326,22 +326,11 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         assert "line 4: Turn 2: the reply says 0" in " ".join(shown(pilot).split())
         await pilot.press("enter")
         assert client.sent == []
-        await pilot.press("down", "v", "enter")
+        await pilot.press("down", "enter")
         await sees(pilot, "500, every line readable")
         await pilot.press("y")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]
-
-
-async def test_what_is_kept_has_a_real_minus_sign(make_app: MakeApp):
-    client = fakes.FakeClient()
-    async with rolling_out(make_app(client), SIZE) as pilot:
-        client.emit(*fakes.hand(7, [("Your total: 12.", '{"action": 0}', "json")], -1.0))
-        await pilot.press("K")
-        await until(
-            pilot,
-            lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)),
-        )
 
 
 async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):

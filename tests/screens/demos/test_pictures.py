@@ -61,7 +61,6 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         probed = {"names": ["stick", "hit"], "shares": [0.27, 0.71]}
         client.emit(ConversationProbed(ticket=question.ticket, **probed))  # type: ignore[arg-type]
         await sees(pilot, "hit 71%")
-        await pilot.press("tab", *"Low enough.")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 

@@ -1,4 +1,4 @@
-"""Actions that change with the turn, on the screens: probabilities, inspector, hint, table, wheel; and in a replay."""
+"""Actions that change with the turn, at the wheel and at the table with its hint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Act, AnyCommand, InspectTurn, ProbeActions, TakeWheel
+from llamagym_tui.protocol.commands import Act, AnyCommand, ProbeActions, TakeWheel
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     ActionsProbed,
@@ -21,11 +21,7 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
     WheelTaken,
 )
-from llamagym_tui.protocol.inspected import ScoredReply
-from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from tests import fakes, text_env
-from tests.recorded_run import record
-from tests.screens.inspected import scored, told
 from tests.screens.steps import sees, shown, until
 
 SIZE = (100, 40)
@@ -34,8 +30,7 @@ TURNS = (
     ("hall, with key", ["go north"], [1.0]),
     ("attic, with key", ["go south", "look at chest", "wait", "open chest"], [0.1, 0.2, 0.3, 0.4]),
 )
-DONE = ("take key", "go north")
-PROBED = ("take key 75%", "go north 100%", "open chest 40%")
+PROBED = "open chest 40%"
 
 
 def opening() -> list[AnyEvent]:
@@ -104,14 +99,6 @@ class ChestTrainer(fakes.FakeClient):
                     choices=[OfferedAction("0", "bow", "bow")],
                 )
                 self.emit(person, replace(at(1)[0], turn=3), waits)
-            case InspectTurn():
-                replies = [
-                    ScoredReply(
-                        text=name, score=-1.0, probability=share, chosen=name == DONE[command.turn]
-                    )
-                    for name, share in zip(*TURNS[command.turn][1:], strict=True)
-                ]
-                self.emit(replace(scored(told(command.episode, command.turn)), replies=replies))
 
 
 def events() -> list[AnyEvent]:
@@ -125,16 +112,10 @@ def app_of(client: fakes.FakeClient) -> LlamaGymApp:
     return LlamaGymApp(config, client_factory=lambda: client, next_seed=lambda: next(seeds))
 
 
-async def test_each_turn_shows_the_probabilities_of_its_own_actions():
-    async with app_of(ChestTrainer(iter(events()))).run_test(size=SIZE) as pilot:
-        for text in PROBED:
-            await sees(pilot, text)
-
-
 async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, PROBED[2])
+        await sees(pilot, PROBED)
         await pilot.press("w")
         await sees(pilot, "3  open chest")
         await pilot.press("3")
@@ -143,23 +124,10 @@ async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
         await until(pilot, lambda: "3  open chest" not in shown(pilot), "keys of the turn before")
 
 
-async def test_the_inspector_lists_the_replies_that_were_admissible():
-    client = ChestTrainer(iter(events()))
-    async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, PROBED[2])
-        await pilot.press("i")
-        await sees(pilot, "chosen by its score from one reply")
-        assert "take·key" not in shown(pilot)
-        await pilot.press("[")
-        await sees(pilot, "chosen by its score from 2 replies")
-        assert "▶  take·key" in shown(pilot)
-        assert "○  go·north                   25.0%" in shown(pilot)
-
-
 async def test_a_persons_table_and_its_hint_follow_the_turn():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, PROBED[2])
+        await sees(pilot, PROBED)
         await pilot.press("h")
         await sees(pilot, "0  take key")
         await pilot.press("ctrl+e")
@@ -167,20 +135,3 @@ async def test_a_persons_table_and_its_hint_follow_the_turn():
         await pilot.press("0")
         await sees(pilot, "policy: go north 100%; expert: go north")
         await until(pilot, lambda: "0  take key" not in shown(pilot), "keys of the turn before")
-
-
-async def test_a_replay_shows_each_turn_with_its_own_actions_wherever_one_jumps(tmp_path: Path):
-    stamped = [replace(event, at_s=float(second)) for second, event in enumerate(events())]
-    run = record(tmp_path / "run", stamped)
-    async with LlamaGymApp(replay=run).run_test(size=SIZE) as pilot:
-        screen = pilot.app.screen
-        assert isinstance(screen, ReplayScreen)
-        await until(pilot, lambda: screen.player.recording.complete)
-        await pilot.press("end")
-        await sees(pilot, PROBED[2])
-        await pilot.press("home")
-        await until(pilot, lambda: PROBED[0] not in shown(pilot))
-        for text in PROBED:
-            while text not in shown(pilot):
-                await pilot.press("right")
-        assert PROBED[0] in shown(pilot)

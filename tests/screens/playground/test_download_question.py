@@ -9,8 +9,6 @@ import pytest
 from llamagym_tui import model_registry
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.model_registry import Download
-from llamagym_tui.screens.past_runs.home import HomeScreen
-from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until
@@ -58,23 +56,6 @@ async def test_whoever_does_not_want_it_is_back_in_the_shell_without_a_run(
     assert client.started is None
     assert app.return_code == 0
     assert not reserved.exists()
-
-
-async def test_at_home_a_no_leads_back_to_the_list(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.opening_events())
-    app = LlamaGymApp(client_factory=lambda: client)
-    async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
-        app.screen.post_message(HomeScreen.AgentChosen("blackjack", MODEL))
-        await sees(pilot, "is not on this machine.")
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
-        assert client.started is None
-        app.screen.post_message(HomeScreen.AgentChosen("blackjack", MODEL))
-        await sees(pilot, "is not on this machine.")
-        await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
-        await until(pilot, lambda: client.started is not None)
 
 
 async def test_a_model_that_is_here_needs_no_question(make_app: MakeApp, missing: set[str]):

@@ -10,9 +10,9 @@ from llamagym_tui.screens.conversation.view import MARK, ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import notices, reaches, rolling_out, sees, shown, until
+from tests.screens.steps import reaches, rolling_out, sees, shown
 
-SIZE = (100, 24)
+SIZE = (100, 26)
 SEEN = "Your total: 12. Usable ace: no. Dealer shows: 10."
 
 
@@ -40,7 +40,7 @@ async def test_clicks_and_keys_mark_a_turn_that_is_then_shown_in_full(make_app: 
         await pilot.click(offset=(20, row))
         assert view.marked is not None
         assert (view.marked.episode, view.marked.turn) == (11, 0)
-        await sees(pilot, "i inspects, K keeps, end unmarks")
+        await sees(pilot, "i inspects, end unmarks")
         await sees(pilot, "agent   11.0 so hit")
         seen = []
         for key in "kkkjjjj":
@@ -56,19 +56,11 @@ async def test_clicks_and_keys_mark_a_turn_that_is_then_shown_in_full(make_app: 
         assert not marked_rows(shown(pilot))
 
 
-async def test_what_is_marked_is_inspected_and_kept(make_app: MakeApp):
+async def test_what_is_marked_is_inspected(make_app: MakeApp):
     client = run()
     app = make_app(client)
     async with rolling_out(app, SIZE) as pilot:
         await pilot.press("k", "k", "k")
-        await pilot.press("K")
-        await until(
-            pilot, lambda: any("Episode 10 " in each for each in notices(app)), "it is kept"
-        )
-        await pilot.press("K")
-        assert len([each for each in notices(app) if "is kept" in each]) == 1, "once"
         await pilot.press("i")
         await reaches(pilot, InspectorScreen)
         assert client.sent[-1] == InspectTurn(episode=10, turn=0)
-        await pilot.press("escape", "escape", "K")
-        await until(pilot, lambda: any("Episode 12 " in each for each in notices(app)), "the last")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 from textual.pilot import Pilot
 
-from llamagym_tui import user_files
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.protocol.events import (
@@ -62,6 +60,5 @@ async def settled(pilot: Pilot[None]) -> None:
 
 @at_sizes(SMALL, WIDE)
 def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    user_files.keep_preferences(Path("config"), all_figures=False)
     app = make_app(fakes.FakeClient(run_with_all()))
     assert snap_compare(app, terminal_size=size, run_before=settled)

@@ -6,11 +6,9 @@ from functools import reduce as fold
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.protocol.events import AnyEvent, PromptChanged
-from llamagym_tui.screens.playground.prompt_line import edit_text
+from llamagym_tui.screens.playground.status_lines import edit_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -30,19 +28,15 @@ def after(*events: AnyEvent, **settings: object) -> RunState:
 def test_an_edit_that_is_followed_says_in_how_many_hands_and_of_which_action_there_is_more():
     state = after(EDIT, hitting(17.5, update=12, prompt_version=2))
     # Hard totals 4 to 14 and soft ones 12 to 14 were hit: 14 of 28 rows; now 15 to 17 of both are, too: 20.
-    assert edit_text(state) == ("prompt v2 since 0: 60 of 280 hands play otherwise; hit 50% → 71%")
+    assert edit_text(state) == (
+        "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%"
+    )
 
 
 def test_a_model_that_does_not_listen_is_told_of():
-    state = after(
-        EDIT,
-        hitting(14.5, update=12, prompt_version=2),
-        full_finetuning=False,
-        lora=LoraConfig(layers="head"),
-    )
+    state = after(EDIT, hitting(14.5, update=12, prompt_version=2))
     assert edit_text(state) == (
-        "prompt v2 since 0: plays the same in 280 of 280 hands; if it asks for more, this model does not follow "
-        "prompts any more: its trained head decides"
+        "prompt v2 since 0: plays the same in 280 of 280 hands; the model hardly follows this prompt"
     )
 
 
@@ -63,16 +57,11 @@ def test_returns_before_and_after_are_compared_from_a_hundred_episodes_on():
     )
 
 
-def test_a_run_that_is_resumed_still_says_it():
-    edited = after(EDIT, hitting(17.5, update=12, prompt_version=2))
-    assert "60 of 280 hands" in edit_text(reduce(edited, replace(fakes.run_started(), updates=12)))
-
-
 @pytest.mark.parametrize("size", [(120, 34), (80, 24)])
 async def test_the_line_stands_in_the_playground(make_app: MakeApp, size: tuple[int, int]):
     client = fakes.FakeClient([*blackjack(14.5)])
     app = make_app(client)
     async with rolling_out(app, size) as pilot:
         client.emit(EDIT, hitting(17.5, update=12, prompt_version=2))
-        await sees(pilot, "prompt v2 since 0: 60 of 280 hands play otherwise; hit 50% → 71%")
+        await sees(pilot, "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%")
         assert "Warning" not in shown(pilot)

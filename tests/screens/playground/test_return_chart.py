@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.playground.panes import ReturnChart
 from llamagym_tui.screens.widgets.chart import Plot
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -26,19 +26,6 @@ async def test_a_run_of_few_episodes_has_no_line_yet(make_app: MakeApp, episodes
         assert not is_drawn(app.screen, app.run_state)
 
 
-@pytest.mark.parametrize("episodes", [11, 30])
-async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes: int):
-    returns = [1.0, -1.0] * (episodes // 2) + [1.0] * (episodes % 2)
-    client = fakes.FakeClient([*fakes.opening_events(), fakes.counted(returns, episodes)])
-    app: LlamaGymApp = make_app(client)
-    async with app.run_test(size=(120, 34)) as pilot:
-        await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
-        await until(
-            pilot,
-            lambda: is_drawn(app.screen, app.run_state) and app.run_state.episodes == episodes,
-        )
-
-
 async def test_another_size_is_drawn_anew(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     app: LlamaGymApp = make_app(client)
@@ -47,5 +34,5 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
         chart = app.screen.query_one(ReturnChart)
         await until(pilot, lambda: is_drawn(app.screen, app.run_state))
         rows = chart.size.height
-        await pilot.press("a")  # fewer figures leave it more rows, and no return is new
+        await pilot.resize_terminal(120, 40)
         await until(pilot, lambda: chart.size.height > rows and is_drawn(app.screen, app.run_state))

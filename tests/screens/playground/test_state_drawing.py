@@ -15,12 +15,10 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import DrawStates
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EpisodeStarted,
-    ObservationShown,
     RunStarted,
     StateDrawn,
 )
-from llamagym_tui.screens.playground.state_drawing import StateDrawing
+from llamagym_tui.screens.playground.panes import StateDrawing
 from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.protocol.test_literal import NASTY, harmful
@@ -101,50 +99,11 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await sees(pilot, "Your total: 12.       hit")
         assert places(pilot) == ["drawing"]
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(
-            drawing=True, all_figures=True
-        )
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True)
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True), DrawStates(on=False)])
         await until(pilot, lambda: places(pilot) == [])
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(
-            drawing=False, all_figures=True
-        )
-
-
-async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(
-    make_app: MakeApp, tmp_path: Path
-):
-    user_files.keep_preferences(tmp_path / "config", drawing=False)
-    client = fakes.FakeClient(opening())
-    app = make_app(client)
-    async with rolling_out(app, WIDE) as pilot:
-        client.emit(*told_with_drawings())
-        await sees(pilot, "▲ +1")
-        assert (places(pilot), client.sent) == ([], [])
-        app.theme = "nord"
-        await until(
-            pilot,
-            lambda: (
-                user_files.load_preferences(tmp_path / "config")
-                == Preferences(theme="nord", drawing=False, all_figures=True)
-            ),
-        )
-
-
-async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp):
-    client = fakes.FakeClient(opening())
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        client.emit(*told_with_drawings())
-        await sees(pilot, "│ 22 │")
-        await pilot.resize_terminal(120, 24)
-        await until(pilot, lambda: places(pilot) == ["drawing"])
-        await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: places(pilot) == [])
-        await until(pilot, lambda: client.sent[1:] == [DrawStates(on=False)])
-        await pilot.resize_terminal(160, 45)
-        await until(pilot, lambda: places(pilot) == ["drawing"])
-        await until(pilot, lambda: [command.on for command in client.sent] == [True, False, True])
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
@@ -157,33 +116,12 @@ async def test_v_does_nothing_where_no_state_can_be_drawn(make_app: MakeApp, siz
         assert (places(pilot), client.sent) == ([], [])
 
 
-async def test_a_new_trainer_is_asked_again(make_app: MakeApp):
-    clients = [fakes.FakeClient(opening()), fakes.FakeClient(opening())]
-    app = make_app(clients[0])
-    app._client_factory = iter(clients).__next__
-    async with app.run_test(size=WIDE) as pilot:
-        await until(pilot, lambda: clients[0].sent == [DrawStates(on=True)])
-        clients[0].die("The trainer died.")
-        await sees(pilot, "r Restart")
-        await pilot.press("r")
-        await until(pilot, lambda: clients[1].sent == [DrawStates(on=True)])
-
-
 async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):
     run_dir = record(tmp_path / "run", [*opening(), *told_with_drawings()])
     async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await pilot.press("v")
         await until(pilot, lambda: places(pilot) == [])
-
-
-async def test_a_replay_of_a_run_in_which_nothing_was_drawn_keeps_no_place_for_it(tmp_path: Path):
-    hand = fakes.hand(7, [("Your total: 12.", '{"action": 1}', "json")], 1.0)
-    async with LlamaGymApp(replay=record(tmp_path / "run", [*opening(), *hand])).run_test(
-        size=WIDE
-    ) as pilot:
-        await sees(pilot, "▲ +1")
-        assert places(pilot) == []
 
 
 async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
@@ -224,19 +162,3 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
                 strip = place.render_line(y)
                 assert strip.cell_length <= place.size.width
                 assert harmful("".join(segment.text for segment in strip)) == []
-
-
-async def test_the_place_of_the_drawing_does_not_jump(make_app: MakeApp):
-    client = fakes.FakeClient(opening())
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        client.emit(drawn(0, 0, "a\nb\nc\nd\ne"))
-        await sees(pilot, "turn 1")
-        place = pilot.app.screen.query_one("#drawing", StateDrawing)
-        await until(pilot, lambda: place.region.height == 6)
-        client.emit(drawn(0, 1, "a"))
-        await sees(pilot, "turn 2")
-        assert place.region.height == 6
-        client.emit(EpisodeStarted(episode=1, system_prompt="p", prompt_version=1, mode="train"))
-        client.emit(ObservationShown(episode=1, turn=0, text="not drawn"))
-        await sees(pilot, "The next observation is drawn here.")
-        assert place.region.height == 6

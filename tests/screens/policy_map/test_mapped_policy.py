@@ -8,7 +8,7 @@ import pytest
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
-from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot, side_by_side
+from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot
 
 HOLE, NOTHING = MapCell(words="hole", sign="O"), MapCell()
 
@@ -64,15 +64,6 @@ def test_an_action_that_is_one_of_the_best_agrees() -> None:
     assert agrees == [True, None, False, True, False, None]
 
 
-def test_states_that_agree_are_counted_by_panel_and_in_sum() -> None:
-    assert mapped().counts == [Count(2, 3), Count(0, 1)]
-    assert mapped().count == Count(2, 4)
-
-
-def test_a_share_is_among_the_actions_alone() -> None:
-    assert mapped().cells[Spot(0, 1, 0)].share(1) == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize(
     ("shares", "nats"),
     [
@@ -105,27 +96,4 @@ def test_a_policy_that_was_not_asked_agrees_nowhere_and_differs_nowhere() -> Non
 def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
     policy = mapped([[math.nan, math.nan], *SHARES[1:]])
     assert policy.cells[Spot(0, 0, 0)].choice is None
-    assert policy.counts == [Count(1, 2), Count(0, 1)]
-
-
-def test_maps_stand_side_by_side_with_what_differs() -> None:
-    maps = [PolicyMapped(update=1, prompt_version=0, shares=shares) for shares in (SHARES, BOLD)]
-    assert list(side_by_side(LAYOUT, maps)) == [
-        "A  plays optimally in 2 of 4 states, action information 0.112 nats",
-        "B  plays optimally in 4 of 4 states, action information 0.189 nats",
-        "",
-        "one  A    B    where B differs",
-        "  0  S O  S O  · ·",
-        "  1  S H  H H  H ·",
-        "",
-        "two  A      B      where B differs",
-        "  0    H H    S H    S ·",
-    ]
-
-
-@pytest.mark.parametrize(("layout", "maps"), [(None, 2), (LAYOUT, 0)])
-def test_without_a_map_nothing_stands_side_by_side(
-    layout: PolicyMapLaidOut | None, maps: int
-) -> None:
-    mapped = PolicyMapped(update=1, prompt_version=0, shares=SHARES)
-    assert list(side_by_side(layout, [mapped] * maps)) == []
+    assert policy.count == Count(1, 3)

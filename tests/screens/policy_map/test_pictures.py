@@ -19,12 +19,12 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
         await pilot.press("g")
-        await sees(pilot, "agrees on 224")
+        await sees(pilot, "in 224 of 280")
         await sees(pilot, "live")
         client.emit(*updated(16.5, 13))
-        await sees(pilot, "agrees on 244")
+        await sees(pilot, "in 244 of 280")
         await pilot.press(*["down"] * 5, *["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
-        await sees(pilot, "agrees, optimal is hit")
+        await sees(pilot, "agrees, optimal play: hit")
 
     assert snap_compare(make_app(client), terminal_size=WIDE, run_before=settled)

@@ -257,7 +257,7 @@ async def test_a_setting_can_be_chosen_by_mouse(make_app: MakeApp):
         await pilot.press("s")
         await reaches(pilot, SettingsDialog)
         await pilot.click(OptionList, offset=(3, 4))
-        await sees(pilot, "generation.temperature takes a number above 0.")
+        await sees(pilot, "ppo.kl_target takes a number above 0 or none.")
         await until(pilot, lambda: isinstance(app.screen.focused, Input))
 
 

@@ -7,9 +7,8 @@ import torch
 
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.engine.policy.episode import prompt_after
-from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.game.chat import assistant, user
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.trainer.probes import action_probabilities
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -73,21 +72,6 @@ def test_the_pending_prompt_is_the_one_that_the_reply_is_sampled_on(rollout, tur
     assert len(segment.ids) > len(segment_before)
 
 
-def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
-    rollout.begin_episodes()
-    where = rollout.pending_prompt()
-    assert where.turn == 0
-    seen = [type(event) for event in rollout.emitted]
-    assert seen == [events.EpisodeStarted, events.ObservationShown]
-    rollout.step()
-    segment = rollout.recall(where.episode)[0].segments[0]
-    assert (where.prompt.prefix, list(where.prompt.rest)) == (
-        segment.prefix,
-        segment.ids[: segment.turns[0].start],
-    )
-    assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
-
-
 def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout, monkeypatch):
     monkeypatch.setattr(action_probabilities, "LEAST_MOVE", 0.0)
     probing = ActionProbes(rollout.agent, rollout.policy)
@@ -107,39 +91,12 @@ def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout, monk
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
 
 
-def test_a_move_is_told_of_once_and_only_if_a_percentage_shows_it(rollout, monkeypatch):
-    probing = ActionProbes(rollout.agent, rollout.policy)
-    shares = iter([[0.5, 0.5], [0.496, 0.504], [0.491, 0.509], [0.48, 0.52], [0.1, 0.9]])
-    monkeypatch.setattr(probing, "_shares", lambda *_: next(shares))
-    rollout.step()
-    probing.probe(rollout.pending_prompt())
-    told = []
-    for _ in range(4):
-        rollout.policy.version += 1
-        told.append(probing.probe_again())
-    assert [event and (event.before, event.shares) for event in told] == [
-        None,
-        None,
-        ([0.5, 0.5], [0.48, 0.52]),
-        None,
-    ]
-
-
 def test_probing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
     rollout.step()
     before = rollout.policy.generator.get_state()
     ActionProbes(rollout.agent, rollout.policy).probe(rollout.pending_prompt())
     assert (rollout.policy.generator.get_state() == before).all()
     assert rollout.slots[0].episode.turns == 1
-
-
-def test_no_prompt_is_pending_while_an_ended_episode_is_shown(rollout):
-    assert rollout.pending_prompt() is None
-    rollout.step()
-    rollout.spectator.watch(1)
-    assert rollout.pending_prompt().env == 1
-    rollout.restart()
-    assert rollout.pending_prompt() is None
 
 
 @pytest.mark.parametrize("turns", [0, 2])
@@ -161,47 +118,3 @@ def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_
         assert found == where.prompt
     else:
         assert rollout.policy.chat.prompt(canonical) == [*found.prefix, *found.rest]
-
-
-def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(make_policy):
-    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
-    policy.version = 7
-    question = ProbeActions(ticket=5, messages=[system("Play."), user("a b")])
-    answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
-    (shares,) = probabilities_of_actions(policy, [policy.chat.opening("Play.", "a b")])
-    assert (answer.ticket, answer.names) == (5, list(CountAgent.action_names))
-    assert answer.shares == shares
-
-
-def test_where_actions_have_no_names_nothing_is_probed(make_policy):
-    question = ProbeActions(ticket=5, messages=[user("a b")])
-    answer = ActionProbes(CountAgent(), make_policy(replies=())).probe_conversation(question)
-    assert (answer.names, answer.shares) == ([], [])
-
-
-def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_run(
-    make_policy, monkeypatch
-):
-    def fail(*_: object) -> list[float]:
-        raise IndexError("index out of range")
-
-    monkeypatch.setattr(
-        "llamagym_tui.trainer.probes.action_probabilities.probabilities_of_actions", fail
-    )
-    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
-    answer = ActionProbes(CountAgent(), policy).probe_conversation(
-        ProbeActions(ticket=3, messages=[user("a")])
-    )
-    assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
-    assert answer.why_not == "the forward failed: IndexError: index out of range"
-
-
-def test_a_persons_conversation_that_the_model_cannot_read_is_refused_before_the_forward(
-    make_policy, caplog
-):
-    policy = make_policy()
-    policy.model.backbone.encode_trees = None
-    question = ProbeActions(ticket=3, messages=[system("Play."), user("q" * 50_000)])
-    answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
-    assert answer.names == []
-    assert "are more than the 2,048 that the model reads" in answer.why_not

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
-from llamagym_tui.trainer.rollout.pairs import Episodes, compared, difference, enough_for, played
+from llamagym_tui.trainer.rollout.evaluation import (
+    Episodes,
+    compared,
+    difference,
+    enough_for,
+    played,
+)
 
 Earns = Callable[[int], float]
 

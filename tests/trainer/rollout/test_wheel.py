@@ -10,7 +10,7 @@ from msgspec.structs import replace as replaced
 
 from llamagym_tui.engine.learning.estimators.gae import batch_advantages
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.errors import ActionParseError, UsageError
+from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.engine.learning.test_update import STILL, played
@@ -47,12 +47,10 @@ def of(emitted: list[events.Event], kind: type) -> list:
     return [event for event in emitted if isinstance(event, kind)]
 
 
-def act(
-    rollout: Rollout, emitted: list[events.Event], action: int = 1, reasoning: str = ""
-) -> list:
+def act(rollout: Rollout, emitted: list[events.Event], action: int = 1) -> list:
     """Answer the turn that waits, and let the step go on."""
     awaited = of(emitted, events.ActionAwaited)[-1]
-    rollout.act(awaited.episode, awaited.turn, action, reasoning)
+    rollout.act(awaited.episode, awaited.turn, action)
     return rollout.step()
 
 
@@ -63,10 +61,10 @@ def test_all_environments_wait_for_the_person_who_then_acts_in_the_agents_place(
     assert rollout.env_steps == 0
     assert not of(emitted, events.TokensStreamed), "the reply that is not used is not streamed"
     assert of(emitted, events.WheelTaken)[0].choices == [("0", 0, "wait"), ("1", 1, "go")]
-    act(rollout, emitted, reasoning="Why not?")
+    act(rollout, emitted)
     assert rollout.env_steps == 3
     (awaited,), (turn,) = of(emitted, events.ActionAwaited), of(emitted, events.TurnFinished)
-    assert (turn.reply, turn.action, turn.how) == ('Why not? {"action": 1}', 1, "human")
+    assert (turn.reply, turn.action, turn.how) == ('{"action": 1}', 1, "human")
     assert (turn.replaced, turn.replaced_action) == (awaited.reply, awaited.action_name)
 
 
@@ -126,13 +124,10 @@ def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_drive
 
 def test_what_cannot_be_done_is_refused_and_the_turn_still_waits(make_driven):
     rollout, _ = make_driven()
-    with pytest.raises(UsageError, match="does not wait"):
+    with pytest.raises(UsageError, match="already over"):
         rollout.act(0, 1, 1)
     with pytest.raises(UsageError, match="no action 7"):
         rollout.act(0, 0, 7)
-    rollout.agent.extract_action = lambda reply: 0 if "wait" in reply else 1
-    with pytest.raises(ActionParseError, match="would read wait, not go"):
-        rollout.act(0, 0, 1, reasoning="To wait is no use.")
     assert rollout.awaits_person
 
 
