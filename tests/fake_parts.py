@@ -163,6 +163,8 @@ class Learner:
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[Sequence[Trajectory]] = []
+        self.minibatches = 0
+        """That the last update made."""
         self.prompts: list[str] = []
         """Under which it was asked to go on, or to play."""
         self._clock = clock
@@ -186,17 +188,16 @@ class Learner:
         progress: Callable[[int, int], None],
     ) -> UpdateStats:
         self.batches.append(batch)
-        made = 0
         for number in range(MINIBATCHES):
             self.before_minibatch(number)
             if number and should_stop():
                 break
             progress(number, MINIBATCHES)
             self._clock.now += UPDATE_S / MINIBATCHES
-            made += 1
+            self.minibatches = number + 1
         self.updates += 1
         self._policy.version += 1
-        return made_up_stats(**{"epochs": made / MINIBATCHES, **self.figures})
+        return made_up_stats(**self.figures)
 
 
 class Rollout:
