@@ -1,10 +1,9 @@
 """BabyAI and MiniGrid (any id that begins like that): missions in rooms, in which one sees 7 by 7 tiles ahead."""
 
-import copy
 import textwrap
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import Agent, Drawing, Ground, Landmark, Panel, Piece, PolicyMap
+from llamagym_tui.agent import Agent, Drawing, Ground, Piece
 
 OBJECTS = (
     "unseen",
@@ -144,9 +143,11 @@ class BabyAIAgent(Agent):
     action_keys: ClassVar[dict[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
     baselines = {"random": 0.3, "expert": 0.93}
     """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
+
+    _mission: Any = None
     _bot: Any = None
-    _advised: tuple[Any, Any, int] = (None, None, LEFT)
-    """The mission for which the bot gave its last advice, the environment as it was then, and the advised action."""
+    _advised = LEFT
+    _advised_at = 0
 
     def __init_subclass__(cls) -> None:
         if "Dynamic-Obstacles" in cls.env_id:  # where one can only turn and go
@@ -217,67 +218,17 @@ class BabyAIAgent(Agent):
         return lines
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:
-        """What minigrid's bot advises; its plan goes on from turn to turn. None: this is no level of BabyAI."""
+        """What minigrid's bot advises, if its advice was taken so far. None: this is no level of BabyAI."""
         world: Any = env.unwrapped if env else None
         if not hasattr(world, "instrs"):
             return None
         from minigrid.utils.baby_ai_bot import BabyAIBot
 
-        mission, before, action = self._advised
-        if world.instrs is not mission or _state(world) != _state(before):
-            taken = self._taken(world) if world.instrs is mission else None
-            if taken is None:
-                self._bot = BabyAIBot(world)
-            action = int(self._bot.replan(taken))
-            self._advised = world.instrs, copy.deepcopy(world), action
-        return action
-
-    def _taken(self, world: Any) -> int | None:
-        """The action that led here from where the last advice was given; None: more than one was taken since."""
-        _, before, advised = self._advised
-        for action in (advised, *range(len(self.action_names))):
-            after = copy.deepcopy(before)
-            after.step(action)
-            if _state(after) == _state(world):
-                return action
-        return None
-
-    def policy_map(self) -> PolicyMap | None:
-        """Every tile on which a red ball may come into view, in an open room."""
-        if "GoToRedBall" not in self.env_id:
-            return None
-        distances_ahead = range(6, -1, -1)
-        sides = range(-3, 4)
-        states = [[_red_ball(ahead, right) for right in sides] for ahead in distances_ahead]
-        middle = 3
-        states[-1][middle] = Landmark("^", "you")
-        states[-2][middle] = None  # a ball right ahead: the mission is done
-        rows = [str(ahead) for ahead in distances_ahead]
-        columns = ["3l", "2l", "1l", "0", "1r", "2r", "3r"]
-        panel = Panel("the red ball", rows, columns, states, "ahead", "left or right")
-        return PolicyMap([panel], signs="↰↱↑pxo.", best=_to_red_ball)
-
-
-def _red_ball(ahead: int, right: int) -> Any:
-    """An observation of a red ball with nothing but free tiles around it."""
-    import numpy as np
-
-    image = np.zeros((7, 7, 3), dtype=np.uint8)
-    image[:, :, 0] = OBJECTS.index("empty")
-    image[3 + right, 6 - ahead, 0] = OBJECTS.index("ball")
-    return {"image": image, "mission": "go to the red ball"}
-
-
-def _to_red_ball(observation: Any) -> list[int]:
-    """The first action of the shortest way to a red ball in an open room: ahead first, then to its side."""
-    (column,), (row,) = (observation["image"][:, :, 0] == OBJECTS.index("ball")).nonzero()
-    if row < 6:
-        return [FORWARD]
-    if column < 3:
-        return [LEFT]
-    return [RIGHT]
-
-
-def _state(world: Any) -> tuple[int, str]:
-    """What tells whether two environments are in the same state."""
-    return world.step_count, world.hash()
+        if world.instrs is not self._mission:
+            self._mission = world.instrs
+            self._bot = BabyAIBot(world)
+            self._advised = int(self._bot.replan())
+        elif world.step_count != self._advised_at:
+            self._advised = int(self._bot.replan(self._advised))
+        self._advised_at = world.step_count
+        return self._advised

@@ -84,7 +84,7 @@ def settings(
         agent: as of `train`.
         changes: each NAME=VALUE, as `train --set` takes them.
         model: as of `train`.
-        full_finetuning: whether all weights are trained. None: the model's size decides.
+        full_finetuning: trains all weights; by default the model's size decides.
     Raises:
         UsageError: there is no such setting, or its value is not one that it takes.
     """

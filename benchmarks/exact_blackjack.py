@@ -102,7 +102,7 @@ def greedy(hits: Mapping[State, bool]) -> HitProbability:
 
 
 def optimal_policy() -> dict[State, bool]:
-    """Whether the optimal policy hits, by state; totals are solved downwards from the best to come."""
+    """The optimal policy: True where it hits. Improved until it is its own best answer."""
     best: dict[State, bool] = dict.fromkeys(STATES, False)
     while True:
         hit = hit_values(greedy(best))

@@ -145,7 +145,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def is_chatml(source: Path) -> bool:
-    """Whether a model's conversations are in ChatML; else they are in the bundled model's words."""
+    """True if a model's conversations are in ChatML; else they are in the bundled model's words."""
     return CHATML in template_of(source)
 
 

@@ -58,7 +58,7 @@ class Subject(NamedTuple):
     ways: Mapping[str, Sequence[object]]
     """Options of `eval` for each evaluation, by its name in the results."""
     episodes: int | None
-    """Of each evaluation. None: those of the world's row."""
+    """Episodes of each evaluation; by default those of the world's row."""
 
 
 BUNDLED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -91,7 +91,7 @@ LARGE_EPISODES = 500
 
 
 def subject_of(model: str) -> Subject:
-    """What is known of a model by its name, or in a folder of one's own.
+    """The settings for a model, by its name or folder.
 
     Raises:
         typer.BadParameter: no folder on this machine has the same weights for all.
@@ -169,7 +169,7 @@ def run(
 def evaluated(subject: Subject, world: str, trained: Path, *, is_ours: bool) -> dict[str, float]:
     """Mean returns by ways of playing, the standard error of sampled play, and its share of replies without action."""
     episodes = subject.episodes or ROWS[world].episodes
-    # The peers' own temperature; in training a run of ours has another one, and that it keeps.
+    # The peers' own temperature; a run of ours keeps the one that it trained with.
     whole = () if is_ours else ("--history", "all", "--set", "generation.temperature=1")
     words = ("--model", trained, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
     agent = EVALUATED.get(world, world)
@@ -198,7 +198,7 @@ def trl(subject: Subject, world: str, seed: int, marks: Sequence[float], place: 
 
 
 def common(subject: Subject, seed: int, marks: Sequence[float], place: Path) -> dict[str, Any]:
-    """What GRPO and LLMPPO are told alike."""
+    """Settings that GRPO and LLMPPO share."""
     paths = {"model": str(subject.folder), "folder": str(place)}
     return {**paths, "seed": seed, "minutes": list(marks), "max_turns": MAX_TURNS, "threads": 1}
 

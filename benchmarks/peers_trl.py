@@ -43,7 +43,7 @@ class Episodes:
     """Plays the episodes of a batch together, one `generate` for a turn of all that are not over."""
 
     def __init__(self, agent: Any, tokenizer: Any, max_turns: int, batch: int) -> None:
-        """Of so many episodes at most."""
+        """A batch of at most `batch` episodes."""
         self._agent = agent
         self._tokenizer = tokenizer
         self._max_turns = max_turns
@@ -114,7 +114,7 @@ class Episodes:
         return ids
 
     def _between(self, prompt: list[dict[str, Any]], reply: list[int], words: str) -> list[int]:
-        """What the chat template has from a reply's last token to the next reply, with the environment's words in it.
+        """The chat template's tokens from a reply's last one to the next reply, with the environment's words.
 
         A reply that was cut off is ended there; the others have ended themselves.
         """
@@ -152,7 +152,7 @@ class Episodes:
         return replies
 
     def _step(self, row: int, reply: str) -> tuple[bool, str, float]:
-        """Whether the episode is over, what the environment shows next, and the reward."""
+        """True if the episode is over, the next observation, and the reward."""
         reading = self._agent.read(reply)
         action = self._agent.fallback_action if reading.failed else reading.action
         seen, reward, terminated, truncated, _ = self._envs[row].step(action)
@@ -212,7 +212,7 @@ def main(
     lora: Mapping[str, Any] | None,
     threads: int,
 ) -> None:
-    """Train; `batch` is the episodes of an update, and `lora` an adapter's settings, None: all weights are trained."""
+    """Train; `batch` is the episodes of an update, and `lora` an adapter's settings or None for all weights."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to stderr
     torch.set_num_threads(threads)

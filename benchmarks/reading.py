@@ -1,4 +1,4 @@
-"""What pretraining is worth: SmolLM2 and the same shape with random weights, trained in the same way on Blackjack.
+"""Measures the worth of pretraining: SmolLM2 and random weights of its shape, trained alike on Blackjack.
 
     python -m benchmarks.reading
     python -m benchmarks.reading --model smollm2 --episodes 60000
@@ -106,7 +106,7 @@ def trained(agent: object, common: Sequence[object], run_dir: Path, episodes: in
 
 
 def judged(policy: Policy) -> Iterator[str]:
-    """How a policy plays the hands that were kept back, and hands in other words."""
+    """The play of hands that were kept back, and of hands in other words."""
     policy.generation = GenerationConfig(policy="score")
     own = hit_probabilities(policy, AGENT.get_system_prompt())
     book = optimal_policy()
@@ -132,7 +132,7 @@ def like(
 
 
 def way(found: Mapping[State, float]) -> float:
-    """How far sampled play is on the way from random to best, in the games against `DEALERS`."""
+    """Sampled play on a scale from random (0) to best (1), in the games against `DEALERS`."""
     played = expected_return(lambda state: found.get(state, 0.0), DEALERS)
     chance = expected_return(lambda state: 0.5, DEALERS)
     best = expected_return(greedy(optimal_policy()), DEALERS)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: variants that take turns, ratios with their spread, and commands of `llamagym-tui`.
+"""Shared by the benchmarks: variants that take turns, ratios with their spread, and commands of `llamagym-tui`.
 
 Variants alternate within one run, so that other work on the machine slows all of them down. A ratio is formed within
 each round.
@@ -68,7 +68,7 @@ def summary(*command: object) -> dict[str, Any]:
 
 
 def printed(*command: object) -> str:
-    """What a command of `llamagym-tui` prints."""
+    """The output of a command of `llamagym-tui`."""
     words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 

@@ -81,7 +81,7 @@ def compare(words: list[object], other: Path, rounds: int) -> None:
 
 
 def figures_of(checkout: Path, words: list[object]) -> dict[str, float]:
-    """What this file prints when it is run by the code of a checkout.
+    """The figures of this file when it runs by the code of a checkout.
 
     Raises:
         SystemExit: the folder is no checkout.

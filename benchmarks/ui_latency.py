@@ -1,4 +1,4 @@
-"""How quick the app feels while a run emits many events: key to paint, lag of the event loop, processor time.
+"""Measures the app while a run emits many events: key to paint, lag of the event loop, processor time.
 
     python -m benchmarks.ui_latency
     python -m benchmarks.ui_latency --first-frame 7
@@ -203,7 +203,7 @@ class Beat(NamedTuple):
 
 
 class Notes(msgspec.Struct):
-    """What the app measured in its own process."""
+    """Measurements by the app's own process."""
 
     beats: list[Beat] = []
     processor: list[tuple[float, float]] = []
@@ -279,7 +279,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """What was painted last, without its colours."""
+        """The last painted text, without its colours."""
         return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b" ", self._last).decode(errors="replace")
 
     def forget(self) -> None:
@@ -295,7 +295,7 @@ class Terminal:
         os.write(self._ours, keys)
 
     def read(self, timeout_s: float) -> bytes:
-        """What is painted next; empty if nothing is."""
+        """The bytes that are painted next; empty if none are."""
         if not select.select([self._ours], [], [], timeout_s)[0]:
             return b""
         try:

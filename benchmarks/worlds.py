@@ -69,7 +69,7 @@ class Records:
 
 
 class Way(NamedTuple):
-    """How all rows are trained."""
+    """The settings by which all rows are trained."""
 
     folder: Path
     model: str = "bundled"

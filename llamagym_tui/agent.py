@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.errors import ConfigError, NoModelError
-from llamagym_tui.game.actions import FAILED, ActionReading, read_action
+from llamagym_tui.game.actions import FAILED, ActionReading, answer, read_action
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.answer import answer
 from llamagym_tui.game.chat import Conversation
-from llamagym_tui.game.dots import Dots
 from llamagym_tui.game.observations import fields, in_words, named_levels
-from llamagym_tui.game.pieces import Drawing, Ground, Piece
-from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
+from llamagym_tui.game.pictures import Dots, Drawing, Ground, Landmark, Panel, Piece, PolicyMap
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop

@@ -36,7 +36,7 @@ def figures() -> str:
 
 def keys() -> str:
     """The table of the playground's keys, an action a row."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for kind in KEYED:
         for binding in Binding.make_bindings(vars(kind)["BINDINGS"]):
             if not binding.description:
@@ -45,10 +45,10 @@ def keys() -> str:
             if binding.tooltip:
                 what = f"{what}: {binding.tooltip}"
             shown = SIGNS.get(binding.key) or binding.key_display or format_key(binding.key)
-            found.setdefault(" ".join(what.split()), []).append(f"`{shown}`")
-    lines = ["| key | |", "|---|---|"]
-    for what, shown in found.items():
-        lines.append(f"| {' '.join(dict.fromkeys(shown))} | {what} |")
+            found.setdefault((" ".join(what.split()), binding.id or ""), []).append(f"`{shown}`")
+    lines = ["| key | | name |", "|---|---|---|"]
+    for (what, name), shown in found.items():
+        lines.append(f"| {' '.join(dict.fromkeys(shown))} | {what} | `{name}` |")
     return "\n".join(lines)
 
 

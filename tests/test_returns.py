@@ -13,7 +13,6 @@ from llamagym_tui.returns import (
     mean_return,
     plus_minus,
     smoothing_window,
-    thinned,
 )
 
 
@@ -49,18 +48,6 @@ def test_episodes_that_share_seeds_have_the_standard_error_of_the_seeds_means():
     assert series.until(4).trailing(4)[-1].stderr == pytest.approx(0.5)
 
 
-def test_merging_neighbours_keeps_the_design_effect():
-    series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS).weighed(4.0, 512)
-    assert series.group == 2
-    assert series.trailing(1024)[-1].stderr == pytest.approx((1024 / 1023 / 1024 * 2.5) ** 0.5)
-
-
-def test_merging_neighbours_keeps_the_standard_error():
-    series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS)
-    assert series.group == 2
-    assert series.trailing(1000)[-1].stderr == pytest.approx((1000 / 999 / 1000) ** 0.5)
-
-
 def test_a_full_series_merges_neighbours_and_loses_no_episode():
     series = ReturnSeries().add([1.0, 3.0] * (MAX_GROUPS // 2))
     grown = series.add([10.0])
@@ -69,15 +56,6 @@ def test_a_full_series_merges_neighbours_and_loses_no_episode():
     assert grown.sums[-1] == 10.0
     assert grown.episodes == MAX_GROUPS + 1
     assert sum(grown.sums) == 2 * MAX_GROUPS + 10.0
-
-
-def test_a_million_episodes_fit_into_the_same_room():
-    series = ReturnSeries()
-    for _ in range(200):
-        series = series.add([1.0] * 5000)
-    assert len(series.sums) <= MAX_GROUPS
-    assert series.episodes == 1_000_000
-    assert {point.mean_return for point in series.trailing(1000)} == {1.0}
 
 
 def test_a_resumed_run_begins_where_it_stopped():
@@ -91,11 +69,6 @@ def test_a_return_that_is_not_finite_does_not_spoil_the_curve():
 @pytest.mark.parametrize(("episodes", "window"), [(0, 20), (150, 20), (4000, 400), (90_000, 1000)])
 def test_the_window_is_a_tenth_of_the_run_within_bounds(episodes: int, window: int):
     assert smoothing_window(episodes) == window
-
-
-def test_thinning_keeps_the_last_point():
-    points = [CurvePoint(episode, 0.0) for episode in range(10)]
-    assert [point.episode for point in thinned(points, 4)] == [0, 3, 6, 9]
 
 
 def test_mean_and_standard_error_by_hand():
@@ -136,21 +109,11 @@ def test_a_mean_has_as_many_digits_as_its_plus_minus_leaves_certain(
     assert plus_minus(mean, half) == text
 
 
-def test_of_a_single_episode_no_interval_is_told():
-    assert MeanReturn(-1.0, 0.0, 1).text == "−1"
-    assert MeanReturn(-0.125, 0.0, 1).text == "−0.125"
-
-
 def test_episodes_after_a_checkpoint_can_be_taken_back():
     series = ReturnSeries(start=10).add([1.0, 2.0, 3.0])
     assert series.until(12).trailing(1) == [CurvePoint(11, 1.0), CurvePoint(12, 2.0)]
     assert series.until(13) is series
     assert series.until(4).sums == ()
-
-
-def test_a_group_that_is_cut_goes_as_a_whole():
-    series = ReturnSeries(sums=(4.0, 6.0, 5.0), group=2, last=1)
-    assert series.until(3) == ReturnSeries(sums=(4.0,), group=2, last=2)
 
 
 def test_episodes_that_a_resumed_run_plays_again_take_the_place_of_the_earlier_ones():

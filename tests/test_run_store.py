@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -157,20 +155,6 @@ def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path) -> None:
     assert first == tmp_path / "runs" / "20250304-120000-ALE-Pong-v5"
 
 
-def test_of_two_runs_that_begin_in_one_second_each_has_a_folder() -> None:
-    noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
-    with ThreadPoolExecutor(8) as pool:
-        folders = list(
-            pool.map(lambda _: run_store.new_run_dir("lake", clock=lambda: noon), range(8))
-        )
-    endings = ["", *(f"-{number}" for number in range(2, 9))]
-    assert {folder.name for folder in folders} == {
-        f"20250304-120000-lake{ending}" for ending in endings
-    }
-    for folder in folders:
-        RunStore.create(config(folder)).close()
-
-
 def test_a_folder_that_cannot_be_made_is_named_and_refused_where_it_is_written(
     tmp_path: Path,
 ) -> None:
@@ -204,54 +188,6 @@ def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest() -> None:
         run_store.find_run("three")
 
 
-def test_the_first_run_of_a_fresh_home_has_a_folder_of_its_owner_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "fresh" / "home"))
-    folder = run_store.new_run_dir("lake")
-    assert folder.is_dir()
-    store = RunStore.create(config(folder))
-    store.open_log().close()
-    store.close()
-    folders = [tmp_path / "fresh", tmp_path / "fresh" / "home", run_store.runs_dir(), folder]
-    files = [folder / name for name in ("config.json", "events.jsonl", "trainer.log")]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in folders] == [0o700] * 4
-    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 3
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_a_closed_run_holds_no_file_open(tmp_path: Path) -> None:
-    def held() -> list[str]:
-        places = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
-        return [place for place in places if place.startswith(str(tmp_path))]
-
-    store = RunStore.create(config(tmp_path))
-    log = store._events  # a file that nobody refers to is closed by Python
-    assert str(tmp_path / "events.jsonl") in held()
-    store.close()
-    assert (log is not None, held()) == (True, [])
-
-
-def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("dated", "undated"):
-        RunStore.create(config(tmp_path / "runs" / name)).close()
-    found = Path.stat
-
-    def without_date(path: Path, **options: bool) -> os.stat_result:
-        seen = found(path, **options)
-        beyond = path.parent.name == "undated" and path.name == "config.json"
-        return os.stat_result((*seen[:8], 2**60, seen[9])) if beyond else seen
-
-    monkeypatch.setattr(Path, "stat", without_date)
-    listed = run_store.list_runs()
-    assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [
-        ("dated", True),
-        ("undated", False),
-    ]
-
-
 def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was_begun_or_resumed_last(
     tmp_path: Path,
 ) -> None:
@@ -263,14 +199,3 @@ def test_a_run_was_begun_when_its_folder_says_and_the_latest_is_the_one_that_was
         "2026-01-02T03:04:06+00:00", "2026-01-02T03:04:05+00:00",
     ]  # fmt: skip
     assert run_store.find_run(None) == first
-
-
-def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path) -> None:
-    folder = record(tmp_path / "runs" / "one", [])
-    assert [run.name for run in list_runs()] == [""]
-    (folder / "about.txt").write_text("KL off: it held")
-    [run] = list_runs()
-    assert (run.name, run.about) == ("KL off", "KL off: it held")
-    (folder / "about.txt").unlink()
-    os.mkfifo(folder / "about.txt")
-    assert [run.about for run in list_runs()] == [""], "a pipe in its place holds nobody up"

@@ -20,7 +20,6 @@ from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
-    make_folder,
     replace_file,
     torn_line_start,
 )
@@ -150,27 +149,6 @@ def modes(*paths: Path) -> list[int]:
     return [stat.S_IMODE(path.stat().st_mode) for path in paths]
 
 
-def test_what_is_made_is_its_owners_only_and_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
-    old_umask = os.umask(0o022)
-    try:
-        path = tmp_path / "new" / "folder" / "notes"
-        replace_file(path, b"new")
-        growing_file(path.with_name("log")).close()
-        assert modes(tmp_path / "new", path.parent, path, path.with_name("log")) == [
-            0o700,
-            0o700,
-            0o600,
-            0o600,
-        ]
-        for place, mode in ((path.parent, 0o755), (path, 0o644)):
-            place.chmod(mode)
-        make_folder(path.parent)
-        replace_file(path, b"newer")
-        assert modes(path.parent, path) == [0o755, 0o644]
-    finally:
-        os.umask(old_umask)
-
-
 def test_a_link_in_a_files_place_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "victim").write_bytes(b"theirs")
     path = tmp_path / "notes"
@@ -178,24 +156,6 @@ def test_a_link_in_a_files_place_is_replaced_and_not_written_through(tmp_path: P
     replace_file(path, b"ours")
     assert (path.read_bytes(), path.is_symlink()) == (b"ours", False)
     assert (tmp_path / "victim").read_bytes() == b"theirs"
-
-
-def test_drafts_have_names_that_nobody_can_know_and_are_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert user_files.draft_folder(tmp_path) != user_files.draft_folder(tmp_path)
-    (tmp_path / "victim").mkdir()
-    for write in (
-        lambda: replace_file(tmp_path / "notes", b"ours"),
-        lambda: user_files.draft_folder(tmp_path),
-    ):
-        monkeypatch.setattr("tempfile._get_candidate_names", lambda: iter(["known", "gone", "new"]))
-        for name, target in (("known", "victim"), ("gone", "nowhere")):
-            (tmp_path / f".llamagym-{name}.partial").unlink(missing_ok=True)
-            (tmp_path / f".llamagym-{name}.partial").symlink_to(target)
-        write()
-    assert not list((tmp_path / "victim").iterdir())
-    assert not (tmp_path / "nowhere").exists()
 
 
 def test_drafts_that_a_crash_left_are_removed_once_they_are_old(tmp_path: Path) -> None:

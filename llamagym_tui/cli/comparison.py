@@ -1,22 +1,17 @@
-"""`compare` without a screen: two models, two prompts or temperatures of one, or two learners, on the same seeds."""
+"""`compare` without a screen: two models, or two prompts or temperatures of one, on the same seeds."""
 
-import queue
 import sys
 import time
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from llamagym_tui import run_store
 from llamagym_tui.cli.headless import (
     Player,
-    Summary,
-    play_session,
     quiet_progress,
 )
-from llamagym_tui.config import LEARNERS, LearnerName, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
@@ -30,45 +25,6 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import Pairs, compared, enough_for, played
 
 NAMES = ("A", "B")
-
-
-def learner_of(model: str) -> LearnerName | None:
-    """By which a run learnt last whose policy, or a checkpoint of it, is compared. None: it is of no run."""
-    for folder in (Path(model), Path(model).parent):
-        if run_store.is_run(folder):
-            return run_store.last_settings(folder).ppo.learner
-    return None
-
-
-def train_sides(configs: tuple[RunConfig, RunConfig], *, debug: bool = False) -> bool:
-    """Train the runs of two learners, one after the other; how each went is printed on stderr.
-
-    Their minutes are a processor's, whatever else it has to do meanwhile, so that both have the same.
-
-    Returns:
-        False: ctrl+c has ended one of them early, which keeps what it has learnt.
-    Raises:
-        LlamaGymError: one failed.
-    """
-    for name, config in zip(NAMES, configs, strict=True):
-        learner = LEARNERS[config.ppo.learner].title
-        echo(f"{name} learns by {learner}.", to=sys.stderr)
-        summary = Summary()
-        played = play_session(
-            config,
-            summary,
-            queue.SimpleQueue(),
-            debug=debug,
-            minutes=config.minutes,
-            clock=time.process_time,
-        )
-        if played.error is not None:
-            raise played.error
-        echo(f"{name}, by {learner}: {summary.sentence()}", to=sys.stderr)
-        assert played.session.active_run is not None, "it has ended well"
-        if not played.session.active_run.limit_reached:
-            return False
-    return True
 
 
 def compare(
@@ -90,7 +46,7 @@ def compare(
     """
     if configs[0] == configs[1]:
         raise UsageError(
-            "A and B are the same: give --b-model, --b-prompt-file, --b-temperature or --b-learner."
+            "A and B are the same: give --b-model, --b-prompt-file or --b-temperature."
         )
     env, other_env = (config.env for config in configs)
     if env != other_env:
@@ -132,7 +88,6 @@ def compare(
         figures: dict[str, Any] = {
             "agent": agent_name(first.config.agent),
             "models": [player.config.model for player in players],
-            "learners": [learner_of(player.config.model) for player in players],
         }
         echo_json(figures | msgspec.to_builtins(found))
         if unread := unread_text(found):
@@ -141,9 +96,8 @@ def compare(
     echo(compared_text(found, agent.action_names, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
-        learner = learner_of(player.config.model)
         model = f"{player.config.model}, {words(player.prompt, most=60)}"
-        echo(f"{name}  {earned} · {f'by {LEARNERS[learner].title}, ' if learner else ''}{model}")
+        echo(f"{name}  {earned} · {model}")
     for line in compared_maps(layouts[0] if layouts else None, found.maps):
         echo(line)
     return 0

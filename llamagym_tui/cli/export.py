@@ -9,19 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from huggingface_hub import create_repo, upload_folder
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.cli.reproduction import command, methods
 from llamagym_tui.config import Dtype, GenerationConfig
 from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError, described
+from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import file_text, make_folder
@@ -48,7 +43,6 @@ def export(
     *,
     merge: bool,
     gguf: bool = False,
-    hub_name: str | None = None,
     base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence on where everything is.
@@ -65,13 +59,6 @@ def export(
         raise UsageError(
             f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out."
         )
-    if hub_name:
-        try:
-            validate_repo_id(hub_name)
-        except HFValidationError as error:
-            raise UsageError(
-                f"{hub_name} is no name of a model on the hub, as USER/NAME: {error}"
-            ) from error
     if out.exists():
         raise UsageError(f"{out} is there already; name a new folder.")
     if not has_checkpoint(run_dir):
@@ -116,14 +103,6 @@ def export(
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
         _convert(str(converter), out, places[-1], _defaults(chat, sampling))
-    if hub_name:
-        try:
-            create_repo(hub_name, exist_ok=True)
-            upload_folder(repo_id=hub_name, folder_path=out)
-        except Exception as error:  # of the hub, of its client, or of the network
-            why = f"the hub did not take it ({described(error)}); `hf upload {hub_name} {out}` tries again"
-            raise LlamaGymError(f"{out} has the model, but {why}.") from error
-        places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 
 
@@ -190,11 +169,9 @@ def card(story: Story, *, by_score: bool = False, is_adapter: bool = False) -> s
     """
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
-    how = methods(state, story.warm_starts)
-    first = f"# {state.model}, trained on {state.agent}\n\nBy {how} with llamagym-tui:"
+    first = f"# {state.model}, trained on {state.agent}\n\nBy {story.methods} with llamagym-tui:"
     prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
-    made = command(state, story.warm_starts)
-    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {made}"
+    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}"
     lines = summary(story)
     if by_score:
         lines.append(BY_SCORE)

@@ -9,11 +9,10 @@ import queue
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self
 
 import msgspec
 
@@ -43,7 +42,6 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 if TYPE_CHECKING:  # imported by what runs one
     from llamagym_tui.trainer.endpoint_player import EndpointPlayer
-    from llamagym_tui.trainer.session import Session
 
 
 class Report(Protocol):
@@ -289,70 +287,17 @@ def run_session(
     episodes: int | None = None,
     minutes: float | None = None,
 ) -> int:
-    """Run a session as `play_session` does, and print its report. Returns the exit code, 0.
-
-    Raises:
-        LlamaGymError: it failed.
-    """
-    session, error = play_session(
-        config,
-        report,
-        command_queue,
-        debug=debug,
-        evaluates_end=evaluates_end,
-        episodes=episodes,
-        minutes=minutes,
-    )
-    if error is not None:
-        if json_output:
-            run = session.active_run  # None: the run has not begun
-            echo_json(
-                {
-                    "agent": catalog.agent_name(config.agent),
-                    "model": config.model,
-                    "seed": config.seed,
-                    "episodes": run.rollout.episodes if run else None,
-                    "env_steps": run.rollout.env_steps if run else None,
-                    "updates": run.learner.updates if run else None,
-                    "run_dir": config.run_dir,
-                    "error": str(error),
-                }
-            )
-        raise error
-    if json_output:
-        echo_json(report.figures())
-    else:
-        echo(report.sentence())
-    return 0
-
-
-class Played(NamedTuple):
-    """A session that has ended."""
-
-    session: "Session"
-    error: LlamaGymError | None
-    """Why it failed. None: it did not."""
-
-
-def play_session(
-    config: RunConfig,
-    report: Report,
-    command_queue: queue.SimpleQueue[AnyCommand],
-    *,
-    debug: bool,
-    evaluates_end: bool = False,
-    episodes: int | None = None,
-    minutes: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Played:
-    """Run a session in this process to its end; ctrl+c ends it with a checkpoint.
+    """Run a session in this process to its end, and print its report; ctrl+c ends it with a checkpoint.
 
     Args:
-        report: takes what happens.
+        report: takes the events.
         evaluates_end: evaluate the policy that it ends with.
-        episodes: how many the progress bar counts up to.
+        episodes: the number that the progress bar counts up to.
         minutes: the minutes that it counts up to, where there is no limit of episodes.
-        clock: the session's, by which the run's limit of minutes is measured, too.
+    Returns:
+        The exit code, 0.
+    Raises:
+        LlamaGymError: it failed.
     """
     store = RunStore.create(config)
     with quiet_progress(debug, store.open_log(), episodes=episodes, minutes=minutes) as progress:
@@ -364,20 +309,27 @@ def play_session(
             store,
             command_queue,
             sinks=[report.take, progress.take],
-            clock=clock,
             evaluates_end=evaluates_end,
             is_attended=False,
         )
         with _stopped_by_signals(command_queue, progress, report):
             phase = session.run()
-    if phase != "failed":
-        return Played(session, None)
-    assert session.error is not None
-    if isinstance(session.error, LlamaGymError):
-        return Played(session, session.error)
-    error = LlamaGymError(session_failed(session.error, store.log_path).message)
-    error.__cause__ = session.error
-    return Played(session, error)
+    if phase == "failed":
+        assert session.error is not None
+        if isinstance(session.error, LlamaGymError):
+            error = session.error
+        else:
+            error = LlamaGymError(session_failed(session.error, store.log_path).message)
+            error.__cause__ = session.error
+        if json_output:
+            failed = {"model": config.model, "seed": config.seed, "run_dir": config.run_dir}
+            echo_json({"agent": catalog.agent_name(config.agent), **failed, "error": str(error)})
+        raise error
+    if json_output:
+        echo_json(report.figures())
+    else:
+        echo(report.sentence())
+    return 0
 
 
 class Player:

@@ -14,7 +14,6 @@ from llamagym_tui.cli import options
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.cli.options import EVALUATION, MODEL, RUN, Given, with_settings
-from llamagym_tui.config import LearnerName, RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
@@ -212,7 +211,7 @@ def match(
 
 
 @app.command()
-@with_settings(*EVALUATION, "ppo.learner")
+@with_settings(*EVALUATION)
 def compare(
     agent: options.Agent,
     given: Given,
@@ -223,14 +222,6 @@ def compare(
     b_temperature: Annotated[
         float | None, typer.Option(min=0.01, help="B's temperature; replies are sampled then.")
     ] = None,
-    b_learner: Annotated[
-        LearnerName | None,
-        typer.Option(help="B's learner, if A has a --learner: both are trained first."),
-    ] = None,
-    minutes: Annotated[
-        float,
-        typer.Option(min=0.001, help="With --learner: minutes of a processor, for each of them."),
-    ] = 2.0,
     half_width: Annotated[
         float | None,
         typer.Option(
@@ -243,10 +234,9 @@ def compare(
     json_output: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compare two models, prompts, temperatures or learners, A and B, on the same episodes."""
-    from llamagym_tui.cli.comparison import compare, train_sides
+    """Compare two models, prompts or temperatures, A and B, on the same episodes."""
+    from llamagym_tui.cli.comparison import compare
 
-    learner = given.pop("ppo.learner", None)
     of_b: Given = {}
     if b_model is not None:
         of_b["model"] = b_model
@@ -254,20 +244,6 @@ def compare(
         of_b["system_prompt"] = run_config.read_prompt(b_prompt_file).strip()
     if b_temperature is not None:
         of_b["generation.temperature"] = b_temperature
-    if learner or b_learner:
-        if not (learner and b_learner) or learner == b_learner or of_b:
-            raise UsageError(
-                "Two learners are compared, and nothing else: name both, with --learner and --b-learner, and leave "
-                "the other --b- options out."
-            )
-        first = _trained_by(agent, given, learner, minutes)
-        second = _trained_by(agent, given, b_learner, minutes)
-        if not train_sides((first, second), debug=debug):
-            raise typer.Abort
-        # Prompt, environment and sampling of a run are its own from now on.
-        played = {name: given[name] for name in EVALUATION if name in given}
-        given = {**played, "model": first.run_dir}
-        of_b["model"] = second.run_dir
     code = compare(
         (typed_evaluation(agent, given), typed_evaluation(agent, given | of_b)),
         greedy=greedy and b_temperature is None,
@@ -277,13 +253,6 @@ def compare(
         debug=debug,
     )
     raise typer.Exit(code)
-
-
-def _trained_by(agent: str, given: Given, learner: LearnerName, minutes: float) -> RunConfig:
-    """A run of a learner, with a new folder; two such runs differ in nothing else."""
-    settings = given | {"ppo.learner": learner, "minutes": minutes, "final_episodes": 0}
-    settings.pop("n_envs", None)  # that of the evaluation; in training the first batch decides
-    return run_config.with_run_dir(run_config.run_config(agent, settings))
 
 
 @app.command()
@@ -389,9 +358,6 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")
     ] = False,
-    push_to_hub: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")
-    ] = None,
     base: Annotated[
         str | None, typer.Option(help="Base model of the adapter, if it has moved.")
     ] = None,
@@ -401,7 +367,7 @@ def export(
     from llamagym_tui.cli.export import export
 
     folder = run_store.find_run(run)
-    echo(export(folder, out, merge=merge, gguf=gguf, hub_name=push_to_hub, base=base))
+    echo(export(folder, out, merge=merge, gguf=gguf, base=base))
 
 
 @app.command()

@@ -14,9 +14,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from llamagym_tui import __version__
-from llamagym_tui.cli.reproduction import command, usual_config, warm_start_lines
+from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import RunStoreError, UsageError
+from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
@@ -30,6 +31,7 @@ from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
 from llamagym_tui.state.transcript import Fact, ReplySoFar
@@ -59,6 +61,15 @@ class Story(NamedTuple):
     """The worst and the best of the recorded episodes, in this order; empty: none was recorded."""
     updates: list[events.UpdateFinished]
     warm_starts: list[events.WarmStartFinished]
+
+    @property
+    def methods(self) -> str:
+        """How the model was trained, in words."""
+        words = {"sft": "demonstrations (SFT)", "dpo": "a person's corrections (DPO)"}
+        found = [words[each.method] for each in self.warm_starts]
+        if self.state.updates or not found:
+            found.append("reinforcement learning")
+        return ", then by ".join(dict.fromkeys(found))
 
 
 def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
@@ -139,6 +150,8 @@ def page(story: Story, name: str) -> str:
         title = f"After update {each.update:,}, prompt v{each.prompt_version}"
         svg = film_svg([MappedPolicy(layout, each)], [title])
         maps.append(Markup(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")))
+    given = {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}
+    usual = msgspec.convert(with_defaults(given, config.model), RunConfig)
     episodes = []
     if story.extremes:
         worst, best = story.extremes
@@ -151,8 +164,7 @@ def page(story: Story, name: str) -> str:
         prompts=prompts,
         maps=maps,
         episodes=episodes,
-        settings=differences([config, usual_config(config)], [state.settings, {}]),
-        command=command(state, story.warm_starts),
+        settings=differences([config, usual], [state.settings, {}]),
         version=__version__,
     )
 
@@ -161,7 +173,7 @@ def summary(story: Story) -> list[str]:
     """How a run ended and how well it played, in lines."""
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
-    lines += warm_start_lines(state, story.warm_starts)
+    lines += [warm_start_text(each) for each in story.warm_starts]
     mean = state.recent_mean
     if mean is not None:
         over = counted(mean.episodes, "episode")

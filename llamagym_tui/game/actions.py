@@ -1,29 +1,23 @@
 """Reads the action that a reply names: from JSON first, then from ``Action: …``, then from a keyword.
 
-Each reading also says in which of these ways the action was found. What a reply says, without its thoughts, is found by
-`answer`; a reply that names two actions at once names none.
+Each reading also says in which of these ways the action was found. Thoughts are skipped: models write them in tags of
+many makes, and the tag that begins one may stand in the prompt already. Quotes, colons and digits of other alphabets
+count as ASCII's.
 """
 
+import json
 import operator
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
-
-from llamagym_tui.game.answer import THOUGHT_TAG, answer, open_thought, plain
-from llamagym_tui.game.json_actions import json_actions, last_json_action
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 """How an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
-
-_BETWEEN_SPELLED_CALLS = re.compile(
-    r"""["']?\s*\)[\s,;]*\w+\(|(?:[\s"'/>]|<[^<>]{1,60}>)*<[^<>]{0,60}""", re.ASCII
-)
-"""What stands between two tool calls that are made at once, from the value of one to the argument of the next, in
-Python or in tags: ``), act(`` or ``</a><b``."""
 
 # A number must not go on: 1.5, 1,000, 1/2, 50% and 1st are no actions, but the "1." that ends a sentence is one.
 _NUMBER = r"-?[0-9]{1,9}(?:\.0+)?(?![.,:/-]?[0-9]|\s?%)"
@@ -39,6 +33,94 @@ _SAYS_ACTION = r"""
         )
       | (?m:^)[ \t]*[#*_]+[ \t]*action[*_]*[ \t]*\n      # ## Action, as a heading of the next line
     )"""
+
+_THOUGHT = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad|analysis)"
+THOUGHT_TAG = re.compile(
+    rf"(?P<begin>[<\[◁]\|?(?:start_|begin_of_)?{_THOUGHT}\|?[>\]▷]|<\|channel>(?:thought)?|<\|channel\|>analysis)"
+    rf"|[<\[◁]\|?(?:/|end_|end_of_){_THOUGHT}\|?[>\]▷]|<channel\|>|<\|channel\|>(?:final)?",
+    re.IGNORECASE,
+)
+"""The tag with which a thought begins, or ends: ``<think>``, ``[THINK]``, ``<|channel>thought`` … ``<channel|>``; in
+gpt-oss, ``<|channel|>analysis`` and any other channel."""
+
+_SIGNS: dict[int, int | str | None] = {
+    **{full: full - 0xFEE0 for full in range(0xFF01, 0xFF5F)},  # ASCII in full width
+    **{ord(sign): '"' for sign in "“”„‟«»「」『』"},
+    **{ord(sign): "'" for sign in "‘’‚‛‹›"},
+    **str.maketrans("∶﹕꞉،٫٬。−\u00a0\u3000", ":::,.,.-  "),
+    **dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2060, 0x206A), 0xFEFF)),
+}
+"""What is written in place of a sign; None: it is invisible, and left out."""
+
+
+def answer(reply: str) -> str:
+    """What a reply says after its last thought or, if that is nothing, before it; empty if it ends within a thought."""
+    said = [""]
+    is_thinking = False
+    at = 0
+    for tag in THOUGHT_TAG.finditer(reply):
+        if tag["begin"]:
+            if not is_thinking:
+                said.append(reply[at : tag.start()])
+            is_thinking = True
+        else:
+            if not is_thinking:  # the thought began in the prompt
+                said = [""]
+            is_thinking = False
+        at = tag.end()
+    if is_thinking:
+        return ""
+    said.append(reply[at:])
+    return next((part for part in reversed(said) if part.strip()), "")
+
+
+def open_thought(reply: str) -> str:
+    """The tag with which the thought began in which a reply ends; empty: it ends in none."""
+    tag = ""
+    for found in THOUGHT_TAG.finditer(reply):
+        tag = (tag or found[0]) if found["begin"] else ""
+    return tag
+
+
+def plain(text: str) -> str:
+    """A text with ASCII's quotes, colons, digits and letters in place of their typographic and other relatives."""
+    if text.isascii():
+        return text
+    return re.sub(r"\d", lambda digit: str(unicodedata.decimal(digit[0])), text.translate(_SIGNS))
+
+
+CALLS = ("tool_calls", "function_call", "function", "arguments", "parameters", "args", "input")
+"""Where an object of a tool call has its function or its arguments, which may be JSON in a string."""
+_JSON = json.JSONDecoder(strict=False)
+_BEGIN = re.compile(r"\{|\[\s*\{")
+"""Of an object, or of a list of objects."""
+_TAG_BEFORE = re.compile(r"<[^<>]{1,40}>\s*\Z")
+
+
+def json_actions(text: str) -> Iterator[tuple[int, list[Any]]]:
+    """The JSON values of a text that give an ``action``: where each begins, and what it gives."""
+    end = 0
+    while begin := _BEGIN.search(text, end):
+        try:
+            value, end = _JSON.raw_decode(text, begin.start())
+            actions = _actions_of(value)
+        except (ValueError, RecursionError):
+            end = begin.start() + 1
+            continue
+        if actions:
+            yield begin.start(), actions
+
+
+def _actions_of(value: Any) -> list[Any]:
+    """What an object, a tool call, or a list of them gives as its action."""
+    if isinstance(value, list):
+        return [action for part in value for action in _actions_of(part)]
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return _actions_of(_JSON.raw_decode(value.lstrip())[0])
+    if not isinstance(value, dict):
+        return []
+    given = [item for key, item in value.items() if plain(key).strip().lower() == "action"]
+    return given or _actions_of([value[key] for key in CALLS if key in value])
 
 
 class ActionReading(NamedTuple):
@@ -77,7 +159,10 @@ def parted(reply: str) -> Parts:
     if open_thought(reply):
         end = len(reply)
     said = reply[end:]
-    at = last_json_action(said)
+    at = 0
+    for place, _ in json_actions(said):
+        before = _TAG_BEFORE.search(said, 0, place)
+        at = before.start() if before else place
     return Parts(reply[:end], said[:at], said[at:])
 
 
@@ -109,7 +194,7 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
     names = _names(tuple(action_names))
     said = answer(reply)[-MAX_REPLY_CHARS:]
     for text in _forms(said):
-        for values in reversed(list(json_actions(text))):
+        for _, values in reversed(list(json_actions(text))):
             indices = {names.index(value) for value in values} - {None}
             if indices:
                 return ActionReading(indices.pop(), "json") if len(indices) == 1 else FAILED
@@ -124,7 +209,7 @@ def spelled(name: str) -> str:
 def json_index(reply: str) -> int | None:
     """The index that the last JSON object with an ``action`` gives; None: there is none, or it is no index."""
     said = answer(reply)[-MAX_REPLY_CHARS:]
-    found = [values for text in _forms(said) for values in json_actions(text)]
+    found = [values for text in _forms(said) for _, values in json_actions(text)]
     if not found or len(found[-1]) != 1:
         return None
     value = found[-1][0]
@@ -183,18 +268,10 @@ class _Names:
 
     def in_words(self, text: str) -> ActionReading:
         """The action that is said in plain text."""
-        found: set[int] = set()
-        begin = len(text)
-        for match in reversed(list(self._said.finditer(text))):
-            action = self.index(match[1])
-            if action is None:
-                continue
-            if found and not _BETWEEN_SPELLED_CALLS.fullmatch(text, match.end(), begin):
-                break
-            found.add(action)
-            begin = match.start()
-        if found:
-            return ActionReading(found.pop(), "pattern") if len(found) == 1 else FAILED
+        said = [self.index(match[1]) for match in self._said.finditer(text)]
+        known = [action for action in said if action is not None]
+        if known:
+            return ActionReading(known[-1], "pattern")
         if whole := self._whole.fullmatch(text):
             action = self.index(whole[1])
             return FAILED if action is None else ActionReading(action, "pattern")

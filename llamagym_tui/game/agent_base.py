@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index, plain_action, read_action
-from llamagym_tui.game.pieces import Drawing
-from llamagym_tui.game.policy_map import PolicyMap
+from llamagym_tui.game.pictures import Drawing, PolicyMap
 
 
 class AgentBase(ABC):
@@ -66,11 +65,6 @@ class AgentBase(ABC):
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 
-    decision_sizes: Sequence[int] | None = None
-    """How many values each decision has that an action combines, by which action masks are read. None: no environment
-    was made yet, or its actions are none of `action_names`."""
-    decides_bits: bool = False
-    """Whether each of these decisions is 0 or 1, as in a MultiBinary space."""
     reading_fault: str = ""
     """A sentence about the first error other than ``ActionParseError`` that `extract_action` raised; empty: none."""
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Tuple
 
 from llamagym_tui.errors import RAISED, EnvError, described
 
@@ -31,9 +30,6 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """`env_id` names the environment in messages."""
         super().__init__(env)
         self._env_id = env_id
-        space = getattr(env, "observation_space", None)
-        self._pairs = space if isinstance(space, Tuple) and len(space.spaces) == 2 else None
-        """The space of its observations, if each has two parts. None: they have not."""
 
     def __getattr__(self, name: str) -> Any:
         """Any other attribute is that of the environment within, which an agent's own wrapper may be."""
@@ -53,11 +49,6 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         found: Any = self.env.reset(seed=seed, options=options)
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
             raise self._fault("reset has to return an observation and an info, and returned", found)
-        pairs = self._pairs
-        if pairs is not None and pairs.contains(found) and not pairs.contains(found[0]):
-            raise self._fault(
-                "reset has to return an info with the observation, and returned", found
-            )
         observation, info = found
         return self._copied(observation), info_copied(info)
 
@@ -74,42 +65,28 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not (isinstance(found, tuple) and len(found) == 5 and isinstance(found[4], Mapping)):
             raise self._fault(f"{needed}, and returned", found)
         observation, reward, terminated, truncated, info = found
-        if type(reward) is not float or not math.isfinite(reward):
-            reward = self._number(reward)
-        if terminated is not True and terminated is not False:
-            terminated = self._truth("terminated", terminated)
-        if truncated is not True and truncated is not False:
-            truncated = self._truth("truncated", truncated)
-        return self._copied(observation), reward, terminated, truncated, info_copied(info)
+        try:
+            number = float(reward)
+        except (TypeError, ValueError) as error:
+            raise self._fault("the reward has to be a finite number, and is", reward) from error
+        if not math.isfinite(number):
+            raise self._fault("the reward has to be a finite number, and is", reward)
+        return (
+            self._copied(observation),
+            number,
+            bool(terminated),
+            bool(truncated),
+            info_copied(info),
+        )
 
     def _copied(self, observation: Any) -> Any:
         try:
             return copied(observation, copy.deepcopy)
         except RAISED as error:
             raise EnvError(
-                f"{self._env_id}: its observation, {_shown(observation)}, has to be copied, as the next step may "
-                f"change it, and cannot be: {described(error)}."
+                f"{self._env_id}: its observation has to be copied, as the next step may change it, and cannot be: "
+                f"{described(error)}."
             ) from error
-
-    def _number(self, reward: Any) -> float:
-        """The finite number that a reward is, alone in an array or tensor too."""
-        number = math.nan
-        value = _single(reward)
-        if not isinstance(value, str | bytes):
-            try:
-                number = float(value)
-            except (TypeError, ValueError, OverflowError):
-                number = math.nan
-        if not math.isfinite(number):
-            raise self._fault("the reward has to be a finite number, and is", reward)
-        return number
-
-    def _truth(self, name: str, value: Any) -> bool:
-        """True or false, as a number or alone in an array too."""
-        found = _single(value)
-        if not (isinstance(found, int | float | np.bool_) and found in (0, 1)):
-            raise self._fault(f"{name} has to be true or false, and is", value)
-        return bool(found)
 
     def _fault(self, needed: str, found: Any) -> EnvError:
         return EnvError(f"{self._env_id}: {needed} {_shown(found)}.")
@@ -147,21 +124,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _single(value: Any) -> Any:
-    """The number in an array or a tensor of one; anything else as it is."""
-    try:
-        return value.item()
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        return value
-
-
 def _shown(value: Any) -> str:
     """A value and its type, on one line."""
     try:
         text = " ".join(repr(value).split())
     except RAISED:  # a class of other people's
         text = "a value"
-    if len(text) > MOST_SHOWN:
-        text = f"{text[: MOST_SHOWN - 1]}…"
-    count = f" of {len(value)} values" if isinstance(value, tuple | list) else ""
-    return f"{text} ({type(value).__name__}{count})"
+    return f"{text[:MOST_SHOWN]} ({type(value).__name__})"

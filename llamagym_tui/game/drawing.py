@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, Info, called
-from llamagym_tui.game.pieces import Piece
+from llamagym_tui.game.pictures import Piece
 
 MAX_LINES = 12
 MAX_COLUMNS = 120

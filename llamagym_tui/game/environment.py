@@ -138,13 +138,9 @@ def agent_env(
     if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
         env.close()
         raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
-    from gymnasium.spaces import Discrete, MultiBinary
-
-    if is_counted or isinstance(actions, range):
-        agent.decision_sizes = _decision_sizes(env.action_space)
-        agent.decides_bits = isinstance(env.action_space, MultiBinary)
     if not is_counted or actions == range(len(actions)):
         return env
+    from gymnasium.spaces import Discrete
     from gymnasium.wrappers import TransformAction
 
     return TransformAction(env, actions.__getitem__, Discrete(len(actions)))
@@ -180,22 +176,12 @@ def _fault(agent: AgentBase, space: Any, actions: Sequence[Any], *, is_counted: 
 
 
 def _fault_of_names(agent: AgentBase) -> str:
-    """Why a reply that names an action may mean another one, or a key takes none; empty if all is well."""
+    """Why a reply that names an action may mean another one; empty if all is well."""
     first: dict[str, str] = {}
     for index, name in enumerate(agent.action_names):
-        word = spelled(name)
-        earlier = first.setdefault(word, name)
+        earlier = first.setdefault(spelled(name), name)
         if earlier != name or agent.action_names.index(name) < index:
-            if earlier.casefold() == name.casefold():
-                return f"two of its action_names are {name!r}, whether in upper or lower case"
             return f"its action_names {earlier!r} and {name!r} are read as the same one"
-        is_number = re.fullmatch(r"[0-9]{1,9}(\.0*)?", word) is not None
-        if is_number and float(word) != index and float(word) < len(agent.action_names):
-            return f"its action_names have {name!r} for action {index}, which is the number of another one"
-    for key, action in agent.action_keys.items():
-        is_index = isinstance(action, int) and bool(agent.action_names)
-        if is_index and not 0 <= action < len(agent.action_names):
-            return f"its action_keys have {key!r} for {action}, which is no index of action_names"
     return ""
 
 
@@ -225,15 +211,6 @@ def decisions(space: Any) -> list[range] | None:
     if math.prod(sizes) > MOST_COMBINATIONS:
         return None
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def _decision_sizes(space: Any) -> list[int]:
-    """How many values each decision has in a space of few actions."""
-    from gymnasium.spaces import Discrete
-
-    if isinstance(space, Discrete):
-        return [int(space.n)]
-    return [len(values) for values in decisions(space) or ()]
 
 
 def turn_limit(env: Any) -> int:

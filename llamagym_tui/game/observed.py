@@ -4,16 +4,16 @@ Each method of an agent gets the observation and, if its signature takes them, t
 """
 
 import inspect
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from llamagym_tui.errors import RAISED
+from llamagym_tui.errors import RAISED, EnvError
 from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.masks import unmasked
 
 Info = Mapping[str, Any]
 """What an environment says next to an observation."""
@@ -91,6 +91,35 @@ def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[
         raise TypeError("actions has to return names, each a text")
     each_once = tuple(dict.fromkeys(names))
     return each_once or None
+
+
+def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
+    """The names of an agent's actions that an ``action_mask`` leaves; None: all of them.
+
+    A mask has a number for each action, which is a combination of decisions where there are several; or, for several
+    decisions, it is a tuple with an array for each, as Gymnasium's MultiDiscrete takes it.
+
+    Raises:
+        EnvError: the mask has another form, or forbids every action.
+    """
+    names = agent.action_names
+    if not names:  # the agent's own code knows its actions
+        return None
+    where = f"The action_mask of {agent.env_id or 'the environment'}"
+    try:
+        if isinstance(mask, tuple) and not all(isinstance(part, int | float) for part in mask):
+            rows = [list(part) for part in mask]
+            allowed = [all(values) for values in itertools.product(*rows)]
+        else:
+            allowed = [bool(number) for number in mask]
+    except (TypeError, ValueError) as error:
+        raise EnvError(f"{where} has to be an array, or a tuple of arrays, of 0 and 1.") from error
+    if len(allowed) < len(names):
+        raise EnvError(f"{where} has {len(allowed)} numbers for {len(names)} actions.")
+    left = tuple(name for name, is_allowed in zip(names, allowed, strict=False) if is_allowed)
+    if not left:
+        raise EnvError(f"{where} forbids each of the {len(names)} actions.")
+    return left if len(left) < len(names) else None
 
 
 def names_by_turn(agent: AgentBase) -> bool:

@@ -10,7 +10,6 @@ import string
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,6 @@ NOT_OF_THE_GAME = {
 commands to one."""
 MOST_LETTERS = 200
 """Most letters of a command."""
-TRIAL_S = 60
-"""Seconds in which a foreign game has to begin."""
 TURNS = 50
 """Most turns of an episode, unless ``max_episode_steps`` is given."""
 
@@ -63,8 +60,6 @@ class TextGame(gymnasium.Env[str, str]):
 
         if game.startswith("tw-"):
             game = str(made(game, settings))
-        else:
-            _require_playable(game, Path(game).stat().st_mtime)
         self.action_space = gymnasium.spaces.Text(MOST_LETTERS, charset=string.printable)
         self.observation_space = gymnasium.spaces.Text(10_000, charset=string.printable)
         self._game = textworld.start(game, textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
@@ -104,32 +99,13 @@ class TextGame(gymnasium.Env[str, str]):
         self._game.close()
 
 
-@cache
-def _require_playable(game: str, changed: float) -> None:
-    """Check that the interpreter can begin a game file, by trying it in a process of its own.
-
-    If it fails it ends its whole process. `changed`, when the file was last changed, is there for the cache alone.
-    """
-    begin = "import sys, textworld; textworld.start(sys.argv[1]).reset()"
-    try:
-        # -P: nothing is imported from the working folder.
-        run = _run("-P", "-c", begin, game, timeout=TRIAL_S)
-    except subprocess.TimeoutExpired as error:
-        raise EnvError(
-            f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s"
-        ) from error
-    if run.returncode:
-        why = _last_line(run.stdout) or f"its interpreter ended with {run.returncode}"
-        raise EnvError(f"it is no game that TextWorld can play: {why}")
-
-
 def _last_line(text: str) -> str:
     """The last line of a program's output; empty if it wrote nothing."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""
 
 
-def _run(*arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A program that Python has run, with its errors and its other output as one text."""
     return subprocess.run(
         [sys.executable, *arguments],
@@ -138,7 +114,6 @@ def _run(*arguments: str, timeout: float | None = None) -> subprocess.CompletedP
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        timeout=timeout,
     )
 
 

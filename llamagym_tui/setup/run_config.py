@@ -123,12 +123,6 @@ def holds_adapter(model: str) -> bool:
     return any((folder / "adapter_config.json").is_file() for folder in folders)
 
 
-def trains_an_adapter_of_its_own(config: RunConfig) -> bool:
-    """Whether a run may put a new adapter on its model, by what is known without loading that."""
-    given = {"model": config.model, "full_finetuning": config.full_finetuning}
-    return not (holds_adapter(config.model) or _is_fully_trained(given))
-
-
 def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
     """Whether all weights of a run's model are trained by the registry's defaults."""
     chosen = settings.get("full_finetuning")

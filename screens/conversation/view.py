@@ -30,7 +30,7 @@ from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.state.transcript import Entry, ReplySoFar
 
 MARK = "▌"
-"""Stands before the marked turn, so that it is seen without colour."""
+"""Stands before the marked turn; it shows without colour, too."""
 MATCH = "underline on $ground-match"
 
 
@@ -254,7 +254,7 @@ class ConversationView(ScrollView, can_focus=True):
 
 
 class TurnInFull(VerticalScroll, can_focus=False):
-    """The marked turn of a list in full, or its newest."""
+    """The marked turn of a list in full, or the newest."""
 
     def __init__(self, view: ConversationView) -> None:
         super().__init__()
@@ -272,11 +272,11 @@ class TurnInFull(VerticalScroll, can_focus=False):
         self._show()
 
     def _show(self) -> None:
-        row, width = self._view.in_full, self._text.size.width
+        row, width = self._view.in_full, self.scrollable_content_region.width
         self.display = row is not None
-        if row is None:
+        if row is None or not width:  # A first layout gives it a width.
             return
-        text = in_full(row, width or self._view.size.width, by_person=self._view.by_person)
+        text = in_full(row, width, by_person=self._view.by_person)
         if self._view.pattern is not None:
             text = text.highlight_regex(self._view.pattern, style=MATCH)
         self._text.update(text)
@@ -318,6 +318,7 @@ class ConversationPane(Vertical):
     def on_mount(self) -> None:
         self.watch(self._view, "search_status", self._show_search_status, init=False)
         self.watch(self._view, "below", self._show_hint, init=False)
+        self.watch(self._view, "marked_row", self._show_hint, init=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         is_open = any(line.display for line in self.query(SearchLine))
@@ -359,8 +360,8 @@ class ConversationPane(Vertical):
         for shown in self.query(".status").results(Static):
             shown.update(one_line(status))
 
-    def _show_hint(self, below: tuple[int, bool]) -> None:
-        rows, following = below
+    def _show_hint(self) -> None:
+        rows, following = self._view.below
         self._hint.display = not following
         if self._view.marked_row is None:
             self._hint.update(f"▼ {counted(rows, 'newer line')} · end goes to the newest")

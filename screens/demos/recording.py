@@ -1,4 +1,4 @@
-"""Records an agent's demonstrations by one writer: a person's games and corrections."""
+"""Records an agent's demonstrations: a person's games and corrections."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -76,7 +76,7 @@ class DemoRecorder:
         )
 
     def offers(self, system_prompt: str) -> list[Offer]:
-        """The files that a warm start could train on, checked as a whole; may take a moment."""
+        """The files for a warm start, each checked as a whole; this may take a moment."""
         agent = self._agent.agent
         places = [
             (self._agent.demos_path(), "recorded by you"),
@@ -100,7 +100,7 @@ class DemoRecorder:
         return offers
 
     def close(self) -> None:
-        """Close the game; what waits is written, if it can be."""
+        """Close the game, and write the episodes that wait."""
         if self.waiting:
             self.writer.save()
         if self.game is not None:

@@ -127,15 +127,12 @@ class WarmStartDialog(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Warm start"
     BINDINGS = [
         Binding(
-            "up,k", "choose(-1)", "Up", tooltip="The file above.", id="warm_start.up", show=False
-        ),
-        Binding(
-            "down,j",
-            "choose(1)",
-            "Down",
-            tooltip="The file below.",
-            id="warm_start.down",
-            show=False,
+            "up,down",
+            "choose",
+            "Other file",
+            tooltip="Choose the other file.",
+            id="warm_start.file",
+            key_display="↑↓",
         ),
         Binding(
             "enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"
@@ -247,9 +244,9 @@ class WarmStartDialog(ModalScreen[None]):
                 )
         return True
 
-    def action_choose(self, by: int) -> None:
+    def action_choose(self) -> None:
         if self._offers:
-            self._at = (self._at + by) % len(self._offers)
+            self._at = (self._at + 1) % len(self._offers)
             self.show(self._state)
 
     def action_method(self) -> None:

@@ -1,4 +1,4 @@
-"""The token inspector (key `i`): one reply, token by token, when it was sampled and as it is scored now."""
+"""The token inspector (key `i`): a reply token by token, as it was sampled and as it is scored now."""
 
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class InspectorScreen(Screen[None]):
     # With priority, or the table would take the arrows.
     BINDINGS = [
         Binding(
-            "left_square_bracket",
+            "left_square_bracket,left",
             "turn(-1)",
             "Previous reply",
             tooltip="The previous reply of the episode.",
@@ -72,30 +72,12 @@ class InspectorScreen(Screen[None]):
             priority=True,
         ),
         Binding(
-            "right_square_bracket",
+            "right_square_bracket,right",
             "turn(1)",
             "Next reply",
             tooltip="The next reply of the episode.",
             id="inspector.next",
             key_display="]",
-            priority=True,
-        ),
-        Binding(
-            "left",
-            "turn(-1)",
-            "Previous reply",
-            tooltip="The previous reply of the episode.",
-            id="inspector.previous_by_arrow",
-            show=False,
-            priority=True,
-        ),
-        Binding(
-            "right",
-            "turn(1)",
-            "Next reply",
-            tooltip="The next reply of the episode.",
-            id="inspector.next_by_arrow",
-            show=False,
             priority=True,
         ),
         Binding(
@@ -109,7 +91,7 @@ class InspectorScreen(Screen[None]):
             "question_mark",
             "app.help",
             "Help",
-            tooltip="What keys and figures mean.",
+            tooltip="Explain keys and figures.",
             id="help",
             key_display="?",
         ),
@@ -117,7 +99,7 @@ class InspectorScreen(Screen[None]):
             "escape,i,q",
             "dismiss",
             "Back",
-            tooltip="Back to the conversation.",
+            tooltip="Back to the run.",
             id="inspector.back",
         ),
     ]
@@ -170,7 +152,7 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        title = texts.headline(inspection, *self._place, awaited=texts.awaited_text(self._state))
+        title = texts.headline(inspection, *self._place, is_live=self._state.live)
         self.query_one("#inspector-headline", Static).update(title)
         warning = self.query_one("#inspector-status", Static)
         warning.update(texts.status(inspection, *self._place))

@@ -1,4 +1,4 @@
-"""The evaluations of a run: request one, follow it, and see it next to earlier ones, or compared prompts."""
+"""The evaluations of a run (key `e`): request one, follow it, and see it beside earlier ones and compared prompts."""
 
 from textual import on
 from textual.app import ComposeResult
@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Static
 
-from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
+from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
@@ -26,21 +26,21 @@ MOST_EPISODES = 1_000_000
 
 
 class EpisodesInput(OneLineInput):
-    HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
-    # The field's own key, not the dialog's: what was typed before it is there when it comes.
+    HELP = "The number of episodes. Four times as many halve the confidence interval. enter begins."
+    # The field's own key, so that it comes after what was typed before it.
     BINDINGS = [
         Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards.")
     ]
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Letters are no part of a number, so that they are left to the dialog's keys."""
+        """Leave letters to the keys of the dialog."""
         return super().check_consume_key(key, character) and not (character or "").isalpha()
 
 
 class GreedyBox(Checkbox):
-    """Whether the likeliest reply is taken each time: marked or empty, as Textual's differ in colour alone."""
+    """A box with an X or a space, as Textual's states differ in colour alone."""
 
-    HELP = "Greedy: the likeliest reply each time. Else replies are sampled, as in the run."
+    HELP = "Greedy: the likeliest reply each time. Otherwise replies are sampled, as in the run."
 
     def watch_value(self) -> None:
         self.BUTTON_INNER = "X" if self.value else " "
@@ -50,23 +50,9 @@ class GreedyBox(Checkbox):
 class EvaluationDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
-    HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
+    HELP = "Plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS = [
         Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
-        Binding(
-            "c",
-            "turn",
-            "Comparison",
-            tooltip="The last two prompts that were compared.",
-            id="evaluation.turn",
-        ),
-        Binding(
-            "n",
-            "narrower",
-            "Narrower",
-            tooltip="Again, to half the interval.",
-            id="evaluation.narrower",
-        ),
         Binding(
             "e",
             "cancel",
@@ -77,57 +63,47 @@ class EvaluationDialog(ModalScreen[None]):
         ),
     ]
 
-    def __init__(self, state: RunState, *, compares: bool = False) -> None:
-        """A dialog on a run; `compares`: on its comparison of prompts, not its evaluations."""
-        super().__init__(classes="-compares" if compares else None)
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
         self._state = state
-        self._compares = compares
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "evaluate"
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
                 yield EpisodesInput(
                     "1000", type="integer", id="episodes", may_submit=self._may_begin
                 )
-                yield GreedyBox(
-                    "greedy", True, id="greedy", tooltip="The likeliest reply each time."
-                )
+                yield GreedyBox("greedy", True, id="greedy")
             yield Static(id="evaluation-status", markup=False)
             with VerticalScroll(id="evaluation-scroll"):
                 yield Static(id="evaluation-results", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one("#evaluation-scroll" if self._compares else "#episodes").focus()
-        title = "two prompts, the same seeds" if self._compares else "evaluate"
-        self.query_one(".dialog").border_title = Content(title)
+        self.query_one(EpisodesInput).focus()
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
-        results = [evaluation_line(found, state) for found in reversed(state.evaluations)]
-        known = {} if self._compares else baselines(state)
-        results = comparison_lines(state) if self._compares else results
+        results = [*comparison_lines(state)]
+        results += [evaluation_line(found, state) for found in reversed(state.evaluations)]
+        known = [f"{name} {plain(value)}" for name, value in baselines(state).items()]
         if known and results:
-            lines = " · ".join(f"{name} {plain(value)}" for name, value in known.items())
-            results.insert(0, Content.styled(lines, ASIDE))
+            results.insert(0, Content.styled(" · ".join(known), ASIDE))
         self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
         self.refresh_bindings()
 
     @on(Input.Changed, "#episodes")
     def judge_at_once(self) -> None:
-        """Say what is wrong with a number while it is typed."""
         self.show(self._state)
 
     def _episodes(self) -> int | None:
         text = self.query_one(EpisodesInput).value.strip()
-        return (
-            int(text)
-            if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES
-            else None
-        )
+        is_number = text.isascii() and text.isdigit()
+        return int(text) if is_number and 1 <= int(text) <= MOST_EPISODES else None
 
     def _status(self) -> Content:
         state = self._state
@@ -135,32 +111,25 @@ class EvaluationDialog(ModalScreen[None]):
             return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
             cancel = key_of(self.app, "evaluation.cancel", "e")
-            return Content.styled(
-                f"playing: {one_line(state.detail)} · {cancel} cancels", "bold $primary"
-            )
+            text = f"playing: {one_line(state.detail)} · {cancel} cancels"
+            return Content.styled(text, "bold $primary")
         if state.pending.evaluation is not None:
             return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
-        if self._compares:
-            return Content()
         if self._episodes() is None:
-            return Content.styled(
-                f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error"
-            )
+            text = f"Episodes are a whole number from 1 to {MOST_EPISODES:,}."
+            return Content.styled(text, "$error")
         return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
 
-    def _may_begin(self, *, compares: bool = False) -> bool:
+    def _is_under_way(self) -> bool:
         state = self._state
-        free = (
-            state.live
-            and state.run is not None
-            and state.pending.evaluation is None
-            and state.phase != "evaluating"
-        )
-        return (
-            free and self.is_mounted and compares == self._compares and self._episodes() is not None
-        )
+        return state.pending.evaluation is not None or state.phase == "evaluating"
+
+    def _may_begin(self) -> bool:
+        state = self._state
+        is_free = state.live and state.run is not None and not self._is_under_way()
+        return is_free and self.is_mounted and self._episodes() is not None
 
     @on(Input.Submitted)
     def begin(self) -> None:
@@ -170,40 +139,21 @@ class EvaluationDialog(ModalScreen[None]):
             self.post_message(CommandAsked(Evaluate(episodes=episodes, greedy=greedy)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what is under way, or requested, can be cancelled."""
+        if action != "cancel":
+            return True
         state = self._state
-        if action in ("turn", "narrower"):
-            return state.comparison is not None and (
-                action == "turn" or self._may_begin(compares=True)
-            )
-        under_way = state.live and (
-            state.phase == "evaluating" or state.pending.evaluation is not None
-        )
-        return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
-
-    def action_turn(self) -> None:
-        self._compares = not self._compares
-        self.set_class(self._compares, "-compares")
-        self.on_mount()
-
-    def action_narrower(self) -> None:
-        if (found := self._state.comparison) is not None:
-            versions = found.a.prompt_version or 0, found.b.prompt_version or 0
-            texts = found.a.system_prompt, found.b.system_prompt
-            again = ComparePrompts(
-                system_prompts=texts, versions=versions, half_width=found.enough / 2
-            )
-            self.post_message(CommandAsked(again))
+        is_cancelled = state.pending.evaluation_cancelled
+        return state.live and self._is_under_way() and not is_cancelled
 
     def action_cancel(self) -> None:
         self.post_message(CommandAsked(CancelEvaluation()))
 
 
 def interval(mean: MeanReturn) -> str:
-    """A mean with its 95 % confidence interval; of a single episode none is known."""
-    return (
-        f"{mean.mean_text}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
-    )
+    """A mean with its 95 % confidence interval, which a single episode does not have."""
+    if mean.episodes == 1:
+        return mean.text
+    return f"{mean.mean_text}, 95 % interval {mean.interval_text}"
 
 
 def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
@@ -217,12 +167,13 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
 
 
 def comparison_lines(state: RunState) -> list[Content]:
-    """The last comparison of prompts: one sentence, both means, and both maps with where they differ."""
+    """The last comparison of two prompts on the same seeds: a sentence, both means, and both maps."""
     if (found := state.comparison) is None:
         return []
-    lines = [
+    return [
+        Content.styled(prompts_text(found, state.prompts, state.run), "bold"),
         Content("A  ") + evaluation_line(found.a, state),
         Content("B  ") + evaluation_line(found.b, state),
+        *map(Content, compared_maps(state.map_layout, found.maps)),
+        Content(),
     ]
-    head = Content.styled(prompts_text(found, state.prompts, state.run), "bold")
-    return [head, *lines, *map(Content, compared_maps(state.map_layout, found.maps))]

@@ -1,29 +1,22 @@
-"""The metrics screen: every figure of PPO's updates with its chart, its meaning, and whether it is healthy.
-
-A list, in four groups, chooses the figure whose chart is large; where there is room small charts stand below it.
-"""
+"""The metrics screen: a list of the figures of an update, and the chart of the chosen one."""
 
 from itertools import groupby
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.config import FIGURES
-from llamagym_tui.config.figures import FigureText
-from llamagym_tui.screens.metrics.figure_health import shown_figures
-from llamagym_tui.screens.metrics.figure_wall import (
+from llamagym_tui.screens.metrics.figure_chart import (
     FigureChart,
-    FigureWall,
-    badge,
     figure_value,
-    present_health,
+    health,
+    shown_figures,
 )
-from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -32,34 +25,20 @@ from llamagym_tui.state.run import RunState
 
 
 class FigureList(OptionList):
-    HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
+    HELP = "The figures of the last update. ok and out say whether they are healthy; ↑ and ↓ choose one to chart."
 
 
 class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
-    HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
+    HELP = "The figures of the updates. docs/METRICS.md has the formulas."
     BINDINGS = [
-        Binding(
-            "slash",
-            "find",
-            "Find",
-            tooltip="Only figures in whose name or meaning words are.",
-            id="metrics.find",
-            key_display="/",
-        ),
-        Binding(
-            "escape,m,q",
-            "back",
-            "Back",
-            tooltip="Back to the run; from a search, to all figures.",
-            id="metrics.back",
-        ),
+        Binding("escape,m,q", "dismiss", "Back", tooltip="Back to the run.", id="metrics.back"),
         Binding(
             "question_mark",
             "app.help",
             "Help",
-            tooltip="What keys and figures mean.",
+            tooltip="Explain keys and figures.",
             id="help",
             key_display="?",
         ),
@@ -68,84 +47,37 @@ class MetricsScreen(Fitted[None]):
     def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._listed: object = None
-        self._changed: object = None
+        self._listed: tuple[object, object] | None = None
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
             yield FigureList(id="figure-list", markup=False)
-            with Vertical(id="charts"):
-                yield FigureChart(self._state, id="figure-chart")
-                yield FigureWall(id="figure-wall")
-        yield SentenceInput(
-            id="figure-words", placeholder="words of a figure; enter: the list; esc: all"
-        )
+            yield FigureChart(self._state, id="figure-chart")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The small charts follow the first paint."""
-        self._list_figures()
         self.query_one(FigureList).focus()
-        self.call_after_refresh(lambda: self.show(self._state))
-
-    def action_find(self) -> None:
-        self.add_class("-finding")
-        self.query_one(SentenceInput).focus()
-
-    def action_back(self) -> None:
-        """Close the field of a search, or else the screen."""
-        if not self.has_class("-finding"):
-            self.dismiss()
-            return
-        self.remove_class("-finding")
-        self.query_one(SentenceInput).value = ""
-        self.query_one(FigureList).focus()
+        self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        self.query_one(FigureWall).show(state)
         chart = self.query_one(FigureChart)
         chart.show(state, chart.field)
-        self._list_figures()
-
-    def _list_figures(self) -> None:
-        state = self._state
-        if self._listed is state.history and self._changed is state.settings:
+        if self._listed == (state.history, state.settings):
             return
-        self._listed = state.history
-        self._changed = state.settings
-        fields = self._found()
+        self._listed = (state.history, state.settings)
+        fields = shown_figures(state.config, state.settings)
         figures = self.query_one(FigureList)
         if tuple(option.id for option in figures.options if option.id) != fields:
-            # Another learner has other figures; the one that is shown stays if it has it.
+            # Another learner has other figures.
             figures.set_options(_grouped(fields))
-            shown = self.query_one(FigureChart).field
-            if fields:
-                figures.highlighted = figures.get_option_index(
-                    shown if shown in fields else fields[0]
-                )
+            shown = chart.field if chart.field in fields else fields[0]
+            figures.highlighted = figures.get_option_index(shown)
         for field in fields:
             figures.replace_option_prompt(field, _line(state, field))
-
-    def _found(self) -> tuple[str, ...]:
-        """The figures in whose names or meanings all words are that are looked for."""
-        words = self.query_one(SentenceInput).value.lower().split()
-        fields = shown_figures(self._state.config, self._state.settings)
-        return tuple(
-            field for field in fields if all(word in _words(FIGURES[field]) for word in words)
-        )
-
-    @on(SentenceInput.Changed)
-    def filter(self) -> None:
-        self._listed = None
-        self._list_figures()
-
-    @on(SentenceInput.Submitted)
-    def choose_among_found(self) -> None:
-        self.query_one(FigureList).focus()
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
@@ -153,12 +85,8 @@ class MetricsScreen(Fitted[None]):
             self.query_one(FigureChart).show(self._state, event.option.id)
 
 
-def _words(text: FigureText) -> str:
-    return f"{text.group} {text.title} {text.short} {text.meaning}".lower()
-
-
 def _grouped(fields: tuple[str, ...]) -> list[Option]:
-    """Figures under the titles of their groups, which cannot be chosen."""
+    """Figures under the titles of their groups."""
     options = []
     for group, of_group in groupby(fields, key=lambda field: FIGURES[field].group):
         options.append(Option(Content.styled(group, "bold $primary"), disabled=True))
@@ -171,4 +99,4 @@ def _line(state: RunState, field: str) -> Content:
     if state.stats is None:
         return Content.styled(name, ASIDE)
     value = (f"{figure_value(state.stats, field):<10}", "bold")
-    return Content.assemble((name, ASIDE), value, badge(present_health(state, field)))
+    return Content.assemble((name, ASIDE), value, health(field, state.stats).badge)

@@ -17,10 +17,10 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.catalog import missing
 
 PICTURE_WIDTH = 16
-"""Cells of a picture, its gap included."""
+"""Cells of a picture with the gap beside it."""
 PICTURE_HEIGHT = 4
 MIN_TEXT_WIDTH = 14
-"""Cells next to a picture, or there is none."""
+"""A picture is shown if the text beside it has this many cells."""
 
 
 class AgentList(OptionList):
@@ -65,7 +65,7 @@ class AgentList(OptionList):
 
 
 class ModelList(OptionList):
-    """Models, the one that is played with marked."""
+    """The models; a mark stands before the one in use."""
 
     BORDER_TITLE = "models"
     BINDING_GROUP_TITLE = "Models"
@@ -85,7 +85,7 @@ class ModelList(OptionList):
         )
         self.chosen = BUNDLED
         self.here: dict[str, bool] = {BUNDLED: True}
-        """True for a model on this machine, among those that were looked for."""
+        """True for a model on this machine; a model that is missing here was not looked for yet."""
 
     def on_mount(self) -> None:
         self._look()
@@ -130,7 +130,7 @@ class ModelList(OptionList):
 
 
 def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
-    """A picture, and next to it what the agent plays."""
+    """The picture of an agent beside its title and description."""
     indent = PICTURE_WIDTH if agent.picture and width >= PICTURE_WIDTH + MIN_TEXT_WIDTH else 0
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
     env_id = one_line(agent.env_id.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""The dialog of a branch: after which update to leave a past run, and what is to be otherwise from there on."""
+"""The dialog of a branch: a new run from a checkpoint of a past one, with other settings or another prompt."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -21,17 +21,17 @@ from llamagym_tui.setup.run_config import run_config
 
 
 class Branch(NamedTuple):
-    """What was chosen."""
+    """A new run that begins at a checkpoint of another."""
 
     of: str
     """The run and the update, as ``RUN_DIR@UPDATE``."""
     assignments: list[str]
     """Other settings, as ``NAME=VALUE``."""
     system_prompt: str | None
-    """None: the prompt of the run."""
+    """None for the prompt of the run."""
 
     def config(self) -> RunConfig:
-        """The settings of the new run; raises as `run_config` does."""
+        """The settings of the new run; raises what `run_config` raises."""
         given = assigned(self.assignments) | {"parent": self.of}
         if self.system_prompt is not None:
             given["system_prompt"] = self.system_prompt
@@ -39,7 +39,7 @@ class Branch(NamedTuple):
 
 
 class BranchDialog(ModalScreen[Branch | None]):
-    """What if: dismissed with the branch that was chosen, or with None."""
+    """Dismissed with the chosen branch, or with None."""
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
@@ -56,9 +56,9 @@ class BranchDialog(ModalScreen[Branch | None]):
 
     def compose(self) -> ComposeResult:
         asked = (
-            f"after update ({', '.join(self._kept)})",
-            "other settings, as ppo.lr=1e-3 seed=1",
-            "another prompt",
+            f"begin after update ({', '.join(self._kept)})",
+            "settings to change, for example ppo.lr=1e-3 seed=1",
+            "a new prompt",
         )
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(f"what if: a branch of {one_line(self._run_dir.name)}")
@@ -71,7 +71,8 @@ class BranchDialog(ModalScreen[Branch | None]):
         update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
         if update not in self._kept:
             self.notify(
-                f"After update takes {' or '.join(self._kept)}, not {update!r}.", severity="error"
+                f"There is no checkpoint after update {update!r}; choose {' or '.join(self._kept)}.",
+                severity="error",
             )
             return
         branch = Branch(f"{self._run_dir}@{update}", settings.split(), prompt or None)

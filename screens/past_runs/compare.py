@@ -115,7 +115,7 @@ class CompareScreen(Screen[None]):
 
 
 def results(row: RunRow) -> list[str]:
-    """Run, mean return at the end, highest point of the curve, last evaluation, length."""
+    """The name of a run, its last mean return, the peak of its curve, its last evaluation, its length."""
     info, known = row.info, row.known
     name = f"{info.started_at:%d %b %H:%M} {info.name}" if info.name else info.run_dir.name
     best = max((point.mean_return for point in known.curve), default=None)

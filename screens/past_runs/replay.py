@@ -52,7 +52,7 @@ class TimeSlider(Widget):
 
     @property
     def bar(self) -> tuple[int, int]:
-        """Cells before the bar in its row, and its own."""
+        """The cells before the bar, and the cells of the bar."""
         start = len(self._left())
         return start, max(1, self.content_size.width - start - len(self._right()))
 
@@ -180,7 +180,7 @@ class ReplayScreen(PlaygroundScreen):
             "i",
             "inspect",
             "Inspect tokens",
-            tooltip="The reply that was inspected last while this was recorded; others would need the run's trainer.",
+            tooltip="The last reply that was inspected in the recording; others need a trainer.",
             id="inspect",
             show=False,
         ),
@@ -210,7 +210,7 @@ class ReplayScreen(PlaygroundScreen):
         self.set_interval(TICK_S, partial(self._do, self.player.tick))
 
     def on_screen_resume(self) -> None:
-        """Paint what has been played behind another screen."""
+        """Paint again: the recording went on behind another screen."""
         self._shown_state = None
 
     @work(exclusive=True, group="recording")
@@ -242,7 +242,7 @@ class ReplayScreen(PlaygroundScreen):
             self.post_message(self.Shown(self._shown_state))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Time moves unless a text is being typed."""
+        """Keys move time unless a text is being typed."""
         if PLACES.get(action, 0) < 0:
             return not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)

@@ -5,7 +5,6 @@ The table is Textual's own: 2,000 runs take 0.2 s to add and 0.7 s until they ar
 
 import asyncio
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 from pathlib import PurePath
 from typing import Literal
@@ -18,14 +17,12 @@ from textual.widgets import DataTable
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import RECENT, counted, margin, signed
+from llamagym_tui.returns import counted, signed
 from llamagym_tui.run_store import RunInfo, list_runs
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
-FEWEST = 20
-"""An interval of the mean return needs this many episodes."""
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
 """The endings of runs that are not running, in words."""
 MARK = "●"
@@ -33,7 +30,7 @@ MARK = "●"
 BRANCH = "↳"
 """Stands before a branch of another run."""
 COLUMNS = {
-    "": 1, "when": 12, "agent": 16, "model": 16, "episodes": 8, "return": 7, "at least": 8, "ended": 11, "curve": 18,
+    "": 1, "when": 12, "agent": 18, "model": 20, "episodes": 8, "return": 7, "ended": 11, "curve": 18,
 }  # fmt: skip
 """The widths of the columns, in cells."""
 READ_AT_ONCE = 20
@@ -55,18 +52,6 @@ class RunRow:
     @property
     def known(self) -> RunSummary:
         return self.summary or RunSummary()
-
-    @cached_property
-    def at_least(self) -> float | None:
-        """The highest mean return that the run has surely had: the lower end of a 95 % interval.
-
-        It is over `RECENT` episodes; the highest point of the curve itself is mostly chance. None if there are too
-        few episodes.
-        """
-        if self.known.returns.episodes < FEWEST:
-            return None
-        points = self.known.returns.trailing(RECENT)
-        return max(point.mean_return - margin(point.stderr) for point in points)
 
     @property
     def agent(self) -> str:
@@ -105,14 +90,13 @@ class RunRow:
             (PurePath(self.info.config.model).name, ""),
             (f"{episodes:>8}", ""),
             (f"{short_return(self.known.mean_return):>7}", "bold"),
-            (f"{short_return(self.at_least):>8}", ""),
             (self.ending, "dim"),
             (spark(curve, COLUMNS["curve"]), ""),
         )
         return [Text(one_line(text) if text.strip() else text, style) for text, style in texts]
 
     def order(self, column: str) -> tuple[float, str]:
-        """What a column is sorted by; equal rows stay as they are."""
+        """The sort key of a column."""
         match column:
             case "agent":
                 return 0.0, self.agent.lower()
@@ -125,8 +109,6 @@ class RunRow:
             case "return":
                 mean = self.known.mean_return
                 return inf if mean is None else -mean, ""
-            case "at least":
-                return inf if self.at_least is None else -self.at_least, ""
             case _:
                 return -self.info.started_at.timestamp(), ""
 

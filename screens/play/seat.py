@@ -18,9 +18,9 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 LOOK_S = 3.0
-"""Seconds after which a class is read again: others are still playing."""
-NOT_AT_A_SEAT = ("match", "hint", "leave")
-"""A seat does not have these: an episode counts as it was played."""
+"""Seconds between two readings of the class."""
+NOT_AT_A_SEAT = ("hint", "leave")
+"""Actions that a seat lacks: an episode counts as it was played."""
 
 
 class SeatScreen(HumanTableScreen):

@@ -1,7 +1,7 @@
 """A table for a person, who plays episodes that become demonstrations, alone or against the model."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from textual import work
@@ -12,7 +12,7 @@ from textual.widgets import Static
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Evaluate, ProbeActions
+from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, mean_return, signed
@@ -29,7 +29,7 @@ from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
 
 MOST_NAMED = 4
-"""Actions shown, the most probable first."""
+"""The number of probable actions that are named."""
 
 
 class PolicyHint:
@@ -37,7 +37,7 @@ class PolicyHint:
 
     def __init__(self) -> None:
         self._requested: list[tuple[object, object]] = []
-        """By ticket, from 1: the turn, and the policy that was to answer."""
+        """The turn and the policy of each request; the ticket is its place, from 1."""
 
     def question(self, game: HumanGame, state: RunState) -> ProbeActions | None:
         """The request for this turn; None if nobody can answer, or it was sent already.
@@ -91,27 +91,23 @@ def likeliest(probed: ConversationProbed) -> str:
 
 
 def score_text(game: HumanGame, state: RunState) -> Content:
-    """This return, the mean so far, and the score of a match."""
+    """This return, the mean so far, and the score against the model."""
     text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
         played, total = counted(mean.episodes, "episode"), number(sum(game.returns))
         text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
-    if game.match is None:
-        return Content(text)
-    stands = games_text(game.match) if game.against_model else match_text(game.match, state)
-    return Content(f"{text}\n{stands}")
+    if game.match is not None:
+        text += f"\n{match_text(game.match, state)}"
+    elif game.against_model:
+        text += f"\n{games_text(game.returns)}"
+    return Content.styled(text, ASIDE)
 
 
-def games_text(match: MatchAgainstModel) -> str:
-    """The score of a match in which the model is the other player."""
-    returns = match.returns
+def games_text(returns: Sequence[float]) -> str:
+    """The score of games in which the model is the other player."""
     won = sum(each > 0 for each in returns)
     lost = sum(each < 0 for each in returns)
-    so_far = "" if match.is_over else f" of {MATCH}"
-    return (
-        f"you against the model, {len(returns)}{so_far} games: {won} won, {len(returns) - won - lost} drawn, "
-        f"{lost} lost"
-    )
+    return f"you against the model: {won} won, {len(returns) - won - lost} drawn, {lost} lost"
 
 
 def match_text(match: MatchAgainstModel, state: RunState) -> str:
@@ -164,13 +160,6 @@ class HumanTableScreen(ChoosingScreen):
             "Hint",
             tooltip="Show or hide the action of the policy and of the expert.",
             id="table.hint",
-        ),
-        Binding(
-            "ctrl+g",
-            "match",
-            "Against the model",
-            tooltip="Both play the same 20 episodes; in a game for two, 20 games of you against it.",
-            id="table.match",
         ),
         Binding(
             "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
@@ -230,14 +219,7 @@ class HumanTableScreen(ChoosingScreen):
         return "next episode"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        match action:
-            case "next":
-                return self._opened and self._game.over
-            case "match":
-                able = self._opened and self._game.over and self._state.live
-                able = able and self._state.run is not None
-                return True if able and self._state.pending.evaluation is None else None
-        return True
+        return self._opened and self._game.over if action == "next" else True
 
     def action_choose(self, index: int) -> None:
         if not self._opened or index >= len(self.choices):
@@ -266,13 +248,6 @@ class HumanTableScreen(ChoosingScreen):
         question = self._policy_hint.question(self._game, self._state)
         if question is not None:
             self.post_message(CommandAsked(question))
-
-    def action_match(self) -> None:
-        seed = self._game.next_seed()
-        self._game.match = MatchAgainstModel(seed, [])
-        if not self._game.against_model:
-            self.post_message(CommandAsked(Evaluate(episodes=MATCH, seed=seed)))
-        self.action_next()
 
     def action_next(self) -> None:
         if self._opened and self._game.over:
@@ -319,7 +294,7 @@ class HumanTableScreen(ChoosingScreen):
         )
         notes = [
             self._hint(),
-            score_text(game, self._state).stylize_before(ASIDE),
+            score_text(game, self._state),
             saved_text(game, self._fault),
         ]
         self.draw_play(header, *self._actions(), [note for note in notes if note])

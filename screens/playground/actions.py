@@ -59,8 +59,6 @@ class PlaygroundActions(Screen[None]):
     _state: RunState
     _drawing_wanted: bool | None = None
     """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
-    _typed_settings: dict[str, str]
-    """What is typed in the settings and not requested."""
 
     def action_metrics(self) -> None:
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
@@ -76,7 +74,7 @@ class PlaygroundActions(Screen[None]):
     def action_settings(self) -> None:
         from llamagym_tui.screens.steering.settings import SettingsDialog
 
-        self.app.push_screen(SettingsDialog(self._state, self._typed_settings))
+        self.app.push_screen(SettingsDialog(self._state))
 
     def action_evaluate(self) -> None:
         from llamagym_tui.screens.metrics.evaluation import EvaluationDialog

@@ -297,12 +297,11 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self._state = state
         self._panels: Panels | None = None
         self._keys: tuple[object, ...] = ()
-        self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         """Compose the first frame; the rest follows it."""
         yield TooSmall()
-        yield RunHeader(self._state, id="run-header", has_progress=False)
+        yield RunHeader(self._state, id="run-header")
         with Container(id="body"):
             view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
             yield ConversationPane(view, id="conversation-pane")

@@ -1,4 +1,4 @@
-"""Dialog to change settings of a live run (key `s`); a value is current once the trainer has confirmed it."""
+"""The settings that may change while a run is under way (key `s`); the trainer confirms each change."""
 
 from textual import on
 from textual.app import ComposeResult
@@ -9,60 +9,72 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import LIVE, UNUSED_BY_HEAD, RunConfig, changed, value_of
-from llamagym_tui.config.typed import takes
+from llamagym_tui.config import (
+    FINAL,
+    LIVE,
+    UNUSED_BY_HEAD,
+    RunConfig,
+    UpdateStats,
+    Value,
+    changed,
+    value_of,
+)
+from llamagym_tui.config.typed import takes, typed_value
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.steering.setting_texts import (
-    read,
-    scheduled_value,
-    shown_value,
-    value_text,
-)
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
-NOT_USED = (
-    "Not used: the head alone is trained, by steps on whole batches that follow the KL of an update; "
-    "that can be set."
-)
-"""Of settings that an adapter on the LM head alone has no use for."""
+
+def read(config: RunConfig, name: str, text: str) -> Value:
+    """The typed value of a setting.
+
+    Raises:
+        ConfigError: the setting cannot be changed to it.
+    """
+    value: Value = typed_value(name, text)
+    changed(config, {name: value})
+    return value
+
+
+def value_text(value: Value) -> str:
+    """A value as it is typed."""
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
+    """The current value of a setting with a schedule."""
+    if stats is None or name not in FINAL:
+        return None
+    return float(getattr(stats, name.removeprefix("ppo.")))
 
 
 class SettingList(OptionList):
-    HELP = (
-        "Settings that can change while the run is under way. enter edits the one under the cursor."
-    )
-    # Keys of the list and the field, not of the dialog: keys pressed before them have been handled when they come.
+    HELP = "The settings that may change now. enter edits the one under the cursor."
+    # Keys of the list and of the field, so that they come after the keys pressed before them.
     BINDINGS = [Binding("enter", "select", "Edit", tooltip="Type a new value for this setting.")]
 
 
 class ValueInput(OneLineInput):
-    HELP = "The new value. A fault is shown at once; enter requests the change, escape goes back."
+    HELP = "The new value. enter requests the change, escape goes back."
     BINDINGS = [Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer.")]
 
 
 class SettingsDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "settings.tcss"]
     BINDING_GROUP_TITLE = "Settings"
-    HELP = (
-        "A checkpoint is written before a change, and the charts are marked where it took effect."
-    )
-    BINDINGS = [
-        Binding(
-            "escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept."
-        )
-    ]
+    HELP = "A checkpoint is written before a change, and the charts mark it."
+    BINDINGS = [Binding("escape", "back", "Back", tooltip="Leave the value as it is.")]
 
-    def __init__(self, state: RunState, typed: dict[str, str] | None = None) -> None:
-        """A dialog on a run; `typed` holds, by setting, what is typed and not requested, and outlives the dialog."""
+    def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._typed = {} if typed is None else typed
         self._chosen = next(iter(LIVE))
 
     def compose(self) -> ComposeResult:
@@ -82,19 +94,15 @@ class SettingsDialog(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one(SettingList).highlighted = 0
-        self.query_one(ValueInput).value = self._typed.get(self._chosen, "")
         self.show(self._state)
 
     @property
     def _config(self) -> RunConfig:
-        return (
-            changed(self._state.config, self._state.settings)
-            if self._state.settings
-            else self._state.config
-        )
+        state = self._state
+        return changed(state.config, state.settings) if state.settings else state.config
 
     @property
-    def _editing(self) -> bool:
+    def _is_editing(self) -> bool:
         return isinstance(self.focused, ValueInput)
 
     def show(self, state: RunState) -> None:
@@ -109,73 +117,63 @@ class SettingsDialog(ModalScreen[None]):
         return self._config.trains_head_alone and section == "ppo" and key in UNUSED_BY_HEAD
 
     def _line(self, config: RunConfig, name: str) -> Content:
+        state, title = self._state, f"{LIVE[name].title:<34}"
         if self._is_unused(name):
-            return Content.assemble(
-                f"{LIVE[name].title:<34}", (f"{'—':<12}", "bold"), ("  not used", ASIDE)
-            )
-        state = self._state
-        text = began = shown_value(name, value_of(config, name))
-        scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
-        warmup = config.ppo.critic_warmup_updates
-        if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
-            if scheduled == 0 and state.updates <= warmup:
-                text = f"{began} from update {warmup + 1:,} on"
-            else:
-                text = f"{scheduled:.3g} now, {began} at first"
+            return Content.assemble(title, (f"{'—':<12}", "bold"), ("  not used", ASIDE))
+        text = value_text(value_of(config, name))
+        now = scheduled_value(name, state.stats)
+        if now is not None and name not in state.settings and f"{now:.3g}" != text:
+            text = f"{now:.3g} now, {text} at first"
+        requested = state.pending.settings
+        mark = ("", ASIDE)
         if name in requested:
             mark = (f"  → {one_line(value_text(requested[name]))}, pending", "$accent")
         elif name in state.settings:
             mark = ("  changed", ASIDE)
-        else:
-            mark = ("  measured" if config.measured.get(name) else "", ASIDE)
-        return Content.assemble(f"{LIVE[name].title:<34}", (f"{text:<12}", "bold"), mark)
+        elif config.measured.get(name):
+            mark = ("  measured", ASIDE)
+        return Content.assemble(title, (f"{text:<12}", "bold"), mark)
 
     @on(Input.Changed)
-    def keep(self, message: Input.Changed) -> None:
-        self._typed[self._chosen] = message.value
-        self._show_chosen()
-
     def _show_chosen(self) -> None:
         text = LIVE[self._chosen]
-        meaning = Content.assemble(
-            text.help, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
-        )
+        range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
+        meaning = Content.assemble(text.help, "\n", range_text)
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()
 
     def _status(self) -> Content:
-        if not self._state.live:
+        state, name = self._state, self._chosen
+        if not state.live:
             return Content.styled("The run has ended, so nothing can be changed.", "$warning")
-        if self._is_unused(self._chosen):
-            return Content.styled(NOT_USED, ASIDE)
+        if self._is_unused(name):
+            return Content.styled("Not used while only the head is trained.", ASIDE)
         if fault := self._fault():
             return Content.styled(one_line(fault), "$error")
-        if self._chosen in self._state.pending.settings:
+        if name in state.pending.settings:
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
-        if self._editing:
+        if self._is_editing:
             return Content.styled("enter requests the change", ASIDE)
-        if (
-            why := self._config.measured.get(self._chosen)
-        ) and self._chosen not in self._state.settings:
+        why = self._config.measured.get(name)
+        if why and name not in state.settings:
             return Content.styled(f"measured: {one_line(why)}", ASIDE)
-        kept = "the typed value is kept, not requested; " if self._may_apply() else ""
-        return Content.styled(f"{kept}enter edits it", ASIDE)
+        return Content.styled("enter edits it", ASIDE)
 
     def _fault(self) -> str:
-        text = self.query_one(ValueInput).value
+        """Why the typed value cannot be taken."""
+        if not self._is_editing:
+            return ""
         try:
-            if text.strip() or self._editing:
-                read(self._config, self._chosen, text)
+            read(self._config, self._chosen, self.query_one(ValueInput).value)
         except ConfigError as error:
             return str(error)
         return ""
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
-        if event.option.id is not None and event.option.id != self._chosen:
+        if event.option.id is not None:
             self._chosen = event.option.id
-            self.query_one(ValueInput).value = self._typed.get(self._chosen, "")
         self._show_chosen()
 
     def on_descendant_focus(self) -> None:
@@ -183,37 +181,30 @@ class SettingsDialog(ModalScreen[None]):
             self._show_chosen()
 
     def _may_apply(self) -> bool:
-        typed = self.is_mounted and bool(self.query_one(ValueInput).value.strip())
-        if not (typed and self._state.live) or self._is_unused(self._chosen):
-            return False
-        return not self._fault()
+        return self.is_mounted and self._state.live and not self._fault()
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
         if self._is_unused(self._chosen):
             return
         field = self.query_one(ValueInput)
-        if not field.value:
-            field.value = value_text(value_of(self._config, self._chosen))
+        field.value = value_text(value_of(self._config, self._chosen))
         field.focus()
 
     @on(Input.Submitted)
     def apply(self) -> None:
         if not self._may_apply():
             return
-        field = self.query_one(ValueInput)
-        name, value = self._chosen, read(self._config, self._chosen, field.value)
-        scheduled = scheduled_value(name, self._state.stats)
-        if value != value_of(self._config, name) or (scheduled is not None and scheduled != value):
+        name = self._chosen
+        value = read(self._config, name, self.query_one(ValueInput).value)
+        now = scheduled_value(name, self._state.stats)
+        if value != value_of(self._config, name) or now not in (None, value):
             self.post_message(CommandAsked(ChangeSettings(changes={name: value})))
-        field.clear()
-        self.query_one(SettingList).focus()
+        self.action_back()
 
     def action_back(self) -> None:
-        field = self.query_one(ValueInput)
-        if self._editing:
-            if field.value == value_text(value_of(self._config, self._chosen)):
-                field.clear()  # nothing was typed
-            self.query_one(SettingList).focus()
-        else:
+        if not self._is_editing:
             self.dismiss()
+            return
+        self.query_one(SettingList).focus()
+        self.query_one(ValueInput).clear()

@@ -16,7 +16,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from llamagym_tui.game.dots import Dots
+from llamagym_tui.game.pictures import Dots
 from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
@@ -37,7 +37,7 @@ class Curve(NamedTuple):
 
 
 class Line(NamedTuple):
-    """How a level is drawn, in a chart and in what explains it: two that differ in colour differ in their dashes."""
+    """The look of a level, in a chart and in its legend; levels differ in colour and in dash."""
 
     color: str
     """Name of a colour of the theme."""
@@ -49,11 +49,11 @@ BASELINES = {
     "expert": Line("accent", "╌"),
     "random": Line("warning", "·"),
 }
-"""The lines of published mean returns, by whose play it is."""
+"""Lines of published mean returns, by the name of the player."""
 OTHER = Line("foreground", "─")
-"""The line of another one."""
+"""The line of any other player."""
 BOUND = Line("success", "╌")
-"""The line of a bound of what is healthy."""
+"""The line of a healthy bound."""
 
 
 def line_of(name: str) -> Line:
@@ -78,20 +78,20 @@ class Drawing(NamedTuple):
     curves: Sequence[Curve]
     """At least one point among them."""
     band: Sequence[float] = ()
-    """Half the height of what is shaded around the first curve, at each of its points."""
+    """Half the height of the shade around the first curve, at each of its points."""
     levels: Sequence[Level] = ()
     marks: Sequence[float] = ()
     """x of vertical lines."""
     fitted: Sequence[float] = ()
-    """Other values of y that have to be within the chart."""
+    """Other values of y that the chart includes."""
     left: float | None = None
-    """Where the x axis begins; None: with the first point."""
+    """Begin of the x axis; None: the first point."""
     right: float | None = None
-    """Where it ends; None: with the last point."""
+    """End of the x axis; None: the last point."""
 
 
 class Run(NamedTuple):
-    """Neighbouring characters of one colour."""
+    """Adjacent characters of one colour."""
 
     text: str
     color: str
@@ -122,7 +122,7 @@ class Scale(NamedTuple):
 
 
 class Cells:
-    """The inside of a chart; what is drawn later covers what was drawn before."""
+    """The inside of a chart; later drawings cover earlier ones."""
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
@@ -170,33 +170,27 @@ class Cells:
                 self.put(column, row, "░", "secondary")
 
     def _names(self, levels: Sequence[Level], reached: set[tuple[int, int]]) -> None:
-        """Write the names of levels on them, at the right or at the left, or a row away: where curves have reached the
-        fewest cells.
+        """Write the names of levels on them, at the end where curves have reached fewer cells.
 
-        Of two in one row the first has its name.
+        Of two levels in one row the first has its name.
         """
         scale = self.scale
         named = set[int]()
         for level in levels:
             row = scale.row(level.y)
-            name = level.name
-            if len(name) + 2 > scale.columns // 2:
-                name = name.partition(" ")[0]  # without its value
-            wide = len(name) + 2
-            has_room = wide <= scale.columns // 2
-            if not name or row in named or not 0 <= row < scale.rows or not has_room:
+            name = f" {level.name} "
+            if len(name) > scale.columns // 2:
+                name = f" {level.name.partition(' ')[0]} "  # without its value
+            if not level.name or row in named or len(name) > scale.columns // 2:
                 continue
-            covered: dict[tuple[int, int], int] = {}
-            for at in (row, row - 1, row + 1):
-                if at in named or not 0 <= at < scale.rows:
-                    continue
-                for begin in (scale.columns - wide, 0):
-                    columns = range(begin, begin + wide)
-                    covered[at, begin] = sum((column, at) in reached for column in columns)
-            at, begin = min(covered, key=covered.__getitem__)
-            named.add(at)
-            for column, letter in enumerate(f" {name} ", begin):
-                self.put(column, at, letter, level.line.color)
+            named.add(row)
+            covered = {
+                begin: sum((column, row) in reached for column in range(begin, begin + len(name)))
+                for begin in (scale.columns - len(name), 0)
+            }
+            begin = min(covered, key=covered.__getitem__)
+            for column, letter in enumerate(name, begin):
+                self.put(column, row, letter, level.line.color)
 
     def _curve(self, curve: Curve) -> Iterator[tuple[int, int, str]]:
         """The cells of a curve, each with its column and row."""
@@ -223,7 +217,7 @@ def height_at(points: Sequence[Point], x: float) -> float:
 
 
 def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
-    """Cells as runs of one colour; a space has that of what is before it."""
+    """Cells as runs of one colour; a space takes the colour before it."""
     runs: list[Run] = []
     for character, color in cells:
         if runs and (color == runs[-1].color or character == " "):
@@ -234,7 +228,7 @@ def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
 
 
 def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Run]]:
-    """A drawing as rows of runs: as many as there is room for, each as wide as it."""
+    """A drawing as rows of runs, at most `height`, each `width` cells wide."""
     scale, named = scale_of(drawing, width, height)
     cells = Cells(scale)
     cells.draw(drawing)
@@ -247,7 +241,7 @@ def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Run]]:
 
 
 def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int, str]]:
-    """The scale of a drawing that has some room, and the labels of its y axis by their rows."""
+    """The scale of a drawing, and the labels of its y axis by their rows."""
     rows = max(1, height - 1)
     points = [point for curve in drawing.curves for point in curve.points]
     values = [*(y for _, y in points), *drawing.fitted]
@@ -256,7 +250,7 @@ def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int
     high = max(values) + pad
     left = min(x for x, _ in points) if drawing.left is None else drawing.left
     right = max(x for x, _ in points) if drawing.right is None else drawing.right
-    right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
+    right = max(right, left + 1, left * (1 + 1e-9))
     several = (nice_ticks(low, high, about) for about in range(min(5, max(2, rows // 2)), 2 * rows))
     ticks = next((ticks for ticks in several if len(ticks) > 1), [])
     labels = tick_labels(ticks)
@@ -266,7 +260,7 @@ def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int
 
 
 def _x_axis(scale: Scale) -> str:
-    """The line under a chart, with numbers in it, each ending under its x."""
+    """The line under a chart, with numbers in it, each under its x."""
     axis = ["─"] * scale.columns
     for tick, label in x_ticks(scale):
         end = scale.column(tick)
@@ -276,26 +270,27 @@ def _x_axis(scale: Scale) -> str:
 
 
 def x_ticks(scale: Scale) -> list[tuple[float, str]]:
-    """What has a number on the x axis: episodes are counted, so no number stands between two of them."""
+    """Places and labels on the x axis; episodes are counted, so no number stands between two of them."""
+    cells = scale.columns / (scale.right - scale.left)
     for about in (4, 3, 2, 1):
         ticks = nice_ticks(scale.left, scale.right, about, whole=True)
         labels = tick_labels(ticks)
         widest = max(map(len, labels), default=0)
-        cells = scale.columns / (scale.right - scale.left)
-        is_apart = len(ticks) < 2 or (ticks[1] - ticks[0]) * cells > widest + 1.5
-        if is_apart and widest < scale.columns:
-            # One that would be pushed in at either end says where it is not.
-            margin = widest / 2 / cells
-            first = scale.left + margin
-            last = scale.right - margin
-            named = zip(ticks, labels, strict=True)
-            return [(tick, label) for tick, label in named if first <= tick <= last]
+        if len(ticks) > 1 and (ticks[1] - ticks[0]) * cells <= widest + 1.5:
+            continue
+        # A label that would be pushed in at either end would stand at another place.
+        margin = widest / 2 / cells
+        named = zip(ticks, labels, strict=True)
+        return [
+            (tick, label)
+            for tick, label in named
+            if scale.left + margin <= tick <= scale.right - margin
+        ]
     return []
 
 
 def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
-    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten, of 1 at least if
-    they are to be `whole`."""
+    """Round numbers between two bounds, about `about` of them: multiples of 1, 2 or 5 times a power of ten."""
     raw = max((high - low) / about, 1.0 if whole else 0.0)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
@@ -306,7 +301,7 @@ def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> l
 
 
 CHART_S = 1.0
-"""Seconds between two drawings, at least."""
+"""Least number of seconds between two drawings."""
 
 
 class Plot(Widget):
@@ -315,7 +310,7 @@ class Plot(Widget):
     """
 
     def __init__(self, wait: str, *, id: str | None = None) -> None:
-        """`wait` is shown in place of a chart that cannot be drawn yet."""
+        """`wait` stands in place of a chart until there is one."""
         super().__init__(id=id)
         self._wait = wait
         self._of: object = None
@@ -324,23 +319,23 @@ class Plot(Widget):
         self._drawn: tuple[object, Size] | None = None
         self._drawn_at = 0.0
         self._strips: list[Strip] | None = None
-        """The rows as they are painted; None: they have to be made."""
+        """The painted rows; None: they have to be made."""
         self.due = False
-        """Whether a drawing waits for its time."""
+        """True while a drawing waits for its time."""
 
     def is_drawn(self, of: object) -> bool:
-        """Whether the chart of something is drawn, for the present size."""
+        """True if the chart of something is drawn for the present size."""
         return self._drawn == (of, self.size)
 
     def show(
         self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False
     ) -> None:
-        """Draw something else: at once, or `CHART_S` after the drawing before.
+        """Draw a subject: at once, or `CHART_S` after the drawing before.
 
         Args:
-            of: what the chart is of; the same is not drawn twice for one size.
-            make: makes the drawing; None: there is nothing to draw yet.
-            at_once: whether a person waits for it.
+            of: the subject of the chart; the same subject is drawn once for a size.
+            make: makes the drawing, or None if there is nothing to draw yet.
+            at_once: draw now, because a person waits for it.
         """
         self._of = of
         self._make = make
@@ -348,13 +343,11 @@ class Plot(Widget):
         if at_once or (is_time and self.is_attached and self.screen.is_current):
             self._draw()
         elif not self.due and not self.is_drawn(of):
-            self.due = (
-                True  # before then, another call is as good: what it draws is painted with all else
-            )
+            self.due = True
             self.set_timer(CHART_S, self._draw_in_time)
 
     def on_resize(self) -> None:
-        """Another size needs other points."""
+        """Draw for the new size."""
         self._draw()
 
     def _draw_in_time(self) -> None:
@@ -373,7 +366,7 @@ class Plot(Widget):
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Colours changed."""
+        """Draw again in the new colours."""
         super().notify_style_update()
         self._strips = None
         self.refresh()

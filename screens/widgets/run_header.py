@@ -14,6 +14,8 @@ from llamagym_tui.state.run import RunState
 
 
 class StateText(Widget):
+    """A text about a run, painted again only when it or its size changes."""
+
     def __init__(self, state: RunState, *, id: str) -> None:
         super().__init__(id=id)
         self.state = state
@@ -37,90 +39,60 @@ PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
 }
 LONGEST = 72
-"""Characters of what is being done, at most."""
+"""Most characters of a description of work."""
 
 
 class RunHeader(StateText):
     DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
 
-    def __init__(self, state: RunState, *, id: str, has_progress: bool = True) -> None:
-        """`has_progress`: whether it says how far something is; else that stands below it."""
-        super().__init__(state, id=id)
-        self._has_progress = has_progress
-
     def content_at(self, width: int) -> Content:
-        """Names on the left, the less important left out first when room is short; progress on the right."""
+        """Mode and names on the left, phase and speed on the right."""
         mode = self._mode()
         right = self._progress()
-        # So that names stay at each phase.
-        longer = max(0, max(map(len, PHASES.values())) - len(self._doing()))
-        room = width - mode.cell_length - right.cell_length - 3 - longer
-        left = Content("")
-        for names in self._names():
-            left = Content.assemble(
-                (names[0], "bold"), *[(f" · {name}", ASIDE) for name in names[1:]]
-            )
-            if left.cell_length <= room:
-                break
-        left = left.truncate(max(room, 0), ellipsis=True)
-        gap = max(1, width - mode.cell_length - left.cell_length - right.cell_length - 2)
-        return Content.assemble(mode, " ", left, " " * gap, right)
+        room = max(0, width - mode.cell_length - right.cell_length - 3)
+        names = self._names().truncate(room, ellipsis=True)
+        gap = max(1, width - mode.cell_length - names.cell_length - right.cell_length - 2)
+        return Content.assemble(mode, " ", names, " " * gap, right)
 
     def _mode(self) -> Content:
         state = self.state
+        color = "$success" if state.mode == "train" else "$warning"
+        label = state.mode.upper()
+        if state.mode_requested not in (None, state.mode):
+            label += f" → {state.mode_requested}?"
         if state.recorded:
-            label, color = f"REPLAY · {state.mode}", "$accent"
+            label = f"REPLAY · {state.mode}"
+            color = "$accent"
         elif not state.live:
-            label, color = ("NO TRAINER", "$error") if state.failure else ("ENDED", "$aside")
-        else:
-            requested = (
-                f" → {state.mode_requested}?"
-                if state.mode_requested not in (None, state.mode)
-                else ""
-            )
-            label, color = (
-                f"{state.mode.upper()}{requested}",
-                "$success" if state.mode == "train" else "$warning",
-            )
+            label = "NO TRAINER" if state.failure else "ENDED"
+            color = "$error" if state.failure else "$aside"
         return Content.styled(f" {label} ", f"bold $background on {color}")
 
-    def _names(self) -> list[list[str]]:
+    def _names(self) -> Content:
+        """Agent, environment if it has another name, and model."""
         state = self.state
-        agent = one_line(PurePath(state.agent).name or state.agent)
-        model = one_line(PurePath(state.model).name or state.model)
-        env = (
-            [one_line(state.run.env_id.rpartition(":")[2])]
-            if state.run and state.run.env_id != state.agent
-            else []
-        )
-        return [[agent, *env, model], [agent, model], [agent]]
+        names = [PurePath(state.agent).name or state.agent]
+        if state.run is not None and state.run.env_id != state.agent:
+            names.append(state.run.env_id.rpartition(":")[2])
+        names.append(PurePath(state.model).name or state.model)
+        agent, *others = map(one_line, names)
+        return Content.assemble((agent, "bold"), *[(f" · {name}", ASIDE) for name in others])
 
     def _progress(self) -> Content:
         state = self.state
-        doing = self._doing()
+        doing = PHASES[state.phase]
         if state.pause_requested is not None:
             doing += ", pausing" if state.pause_requested else ", resuming"
-        parts = Content.styled(doing, "bold $error" if state.phase == "failed" else "bold")
-        if state.run is not None:
-            parts += Content.styled(f" · episode {state.episodes:,}{self._rate()}", ASIDE)
-        return parts
-
-    def _doing(self) -> str:
-        """The phase, or what takes seconds in it and how far that is."""
-        if not self._has_progress and self.state.live:
-            return PHASES[self.state.phase]
-        return doing_text(self.state)
-
-    def _rate(self) -> str:
-        """The speed, unless its room is that of how far something is."""
-        speed = self.state.episodes_per_s
-        if not speed or (self._has_progress and self.state.progress is not None):
-            return ""
-        return f" · {speed:,.1f}/s" if speed < 10 else f" · {speed:,.0f} ep/s"
+        style = "bold $error" if state.phase == "failed" else "bold"
+        if state.run is None:
+            return Content.styled(doing, style)
+        speed = state.episodes_per_s
+        rate = f" · {speed:,.0f} ep/s" if speed else ""
+        return Content.assemble((doing, style), (f" · episode {state.episodes:,}{rate}", ASIDE))
 
 
 def doing_text(state: RunState) -> str:
-    """What a run is doing: its phase, or what takes seconds in it and how far that is."""
+    """The phase of a run, with the progress of long work."""
     if state.progress is not None and state.live:
         return one_line(progress_text(state.progress), LONGEST)
     phase = PHASES[state.phase]

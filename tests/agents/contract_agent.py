@@ -95,10 +95,6 @@ def test_its_prompt_names_each_action(agent: Agent) -> None:
         assert str(index) in prompt
 
 
-def test_its_prompt_is_the_same_each_time(agent: Agent) -> None:
-    assert agent.get_system_prompt() == type(agent)().get_system_prompt()
-
-
 def test_it_tells_every_observation_in_literal_text(agent: Agent) -> None:
     for shown in observations_of(agent):
         text = observed(agent, *shown).text
@@ -128,23 +124,6 @@ def test_its_keys_take_each_action_once(agent: Agent) -> None:
 
 def test_its_fallback_is_an_action(agent: Agent) -> None:
     assert agent.fallback_action in (actions_of(agent) or ["look"])
-
-
-def test_its_baselines_are_finite(agent: Agent) -> None:
-    assert all(math.isfinite(value) for value in agent.baselines.values())
-
-
-def test_it_says_in_a_line_what_it_is() -> None:
-    for agent_class in catalog.built_in().values():
-        assert agent_class.title
-        assert agent_class.description
-        assert "\n" not in agent_class.description
-
-
-def test_its_picture_is_small(agent: Agent) -> None:
-    rows = agent.picture.splitlines()
-    assert len(rows) <= 4
-    assert all(len(row) <= 14 and row.isprintable() for row in rows)
 
 
 def test_its_policy_map_can_be_laid_out_and_its_best_actions_are_actions(agent: Agent) -> None:

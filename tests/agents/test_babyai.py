@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import gymnasium
@@ -101,64 +100,20 @@ def test_what_can_be_done_is_offered(
     assert babyai.BabyAIAgent().actions(view(**tiles)) == ["turn left", "turn right", *offered]
 
 
-@pytest.mark.parametrize("env_id", WORLDS)
-def test_what_is_not_offered_changes_nothing(env_id: str) -> None:
-    agent, env = made(env_id)
-    rng, left_out = random.Random(0), 0
-    for seed in range(3):
-        observation, _ = env.reset(seed=seed)
-        for _ in range(60):
-            action, before = rng.randrange(6), env.unwrapped.hash()
-            is_offered = agent.action_names[action] in agent.actions(observation)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            left_out += not is_offered
-            assert is_offered or (env.unwrapped.hash(), terminated, reward) == (before, False, 0)
-            if terminated or truncated:
-                break
-    assert left_out > 20
-
-
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_expert_does_each_mission_by_what_is_offered_also_after_others_acted(
+def test_the_expert_does_each_mission_by_what_is_offered(
     level: str,
 ) -> None:
     agent, env = made(f"BabyAI-{level}-v0")
-    rng = random.Random(0)
     for seed in range(2):
         (observation, info), over, turn = env.reset(seed=seed), False, 0
         while not over:
             action = expert_action(agent, observation, info, env)
             offered = [agent.action_names.index(name) for name in agent.actions(observation)]
             assert action in offered
-            if seed % 2 and turn % 3 == 1:  # somebody turns another way than advised
-                action = rng.choice([babyai.LEFT, babyai.RIGHT])
             observation, reward, terminated, truncated, info = env.step(action)
             over, turn = terminated or truncated, turn + 1
         assert reward > 0
-
-
-def test_the_policy_maps_best_way_to_a_ball_in_view_is_as_short_as_the_experts() -> None:
-    agent, env = made("babyai")
-    best, lengths = agent.policy_map().best, []
-    for seed in range(40):
-        for advised in (False, True):
-            observation, info = env.reset(seed=seed)
-            if "red ball" not in agent.format_observation(observation).split("You see")[1]:
-                continue
-            turns, over = 0, False
-            while not over:
-                action = (
-                    expert_action(agent, observation, info, env)
-                    if advised
-                    else best(observation)[0]
-                )
-                observation, _, over, _, info = env.step(action)
-                turns += 1
-            lengths.append(turns)
-    assert len(lengths) > 20
-    assert all(
-        mapped <= advised for mapped, advised in zip(lengths[::2], lengths[1::2], strict=True)
-    )
 
 
 def test_any_id_of_minigrid_goes_to_the_agent() -> None:

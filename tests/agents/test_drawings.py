@@ -8,7 +8,7 @@ from typing import Any
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, StateDrawing, drawn, revealed
-from llamagym_tui.game.pieces import Piece
+from llamagym_tui.game.pictures import Piece
 from tests.toy_env import CountAgent
 
 LAKE = [" S  ·  ·  · ", " ·  O [·] O ", " ·  ·  ·  O ", " O  ·  ·  G "]
@@ -99,35 +99,11 @@ class Renders:
         return self.text
 
 
-class Plain(CountAgent):
-    """Draws nothing."""
-
-
 class Draws(CountAgent):
     """Draws what it observes."""
 
     def draw(self, observation: Any) -> Any:
         return observation
-
-
-def test_what_gymnasium_marks_by_a_colour_is_marked_without_one() -> None:
-    rendered = "  (Down)\nS\x1b[41mF\x1b[0mFF\nFH\x1b[1;32mF\x1b[mH\n"
-    found = drawn(Plain(), Renders(rendered), 0)
-    assert found == ("  (Down)\nSFFF\nFHFH", ((10, 11), (16, 17)), ())
-
-
-def test_a_mark_lasts_until_the_next_colour_or_the_end() -> None:
-    assert drawn(Plain(), Renders("a\x1b[31mb\x1b[32mc"), 0) == ("abc", ((1, 2), (2, 3)), ())
-    assert drawn(Plain(), Renders("a\x1b[31m\x1b[0mb"), 0) == ("ab", (), ())
-
-
-def test_a_drawing_is_bounded_whatever_is_drawn() -> None:
-    for hostile in ("x" * 1_000_000, "x\n" * 1_000_000, "\x1b[1m" * 300_000, "\t" * 1_000_000):
-        text, marks, _ = drawn(Draws(), None, hostile)
-        assert len(text) <= MAX_LINES * (MAX_COLUMNS + 1)
-        text, marks, _ = drawn(Plain(), Renders(hostile), 0)
-        assert len(text) <= MAX_LINES * (MAX_COLUMNS + 1)
-        assert len(marks) <= MAX_LINES * MAX_COLUMNS
 
 
 def test_what_raises_or_is_no_text_draws_nothing() -> None:
@@ -136,5 +112,3 @@ def test_what_raises_or_is_no_text_draws_nothing() -> None:
             raise RuntimeError("no")
 
     assert drawn(Draws(), None, Unsayable()) == ("", (), ())
-    assert drawn(Plain(), Renders(RuntimeError("no")), 0) == ("", (), ())
-    assert drawn(Plain(), Renders(None), 0) == ("", (), ())

@@ -9,21 +9,17 @@ from benchmarks.world_baselines import exact
 from llamagym_tui.agents.kitchen import (
     CHOP,
     HANDS,
-    MAP,
     ON_PLATE,
     PLACES,
     PLATE,
     SERVE,
-    STANDS,
     THROW_AWAY,
     KitchenAgent,
     State,
     errand,
     least_steps,
     state_of,
-    states,
 )
-from llamagym_tui.game.drawing import drawn
 
 GET_TOMATO, GET_ONION = 0, 1
 BOTH = ON_PLATE.index("tomato and onion")
@@ -63,20 +59,6 @@ def test_an_errand_takes_the_way_and_the_work(
     assert found.is_over == (action == SERVE and state.plate > 0)
 
 
-def test_each_stand_is_on_free_floor_next_to_its_letter() -> None:
-    for (row, column), letter in zip(STANDS.values(), "TOBPHX", strict=True):
-        assert MAP[row][column].isspace()
-        assert letter in {
-            MAP[row + down][column + right].strip()
-            for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1))
-        }
-
-
-def test_numbers_and_states_are_one_to_one() -> None:
-    assert [state.number for state in states()] == list(range(480))
-    assert all(state_of(state.number) == state for state in states())
-
-
 def test_the_quickest_dish_by_hand() -> None:
     # Onion at the onions: 1; 1 to the board, 3 chopping; 3 to the plate, 1; then 1, 1 and 1.
     assert least_steps()[at("onions", order="onion")] == 12
@@ -113,23 +95,3 @@ def test_an_episode_begins_with_free_hands_and_only_what_can_be_done_is_admissib
     observation, _, _, _, info = env.step(GET_ONION)
     assert list(info["action_mask"]) == [0, 0, 1, 0, 0, 1]
     assert info["action_steps"] == errand(state, GET_ONION).steps
-
-
-def test_its_state_in_words_and_drawn() -> None:
-    agent, number = KitchenAgent(), at("board", "chopped onion", "tomato", ON_PLATE[BOTH]).number
-    assert agent.format_observation(number) == (
-        "Order: tomato and onion. Plate: tomato. Hands: chopped onion. You stand at the board."
-    )
-    room = drawn(agent, None, number)
-    assert room.text.splitlines() == [
-        "┌── T ─── O ──┐",
-        "│             │",
-        " X       [@] B ",
-        " P            │",
-        "└───── H ─────┘",
-        "order: tomato and onion",
-        "plate: tomato",
-        "hands: chopped onion",
-    ]
-    on_ground = [room.text[start:stop] for start, stop, ground in room.grounds if ground == "thing"]
-    assert on_ground == [" T ", " O ", " B ", " P "]

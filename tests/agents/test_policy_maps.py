@@ -7,8 +7,7 @@ import pytest
 from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import MAPS, FrozenLakeAgent
-from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
-from llamagym_tui.setup.catalog import find_agent
+from llamagym_tui.game.pictures import Panel, PolicyMap
 from llamagym_tui.trainer.probes.map_policy import lay_out
 
 
@@ -37,15 +36,6 @@ def test_blackjacks_best_actions_are_those_of_dynamic_programming() -> None:
     for panel, told in zip(policy_map.panels, laid_out.panels, strict=True):
         for states, cells in zip(panel.states, told.cells, strict=True):
             assert [cell.best for cell in cells] == [[int(optimal[state])] for state in states]
-
-
-def test_labels_of_blackjacks_map_say_what_the_words_say() -> None:
-    laid_out = lay_out(BlackjackAgent(), BlackjackAgent().policy_map())
-    hard, soft = laid_out.panels
-    assert (hard.title, hard.rows[0], hard.columns[-1]) == ("hard", "21", "A")
-    assert hard.cells[0][-1].words == "Your total: 21. Usable ace: no. Dealer shows: ace."
-    assert soft.cells[-1][0].words == "Your total: 12. Usable ace: yes. Dealer shows: 2."
-    assert (laid_out.action, laid_out.signs) == (1, ["S", "H"])
 
 
 def test_every_first_step_of_a_shortest_path_over_the_lake_is_best() -> None:
@@ -94,34 +84,3 @@ class Plain(BlackjackAgent):
 def test_a_map_that_cannot_be_drawn_says_why(made: PolicyMap, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         lay_out(Plain(), made)
-
-
-def test_without_signs_actions_have_their_first_letters_or_numbers() -> None:
-    states = PolicyMap([Panel("p", ["1"], ["1"], [[(4, 2, 0)]])])
-    assert lay_out(Plain(), states).signs == ["S", "H"]
-    agent = Plain()
-    agent.action_names = ("stay", "stop")  # type: ignore[misc]
-    assert lay_out(agent, states).signs == ["0", "1"]
-
-
-@pytest.mark.parametrize(
-    ("name", "whose"),
-    [
-        ("blackjack", "optimal"),  # its expert, as its baseline is that of optimal play
-        ("frozen_lake", "optimal"),
-        ("cart_pole", "expert"),
-        ("mountain_car", "expert"),
-        ("acrobot", "expert"),
-    ],
-)
-def test_best_actions_are_called_optimal_only_where_they_are(name: str, whose: str) -> None:
-    agent = find_agent(name)()
-    layout = lay_out(agent, agent.policy_map())
-    assert layout.best_is_experts == (whose == "expert")
-    assert any(cell.best for row in layout.panels[0].cells for cell in row)
-
-
-def test_a_landmark_is_no_state() -> None:
-    made = PolicyMap([Panel("p", ["1"], ["1", "2"], [[(4, 2, 0), Landmark("O", "hole")]])])
-    (panel,) = lay_out(Plain(), made).panels
-    assert [cell.is_state for cell in panel.cells[0]] == [True, False]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import product
 from typing import Any
 
 import pytest
@@ -13,19 +11,15 @@ from llamagym_tui.agents._tic_tac_toe_env import TicTacToe
 from llamagym_tui.agents.tic_tac_toe import (
     MINE,
     OPPONENTS,
-    OTHER,
     START,
     THEIRS,
     TicTacToeAgent,
     best,
-    expert_field,
     free,
     marked,
     value,
     winner,
 )
-from llamagym_tui.game.environment import agent_env
-from llamagym_tui.setup import catalog
 
 AGENT = TicTacToeAgent()
 GAMES = 200
@@ -64,53 +58,6 @@ def test_the_expert_loses_to_no_opponent_and_beats_those_that_err(opponent: str)
 Fields = Callable[[str, str], Sequence[int]]
 
 
-@cache
-def earned(board: str, mark: str, mine: Fields, theirs: Fields) -> float:
-    """What `mine` earns on a board on which a mark is to move, both drawing among the fields that they name."""
-    if has_line := winner(board):
-        return 1.0 if has_line == MINE else -1.0
-    if not free(board):
-        return 0.0
-    fields = (mine if mark == MINE else theirs)(board, mark)
-    after = [earned(marked(board, each, mark), OTHER[mark], mine, theirs) for each in fields]
-    return sum(after) / len(after)
-
-
-def test_baselines_are_exact() -> None:
-    players: dict[str, Fields] = {
-        "random": OPPONENTS["random"],
-        "expert": lambda board, mark: (expert_field(board),),
-    }
-    names = AGENT.env_kwargs["opponent"].split("+")
-    for name, mine in players.items():
-        means = [
-            (
-                earned(START, MINE, mine, OPPONENTS[each])
-                + earned(START, THEIRS, mine, OPPONENTS[each])
-            )
-            / 2
-            for each in names
-        ]
-        assert AGENT.baselines[name] == pytest.approx(sum(means) / len(means), abs=1e-4), means
-
-
-def test_an_expert_draws_among_what_is_equally_good_and_the_first_field_is_always_the_same() -> (
-    None
-):
-    def replies(opponent: str) -> set[str]:
-        env = TicTacToe(opponent)  # type: ignore[arg-type]
-        found = set()
-        for seed in range(60):
-            board, _ = env.reset(seed=seed)
-            if board == START:
-                found.add(env.step(4)[0])
-        return found
-
-    assert len(replies("expert")) == 4, "each corner, in reply to the center"
-    assert len(replies("random")) == 8
-    assert len(replies("first")) == 1
-
-
 def test_either_begins_and_a_seed_repeats_a_game() -> None:
     env = TicTacToe("random")
     begun = [env.reset(seed=seed)[0] for seed in range(GAMES)]
@@ -141,29 +88,6 @@ def test_a_step_is_rewarded_by_how_the_game_ends(
     assert info["action_mask"].sum() == len(free(env.board))
 
 
-def test_a_loss_comes_with_the_step_before_the_opponents_line() -> None:
-    env = TicTacToe("expert")
-    env.reset(seed=0)
-    env.board = "OO.X....X"
-    board, reward, is_over, _, _ = env.step(6)
-    assert (board, reward, is_over) == ("OOOX..X.X", -1.0, True)
-
-
-def test_a_board_is_told_with_the_numbers_of_its_empty_fields() -> None:
-    assert AGENT.format_observation("X.O.X....") == "X 1 O\n3 X 5\n6 7 8"
-    for marks in product("XO.", repeat=2):
-        board = "".join(marks) + "......."
-        assert AGENT.format_observation(board).count("X") == board.count("X")
-
-
-def test_the_opponent_is_set_by_env_and_an_unknown_one_is_refused_by_name() -> None:
-    agent = catalog.find_agent("tic_tac_toe", {"opponent": "expert"})()
-    assert agent.env_kwargs == {"opponent": "expert"}
-    agent_env(agent).close()
-    with pytest.raises(ValueError, match="opponent is one of random, careful, expert, first, not"):
-        TicTacToe("me")
-
-
 def test_a_game_against_a_policy_asks_for_both_and_shows_each_the_board_with_its_own_mark() -> None:
     env = TicTacToe("policy")
     begun = {bool(env.reset(seed=seed)[1]["opponent_moves"]) for seed in range(20)}
@@ -182,15 +106,6 @@ def test_a_game_against_a_policy_asks_for_both_and_shows_each_the_board_with_its
     env.step(0)
     _, reward, is_over, _, info = env.step(0)
     assert (reward, is_over, info["invalid_action"]) == (1.0, True, True)
-
-
-def test_a_game_draws_among_several_opponents_by_its_seed() -> None:
-    env = TicTacToe("first+policy")
-    asked = []
-    for seed in range(40):
-        _, info = env.reset(seed=seed)
-        asked.append(env.step(4)[4]["opponent_moves"] or info["opponent_moves"])
-    assert 10 < sum(map(bool, asked)) < 30
 
 
 def test_the_map_has_the_answers_to_each_first_move_and_all_that_are_best() -> None:

@@ -1,4 +1,4 @@
-"""What a model's reading is worth: what is kept back from training, and how it is counted."""
+"""Hands are kept back from training, and play is measured on a scale from random to best."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -11,14 +10,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from llamagym_tui import model_registry
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import comparison, headless
-from llamagym_tui.cli.headless import Played
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import UsageError
-from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from tests.cli.test_main import run
@@ -105,80 +101,6 @@ def test_what_is_played_now_is_a_line_of_progress(
     assert capfd.readouterr().err.splitlines() == ["A: 1 episode", "B: 1 episode"]
 
 
-def test_in_json_a_side_that_names_no_action_is_warned_of_beside_it(
-    sides: tuple[RunConfig, RunConfig], capfd: pytest.CaptureFixture[str]
-):
-    comparison.compare(sides, greedy=False, half_width=None, most=2, json_output=True)
-    printed = capfd.readouterr()
-    found = json.loads(printed.out)
-    assert (found["agent"], found["models"]) == ("blackjack", ["bundled", "big"])
-    # A tenth of the way from the random player to the optimal one, -0.396 to -0.0466.
-    assert found["enough"] == pytest.approx(0.03494)
-    assert (found["a"]["greedy"], found["shares"]) == (False, [[1.0, 0.0], [0.0, 1.0]])
-    assert printed.err.splitlines()[-1] == (
-        "warning: B's replies name no action in 100% of turns, so there the fallback plays."
-    )
-
-
-def test_the_command_gives_b_what_it_has_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    calls: list[Any] = []
-    monkeypatch.setattr(
-        comparison, "compare", lambda *parts, **given: calls.append((*parts, given)) or 4
-    )
-    monkeypatch.setattr(model_registry, "require_model", lambda name: None)  # some/one is no model
-    for name in ("a", "b"):
-        (tmp_path / name).write_text(f"Prompt of {name}.\n")
-    shared = (
-        "--prompt-file",
-        str(tmp_path / "a"),
-        "--envs",
-        "3",
-        "--seed",
-        "9",
-        "--env",
-        "sab=true",
-    )
-    of_b = (
-        "--b-model",
-        "some/one",
-        "--b-prompt-file",
-        str(tmp_path / "b"),
-        "--b-temperature",
-        "0.5",
-    )
-    assert run("compare", "blackjack", *shared, *of_b, "--half-width", "0.25").exit_code == 4
-    assert run("compare", "blackjack", *shared, "--episodes", "8", "--json").exit_code == 4
-    (first, given), (second, given_second) = calls
-    played = [
-        (
-            each.model,
-            each.system_prompt,
-            each.n_envs,
-            each.seed,
-            each.env,
-            each.generation.temperature,
-        )
-        for each in first
-    ]
-    same = (3, 9, {"sab": True})
-    assert played == [
-        ("bundled", "Prompt of a.", *same, 1.0),
-        ("some/one", "Prompt of b.", *same, 0.5),
-    ]
-    usual = {"debug": False, "json_output": False, "most": 20_000}
-    assert given == {**usual, "greedy": False, "half_width": 0.25}
-    assert given_second == {
-        **usual,
-        "greedy": True,
-        "half_width": None,
-        "json_output": True,
-        "most": 8,
-    }
-    assert second[0] == second[1] == first[0]
-
-
 def test_different_games_are_not_compared(sides: tuple[RunConfig, RunConfig]):
     other = msgspec.structs.replace(sides[1], env={"sab": True})
     with pytest.raises(UsageError, match=r"play different games, {} and {'sab': True}: --env NAME"):
@@ -208,77 +130,3 @@ def test_two_prompts_are_compared_on_the_bundled_model(tmp_path: Path):
         found["b"]["mean_return"] - found["a"]["mean_return"]
     )
     assert [len(policy["shares"]) for policy in found["maps"]] == [280, 280]
-
-
-def test_a_runs_policy_and_those_of_its_checkpoints_have_the_learner_of_the_run(tmp_path: Path):
-    folder = tmp_path / "run"
-    RunStore.create(
-        RunConfig(agent="blackjack", run_dir=str(folder), ppo=PPOConfig(learner="grpo"))
-    )
-    (folder / "events.jsonl").touch()
-    assert (
-        comparison.learner_of(str(folder))
-        == comparison.learner_of(str(folder / "update-3"))
-        == "grpo"
-    )
-    assert comparison.learner_of("bundled") is None
-
-
-def test_two_learners_are_trained_on_equal_minutes_of_a_processor_and_their_runs_compared(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    played: list[Any] = []
-
-    def play_session(config: RunConfig, summary: Any, commands: Any, **given: Any) -> Played:
-        RunStore.create(config)
-        (Path(config.run_dir) / "events.jsonl").touch()
-        played.append((config, given["clock"]))
-        summary.sentence = lambda: "Played."
-        reached = "" if config.ppo.learner == ends_early else "60 of 60 s"
-        return Played(SimpleNamespace(active_run=SimpleNamespace(limit_reached=reached)), None)
-
-    compared: list[Any] = []
-    monkeypatch.setattr(comparison, "play_session", play_session)
-    monkeypatch.setattr(comparison, "compare", lambda sides, **given: compared.append(sides) or 0)
-    monkeypatch.setattr(model_registry, "require_model", lambda name: None)  # none is written
-    words = ("compare", "blackjack", "--learner", "ppo", "--b-learner", "grpo")
-    more = ("--minutes", "1", "--seed", "4", "--envs", "3", "--set", "ppo.batch_size=64")
-    ends_early = ""
-    result = run(*words, *more)
-    assert result.exit_code == 0, result.stderr
-    runs = [config for config, _ in played]
-    assert [each.ppo.learner for each in runs] == ["ppo", "grpo"]
-    assert {each.minutes for each in runs} == {1.0}
-    # Nothing else differs; and of how many environments an evaluation has, training knows nothing.
-    same = [
-        msgspec.structs.replace(each, run_dir="", ppo=PPOConfig(batch_size=64)) for each in runs
-    ]
-    assert same[0] == same[1]
-    assert (same[0].seed, same[0].n_envs) == (4, 128)
-    assert {clock for _, clock in played} == {time.process_time}
-    ((a, b),) = compared
-    assert [a.model, b.model] == [each.run_dir for each in runs]
-    assert (a.n_envs, a.seed) == (b.n_envs, b.seed) == (3, 4)
-    assert result.stderr.splitlines()[:2] == ["A learns by PPO.", "A, by PPO: Played."]
-
-    ends_early = "grpo"
-    stopped = run(*words)
-    assert (stopped.exit_code, stopped.stderr.splitlines()[-1]) == (1, "llamagym-tui: Interrupted.")
-    assert len(compared) == 1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--learner", "ppo"],
-        ["--b-learner", "ppo"],
-        ["--learner", "ppo", "--b-learner", "ppo"],
-        ["--learner", "ppo", "--b-learner", "grpo", "--b-temperature", "0.5"],
-        ["--learner", "ppo", "--b-learner", "grpo", "--b-model", "some/one"],
-    ],
-)
-def test_two_learners_and_nothing_else_are_compared(words: list[str]):
-    refused = run("compare", "blackjack", *words)
-    assert refused.exit_code == 2
-    assert "name both, with --learner and --b-learner" in refused.stderr

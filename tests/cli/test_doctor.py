@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import re
 import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from llamagym_tui import __version__
 from llamagym_tui.cli import doctor
-from llamagym_tui.config import RunConfig
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
@@ -29,16 +25,6 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         return code, dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
     return lines
-
-
-PURPOSES = {
-    "[minigrid]": "the agent babyai, and all of BabyAI and MiniGrid",
-    "[textworld]": "the agent textworld, and text games from files (Linux)",
-    "[openai]": "endpoints as --model of eval and match, and as opponents",
-    "[tensorboard]": "--track tensorboard",
-    "[wandb]": "--track wandb",
-    "[serve]": "llamagym-tui serve",
-}
 
 
 def without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,58 +44,6 @@ def test_a_machine_on_which_all_is_well_has_a_line_for_each_thing_and_nothing_is
     assert found["terminal"].startswith("none")
     assert len(found) < 26  # a screen
     assert list(tmp_path.iterdir()) == []
-
-
-class Parts:
-    """What `doctor` asks of the parts of a run, without loading one."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-
-    agent = model = policy = lambda self, *parts: SimpleNamespace(device="tpu")
-
-    def threads(self, *parts: object) -> int:
-        return 3
-
-
-def test_each_line_says_what_was_found(lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    there = [SimpleNamespace(name="Torch", version="2.0"), SimpleNamespace(name=None)]
-    monkeypatch.setattr("llamagym_tui.trainer.builders.Builders", Parts)  # torch looks at them, too
-    monkeypatch.setattr("importlib.metadata.distributions", lambda: there)
-    monkeypatch.setattr(doctor, "LIBRARIES", ("torch",))
-    room = SimpleNamespace(there=5 * 2**29, free=3 * 2**29)
-    monkeypatch.setattr("llamagym_tui.trainer.preflight.preflight", lambda *parts: room)
-    monkeypatch.setattr("shutil.disk_usage", lambda place: room)
-    monkeypatch.setattr("importlib.util.find_spec", lambda module: module == "wandb" or None)
-    code, found = lines()
-    assert code == 0
-    absent = {
-        name: f"not installed (pip install 'llamagym-tui[{name[1:-1]}]'): {purpose}"
-        for name, purpose in PURPOSES.items()
-    }
-    assert list(found.items()) == [
-        ("llamagym-tui", f"{__version__} in {PROJECT.parent / 'llamagym_tui'}"),
-        ("python", f"{platform.python_version()} on {platform.platform()}"),
-        ("torch", "2.0"),
-        ("device", "tpu"),
-        ("memory", "2.5 GiB for this process"),
-        ("threads", "3 for the bundled model, measured now"),
-        ("terminal", "none; only the playground needs one"),
-        *((name.lower(), f"{tmp_path / name}, 1.5 GiB free") for name in ("DATA", "CACHE", "CONFIG")),
-        *(absent | {"[wandb]": "installed: --track wandb"}).items(),
-    ]  # fmt: skip
-
-
-def test_a_terminal_has_its_size_its_colours_and_its_encoding(
-    lines, monkeypatch: pytest.MonkeyPatch
-):
-    without_a_run(monkeypatch)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: (90, 30))
-    monkeypatch.setattr(doctor, "Console", lambda: SimpleNamespace(color_system=None))
-    assert lines()[1]["terminal"] == f"90x30, colours: none, {sys.stdout.encoding}"
-    monkeypatch.setattr(doctor, "Console", lambda: SimpleNamespace(color_system="256"))
-    assert lines()[1]["terminal"] == f"90x30, colours: 256, {sys.stdout.encoding}"
 
 
 def test_a_folder_that_cannot_be_written_is_a_problem(

@@ -118,19 +118,6 @@ def penalised(tmp_path: Path) -> Path:
     return run_dir
 
 
-def test_an_export_samples_and_ends_as_the_run_and_keeps_nothing_of_the_base_model(
-    penalised: Path, tmp_path: Path
-) -> None:
-    exported(penalised, tmp_path / "plain")
-    said = json.loads((tmp_path / "plain" / "generation_config.json").read_text("utf-8"))
-    names = {"repetition_penalty", "min_p", "suppress_tokens", "min_new_tokens"}
-    assert not {name for name in (*names, "no_repeat_ngram_size") if said.get(name) is not None}
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "plain")
-    ends = tokenizer.convert_ids_to_tokens(said["eos_token_id"])
-    assert ends[0] == "<|end|>"
-    assert 0 in said["eos_token_id"]
-
-
 def test_a_gguf_file_says_how_the_run_samples_and_ends(
     penalised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,16 +137,6 @@ def test_a_gguf_file_says_how_the_run_samples_and_ends(
     sampling = [fields[f"general.sampling.{name}"].contents() for name in names]
     assert sampling == [0.5, 0, 1.0, 0.0, 1.0]
     assert fields["tokenizer.ggml.add_bos_token"].contents() is False
-
-
-def test_its_card_has_figures_prompt_and_command(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path
-) -> None:
-    exported(adapted[0], tmp_path / "plain", "--merge")
-    card = (tmp_path / "plain" / "README.md").read_text("utf-8")
-    assert "evaluated \N{MINUS SIGN}0.25 ± 0.14 over 200 greedy episodes" in card  # 1.96 x 0.07
-    assert "    llamagym-tui train blackjack --model bundled " in card
-    assert f"    {fakes.run_started().system_prompt.splitlines()[0]}" in card
 
 
 def test_without_merge_an_adapter_stays_one(
@@ -222,58 +199,6 @@ def test_what_is_not_the_model_that_was_trained_leaves_nothing(
         assert said in result.stderr
         assert " nats" in result.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["one"]
-
-
-def test_a_hub_that_does_not_take_it_is_one_sentence_and_the_folder_stays(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise RuntimeError("no route")
-
-    monkeypatch.setattr(export, "create_repo", unreachable)
-    words = ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--push-to-hub"]
-    result = CliRunner().invoke(app, [*words, "me/it"])
-    assert "the hub did not take it (RuntimeError: no route" in result.stderr
-    assert f"`hf upload me/it {tmp_path / 'a'}` tries again." in result.stderr
-    assert (tmp_path / "a" / "model.safetensors").exists()
-    assert (
-        "no name of a model on the hub, as USER/NAME"
-        in CliRunner().invoke(app, [*words, "me/it/too"]).stderr
-    )
-
-
-def test_a_converter_that_fails_is_one_sentence(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "convert.py"
-    script.write_text("import sys\nsys.exit('loading\\nno such pre-tokenizer')\n")
-    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
-    result = CliRunner().invoke(
-        app, ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--gguf"]
-    )
-    assert "could not convert the model (no such pre-tokenizer)" in result.stderr
-    assert (tmp_path / "a" / "model.safetensors").exists()
-
-
-def test_what_is_converted_and_uploaded_is_named_with_its_places(
-    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "convert.py"
-    script.write_text(
-        "import os, sys\nopen(sys.argv[3], 'w').write(' '.join(os.listdir(sys.argv[1])))\n"
-    )
-    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
-    sent: list[Any] = []
-    monkeypatch.setattr(export, "create_repo", lambda name, **options: sent.append((name, options)))
-    monkeypatch.setattr(export, "upload_folder", lambda **options: sent.append(options))
-    out = tmp_path / "a"
-    words = ["export", str(adapted[0]), str(out), "--merge", "--gguf", "--push-to-hub", "me/it"]
-    result = CliRunner().invoke(app, words)
-    assert result.stdout == (
-        f"The model of one is in {out} and {out / 'a.gguf'} and me/it on the hub\n"
-    )
-    assert "chat_template.jinja" in (out / "a.gguf").read_text().split()
-    assert sent == [("me/it", {"exist_ok": True}), {"repo_id": "me/it", "folder_path": out}]
 
 
 def test_a_run_that_has_trained_an_adapter_is_evaluated_with_it(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,17 @@ from llamagym_tui import run_store
 from llamagym_tui.cli import headless
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import GenerationConfig, RunConfig
-from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunStoreError
+from llamagym_tui.errors import LlamaGymError, RunStoreError
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
     EvaluationCancelled,
     Event,
     PhaseChanged,
-    Progressed,
     PromptChanged,
     RolledBack,
-    RunFinished,
     SettingsChanged,
     SettingsMeasured,
     UpdateFinished,
-    WarmStartProgressed,
     WarningRaised,
 )
 from llamagym_tui.returns import MeanReturn
@@ -108,34 +104,6 @@ def test_training_ends_with_one_line_of_json(
     assert (evaluation["greedy"], evaluation["limit_s"]) == (False, 30.0)
 
 
-def test_without_an_evaluation_or_an_update_the_line_says_null(
-    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
-) -> None:
-    headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
-    printed = capfd.readouterr()
-    figures = json.loads(printed.out)
-    assert (figures["evaluation"], figures["last_update"]) == (None, None)
-    few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
-    assert (
-        printed.err.splitlines()[-1]
-        == f"warning: {few}; give it longer, or set a smaller ppo.batch_size."
-    )
-    assert "evaluated" not in stagehand.built[0].made
-
-
-def test_a_mean_that_is_not_finite_is_null(
-    tmp_path: Path, stagehand: Stagehand, capfd: Any
-) -> None:
-    def break_figures(rollout: Rollout) -> None:
-        stagehand.built[0].made["learner"].figures = {"mean_return": float("nan")}
-
-    stagehand.before_step = break_figures
-    headless.train(config(tmp_path, episodes=8), json_output=True)
-    line = capfd.readouterr().out
-    assert "NaN" not in line
-    assert json.loads(line)["last_update"]["mean_return"] is None
-
-
 def test_without_json_it_ends_with_a_sentence(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,14 +116,6 @@ def test_without_json_it_ends_with_a_sentence(
         "Before its last update: 0.50 ± 0.37 (95 %) over the 8 episodes of that batch. "
     )
     assert str(tmp_path) in out
-
-
-def test_a_run_too_short_for_an_episode_claims_no_mean_return(
-    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
-) -> None:
-    headless.train(config(tmp_path, minutes=1e-9))
-    out = capfd.readouterr().out
-    assert out == f"No episode ended in 0 s; give it longer. The run is in {tmp_path}\n"
 
 
 def test_another_process_of_torchruns_follows_the_first_and_leaves_no_folder(
@@ -172,61 +132,6 @@ def test_another_process_of_torchruns_follows_the_first_and_leaves_no_folder(
     assert follows == [(1, 4)]
     assert not (tmp_path / "run").exists()
     assert (capfd.readouterr().out, stagehand.built) == ("", [])
-
-
-def test_dropped_episodes_are_told_and_a_single_one_has_no_interval(tmp_path: Path) -> None:
-    summary = headless.Summary()
-    summary.take(fakes.run_started())
-    summary.take(msgspec.structs.replace(counted(3), dropped=1_200))
-    summary.take(RunFinished(episodes=3, env_steps=4, updates=0, elapsed_s=2.0))
-    evaluation = fakes.evaluation(0.5, episodes=1)
-    summary.take(msgspec.structs.replace(evaluation, truncated=1, dropped=2, refusal_rate=0.25))
-    assert summary.sentence() == (
-        "3 episodes and 0 updates in 2 s. The policy now: mean return 0.500 over 1 greedy episode on other seeds. "
-        "Episodes that failed and were dropped: 1,200. The run is in /runs/demo"
-    )
-    figures = summary.figures()
-    assert (figures["dropped"], figures["episodes_per_s"]) == (1_200, 1.5)
-    assert figures["evaluation"] == {
-        "episodes": 1,
-        "mean_return": 0.5,
-        "return_stderr": None,
-        "half_width_95": None,
-        "policy": "greedy",
-        "parse_failure_rate": 0.0,
-        "refusal_rate": 0.25,
-        "truncated": 1,
-        "dropped": 2,
-    }
-
-
-@pytest.mark.parametrize("debug", [False, True])
-def test_what_libraries_print_goes_to_the_log(
-    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], debug: bool
-) -> None:
-    def noise(rollout: Rollout) -> None:
-        print("printed by a library")
-        os.write(1, b"written by C\n")
-        os.write(2, b"warned by C\n")
-
-    stagehand.before_step = noise
-    headless.train(config(tmp_path, episodes=4), json_output=True, debug=debug)
-    captured = capfd.readouterr()
-    assert len(captured.out.splitlines()) == 1
-    assert ("warned by C" in captured.err) is debug
-    log = (tmp_path / "trainer.log").read_text()
-    assert "printed by a library" in log
-    assert "written by C" in log
-
-
-def test_descriptors_are_as_before_after_a_failure(
-    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
-) -> None:
-    stagehand.faults["model"] = ModelLoadError("Model 'x' is not on this machine.")
-    with pytest.raises(ModelLoadError, match="is not on this machine"):
-        headless.train(config(tmp_path, episodes=4))
-    os.write(1, b"still here\n")
-    assert capfd.readouterr().out == "still here\n"
 
 
 def test_an_unknown_failure_names_the_log_that_has_its_traceback(
@@ -279,37 +184,6 @@ def test_hang_ups_end_a_run_with_its_checkpoint_however_many_come(
     assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 8
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="hang-ups are POSIX")
-def test_under_nohup_a_hang_up_does_not_end_a_run(tmp_path: Path, stagehand: Stagehand) -> None:
-    stagehand.before_step = lambda rollout: signal.raise_signal(signal.SIGHUP)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert headless.train(config(tmp_path, episodes=12)) == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 12
-
-
-@pytest.mark.parametrize(
-    "handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"]
-)
-def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand, handler: Any) -> None:
-    def interrupt(rollout: Rollout) -> None:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    stagehand.before_step = interrupt
-    before = signal.signal(
-        signal.SIGINT, handler
-    )  # a shell starts what runs in the background with ctrl+c ignored
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            headless.train(config(tmp_path))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert stagehand.built[0].made["rollout"].is_closed
-
-
 def evaluated(agent: str, model: str, **settings: Any) -> None:
     printed = {
         "json_output": settings.pop("json_output", False),
@@ -339,18 +213,6 @@ def test_an_evaluation_ends_with_one_line_of_json(
     }
     assert stagehand.built[0].made["evaluated"]["system_prompt"] == "Call the coin."
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
-
-
-def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for_its_runs(
-    stagehand: Stagehand,
-) -> None:
-    own = {"history": 2, "max_turns": 5, "parallel_envs": "off"}
-    evaluated("coin", "some-model", own={"generation": {"policy": "score"}, **own})
-    found = stagehand.built[0].config
-    assert found.generation.policy == "score"
-    assert {name: getattr(found, name) for name in own} == own
-    evaluated("coin", "some-model")
-    assert stagehand.built[1].config.history == "own"
 
 
 def test_an_evaluation_gives_a_person_its_confidence_interval(
@@ -392,22 +254,6 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     settings = stagehand.built[0].config
     assert {name: getattr(settings, name) for name in played} == played
     assert settings.generation == GenerationConfig(temperature=0.5, policy="score")
-
-
-def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
-    tmp_path: Path, stagehand: Stagehand
-) -> None:
-    began = config(tmp_path, env={"size": 8, "is_wet": True}, observation_ranges=[(0, 2)])
-    run_store.RunStore.create(began).close()
-    evaluated("coin", str(tmp_path))
-    evaluated("coin", str(tmp_path), env={"size": 4})
-    evaluated("another", str(tmp_path), env={"size": 4})
-    seen = [(built.config.env, built.config.observation_ranges) for built in stagehand.built]
-    assert seen == [
-        ({"size": 8, "is_wet": True}, [(0, 2)]),
-        ({"size": 4, "is_wet": True}, [(0, 2)]),
-        ({"size": 4}, None),
-    ]
 
 
 def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
@@ -472,55 +318,6 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds_and_the_last_fi
     assert stream.getvalue().splitlines() == ["loading the model", *figures]
 
 
-def test_what_takes_seconds_is_a_line_with_the_time_left_every_ten_seconds() -> None:
-    stream, clock = io.StringIO(), Clock()
-    with Progress(stream, clock=clock) as progress:
-        for megabytes in range(0, 93, 3):
-            words = f"downloading it, {megabytes} of 93 MB"
-            progress.take(PhaseChanged(phase="loading", detail=words))
-            clock.now += 0.5
-        progress.take(PhaseChanged(phase="loading", detail="loading the model"))
-        for done in (0, 1, 2, 3):
-            left_s = 11.0 * (4 - done)
-            progress.take(Progressed(doing="reading prompts", done=done, total=4, left_s=left_s))
-            clock.now += 11.0
-        progress.take(PhaseChanged(phase="evaluating", detail="3 of 9 episodes, 60 s left"))
-        clock.now += 11.0
-        progress.take(PhaseChanged(phase="rolling_out", detail="the first batch is long"))
-        clock.now += 11.0
-        progress.take(PhaseChanged(phase="rolling_out", detail="the first batch is long"))
-        clock.now += 11.0
-        progress.take(WarmStartProgressed(step=2, steps=8, loss=0.5, left_s=200.0))
-    assert stream.getvalue().splitlines() == [
-        "downloading it, 0 of 93 MB",
-        "downloading it, 60 of 93 MB",
-        "loading the model",
-        "reading prompts: 1 of 4, 33 s left",
-        "reading prompts: 2 of 4, 22 s left",
-        "reading prompts: 3 of 4, 11 s left",
-        "evaluating: 3 of 9 episodes, 60 s left",
-        *["the first batch is long"] * 2,
-        "warm start: step 2 of 8, loss 0.500, 3 min left",
-    ]
-
-
-def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
-    for earlier, words in [(3, "3 updates"), (1, "1 update")]:
-        stream = io.StringIO()
-        with Progress(stream, clock=Clock()) as progress:
-            progress.take(msgspec.structs.replace(fakes.run_started(), updates=earlier))
-            progress.take(counted(900))
-        assert stream.getvalue() == f"900 episodes, mean return 0.500, {words}, 50/s\n"
-
-
-def test_the_last_line_counts_the_update_that_came_after_the_last_episodes() -> None:
-    stream = io.StringIO()
-    with Progress(stream, clock=Clock()) as progress:
-        progress.take(counted(900))
-        progress.take(UpdateFinished(update=1, episodes=900, stats=fakes.STATS))
-    assert stream.getvalue() == "900 episodes, mean return 0.500, 1 update, 50/s\n"
-
-
 NOTICES: list[Event] = [
     msgspec.structs.replace(fakes.run_started(), trained="128 weights of an adapter"),
     WarningRaised(message="The disk is nearly full."),
@@ -583,47 +380,3 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
         progress.show("stopping [not a style]")
     assert "━" in stream.getvalue()
     assert "stopping [not a style]" in stream.getvalue()
-
-
-def test_a_bar_goes_by_the_minutes_played_where_there_are_no_episodes_to_count_to() -> None:
-    clock = Clock()
-    with Progress(Terminal(), minutes=2, clock=clock) as progress:
-        clock.now += 50  # of loading
-        progress.take(counted(10))
-        clock.now += 30
-        progress.take(msgspec.structs.replace(counted(20), dropped=2))
-    (task,) = progress._bar.tasks
-    assert (task.completed, task.total) == (30, 120)
-    assert task.description.endswith(", 50/s, 2 dropped")
-
-
-def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(
-    stagehand: Stagehand,
-) -> None:
-    with pytest.raises(ConfigError, match="seed"):
-        evaluated("coin", "some-model", seed=10**20)
-    assert not stagehand.built
-
-
-def test_a_run_that_ends_without_a_checkpoint_has_its_line_of_json_with_the_error(
-    tmp_path: Path,
-    stagehand: Stagehand,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 1)
-    stagehand.faults["save"] = RunStoreError("No checkpoint was written: No space left on device.")
-    with pytest.raises(RunStoreError):
-        headless.train(config(tmp_path, episodes=20, seed=3), json_output=True)
-    (line,) = capfd.readouterr().out.splitlines()
-    assert json.loads(line) == {
-        "agent": "coin",
-        "model": "bundled",
-        "seed": 3,
-        "episodes": 20,
-        "env_steps": 20,
-        "updates": 2,
-        "run_dir": str(tmp_path),
-        "error": "No checkpoint was written: No space left on device. "
-        "What was learnt since the checkpoint before it is lost.",
-    }

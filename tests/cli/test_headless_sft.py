@@ -22,8 +22,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
 )
 from llamagym_tui.trainer import session
-from tests import fake_parts
-from tests.fake_parts import Ended, FakeBuilders
+from tests.fake_parts import FakeBuilders
 from tests.trainer.test_warm_start import call
 
 SHIPPED = Path(__file__).resolve().parents[2] / "sft_data" / "blackjack.jsonl"
@@ -110,22 +109,6 @@ def test_a_person_gets_the_confidence_intervals(
     assert shown in capfd.readouterr().out
 
 
-def test_its_evaluations_are_bounded_in_time_and_each_has_its_number_of_episodes(
-    config: RunConfig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits: list[float | None] = []
-
-    def evaluate(self: FakeBuilders, *_: Any, **options: Any) -> EvaluationFinished:
-        limits.append(options["limit_s"])
-        options["ended"] += [Ended(1.0)] * 700 * len(limits)
-        return fake_parts.evaluated(700 * len(limits))
-
-    monkeypatch.setattr(FakeBuilders, "evaluate", evaluate)
-    headless_sft.warm_start(config, episodes=2000)
-    assert limits == [config.final_s, config.final_s]
-    assert "over 700 and 1,400 episodes." in capfd.readouterr().out
-
-
 @pytest.mark.parametrize("evaluation", ["before", "after"])
 def test_ctrl_c_ends_an_evaluation_at_once_and_what_is_said_of_a_checkpoint_is_true(
     config: RunConfig,
@@ -177,23 +160,6 @@ def test_ctrl_c_amid_the_training_keeps_what_it_has_learnt(
     assert seen(config, CheckpointSaved) == [CheckpointSaved, CheckpointSaved]
 
 
-def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
-    config: RunConfig, capfd: pytest.CaptureFixture[str]
-) -> None:
-    headless_sft.warm_start(config, episodes=0, json_output=True)
-    captured = capfd.readouterr()
-    assert json.loads(captured.out)["facts"] == {
-        "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
-        "free_replies": 3, "preferences": 0,
-    }  # fmt: skip
-    facts = (
-        "episodes 3, every line readable; turns 3; "
-        "actions tails 3 (100%) · heads 0 (0%); prompts recorded under this prompt"
-    )
-    assert f"warm start: {facts}; free text 3 of 3 replies" in captured.err
-    assert "warning: 3 episodes are few: below about 50" in captured.err
-
-
 class RecordedCalls:
     """Stands for the module that trains: keeps the calls."""
 
@@ -240,25 +206,3 @@ def test_dpo_is_refused_where_nothing_was_replaced(tmp_path: Path) -> None:
     result = run("dpo", "blackjack", "--run-dir", str(tmp_path / "run"))
     assert (result.exit_code, "has no reply that a person replaced" in result.stderr) == (2, True)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("command", [("sft",), ("train", "--sft-warm-start")])
-def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(
-    tmp_path: Path, command: tuple[str]
-) -> None:
-    path = tmp_path / "hands.jsonl"
-    lines = SHIPPED.read_bytes().splitlines(keepends=True)[:3]
-    path.write_bytes(b"".join([*lines[:2], lines[2][:80] + b"\n"]))
-    result = run(*command, "blackjack", "--sft-data", str(path), "--run-dir", str(tmp_path / "run"))
-    assert result.exit_code == 1
-    assert f"{path}, line 3: This is no demonstration" in result.stderr
-    assert not (tmp_path / "run").exists()
-
-
-def test_half_a_warm_start_is_refused(tmp_path: Path) -> None:
-    alone = run("train", "blackjack", "--sft-data", str(SHIPPED))
-    assert (alone.exit_code, "--sft-warm-start" in alone.stderr) == (2, True)
-    late = run("train", "--resume", "--run-dir", str(tmp_path), "--sft-warm-start")
-    assert (late.exit_code, "is for a new one" in late.stderr) == (2, True)
-    none = run("sft", "CartPole-v1")
-    assert (none.exit_code, "No demonstrations ship for GenericAgent" in none.stderr) == (2, True)

@@ -31,7 +31,7 @@ from llamagym_tui.cli import serve
 from llamagym_tui.cli.main import app
 from llamagym_tui.screens.play.classroom import Classroom
 from tests.recorded_run import record
-from tests.screens.play.test_classroom import classroom, play
+from tests.screens.play.test_classroom import classroom
 
 APP = """
 import json, os, sys, time
@@ -231,20 +231,6 @@ async def test_a_class_gives_each_browser_a_seat_and_refuses_one_more_with_a_sen
         again = await sit(two, url)
         assert again[2] == "2"
         assert [is_there(pid) for _, pid, _ in [*sat, again]] == [True, False, True, True]
-
-
-async def test_the_table_of_a_class_is_kept_in_its_folder_as_it_plays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    async with a_class(tmp_path, monkeypatch) as (_, room):
-        table = tmp_path / "table.txt"
-        await until(table.exists)
-        assert "more than the model" in table.read_text()
-        play(room, 3, [1.0] * 20)
-        await until(lambda: "seat 3  +1 ± 0" in table.read_text())
-        room.seat_path(3).write_bytes(b"no demonstration\n" * 2)
-        await until(lambda: "seat-03.jsonl, line 1" in table.read_text())
-    assert "seat-03.jsonl, line 1" in table.read_text()
 
 
 def test_a_class_is_served_after_the_model_has_played_its_episodes(

@@ -88,38 +88,6 @@ def test_what_json_cannot_hold_is_not_saved(path: Path, changes: dict[str, Any])
     assert not path.exists()
 
 
-def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
-    program = textwrap.dedent(
-        """
-        import sys
-        from pathlib import Path
-        import msgspec
-        from llamagym_tui.demos import files as demo_files
-
-        demo = msgspec.json.decode(sys.stdin.buffer.read(), type=demo_files.Demonstration)
-        for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 40):
-            demo_files.append(Path(sys.argv[1]), msgspec.structs.replace(demo, seed=seed))
-        """
-    )
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(path), str(start)], stdin=subprocess.PIPE
-        )
-        for start in (0, 1000)
-    ]
-    # Long enough for many pages, so that writes without a lock would interleave.
-    long = encode(a_demo(model="x" * 20_000))
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write(long)
-        writer.stdin.close()
-    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
-    assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [
-        *range(40),
-        *range(1000, 1040),
-    ]
-
-
 def test_a_writer_waits_for_the_lock_and_fails_if_it_is_never_free(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,16 +284,6 @@ def test_a_reply_that_does_not_name_its_action_is_a_fault(path: Path) -> None:
     assert [fault.sentence for fault in demo_files.check(path, BlackjackAgent())] == [
         "Turn 1: the reply says 1, but the action was 0.",
         "Turn 2: the agent reads no action in the reply.",
-    ]
-
-
-def test_a_folder_is_summed_up_with_its_unreadable_lines(tmp_path: Path) -> None:
-    demo_files.append(tmp_path / "a.jsonl", a_demo())
-    demo_files.append(tmp_path / "a.jsonl", a_demo(rewards=[0.0, -1.0], episode_return=-1.0))
-    (tmp_path / "b.jsonl").write_bytes(b"{}\n")
-    assert demo_files.summaries(tmp_path) == [
-        demo_files.DemoFile(tmp_path / "a.jsonl", 2, 0.0),
-        demo_files.DemoFile(tmp_path / "b.jsonl", 0, 0.0, (1,)),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ from gymnasium import spaces
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
@@ -93,12 +91,6 @@ def table(
     return game
 
 
-def test_a_person_sees_what_the_agent_would_see(tmp_path: Path):
-    game = table(tmp_path)
-    assert [entry.fact.text for entry in list(game.transcript.entries)[1:]] == ["You stand at 0."]
-    assert game.transcript.entries[0].fact.system_prompt == "Go on."
-
-
 def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
     game = table(tmp_path)
     assert [game.act(0), game.act(1)] == [False, True]
@@ -148,71 +140,11 @@ def test_a_time_limit_is_recorded_as_truncated(tmp_path: Path):
     assert isinstance(game.transcript.entries[-1].fact, EpisodeFinished)
 
 
-def test_an_empty_prompt_is_no_system_message(tmp_path: Path):
-    game = table(tmp_path, prompt="")
-    game.act(0)
-    game.act(0)
-    game.writer.save()
-    assert demo_files.read(game.writer.path)[0].messages[0]["role"] == "user"
-
-
-def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
-    game = table(tmp_path)
-    (tmp_path / "demos").write_text("a file where the folder should be")
-    game.act(0)
-    game.act(1)
-    game.writer.save()
-    assert (game.writer.saved, game.writer.waiting) == (0, 1)
-    assert "not saved" in game.writer.fault
-    (tmp_path / "demos").unlink()
-    game.writer.save()
-    assert (game.writer.saved, game.writer.waiting, game.writer.fault) == (1, 0, "")
-    assert len(demo_files.read(game.writer.path)) == 1
-
-
-def test_the_prompt_of_the_next_episode_is_read_at_its_start(tmp_path: Path):
-    prompts = iter(["first", "second"])
-    game = HumanGame(
-        StepAgent(),
-        "two_step",
-        DemoWriter(tmp_path / "demos.jsonl"),
-        system_prompt=lambda: next(prompts),
-        next_seed=lambda: 1,
-        clock=lambda: NOON,
-        make_env=lambda env_id, env_kwargs: TwoStep(),
-    )
-    game.open()
-    for _ in range(2):
-        game.deal()
-        game.act(0)
-        game.act(0)
-    game.writer.save()
-    assert [demo.messages[0]["content"] for demo in demo_files.read(game.writer.path)] == [
-        "first",
-        "second",
-    ]
-
-
 def test_blackjacks_actions_are_on_its_own_keys():
     assert choices(BlackjackAgent(), spaces.Discrete(2)) == (
         OfferedAction("s", 0, "stick"),
         OfferedAction("h", 1, "hit"),
     )
-
-
-def test_actions_without_a_key_are_on_their_digits():
-    assert choices(StepAgent(), spaces.Discrete(2)) == (
-        OfferedAction("0", 0, "left"),
-        OfferedAction("1", 1, "right"),
-    )
-
-
-def test_actions_that_begin_at_another_number_keep_it():
-    assert [choice.action for choice in choices(StepAgent(), spaces.Discrete(3, start=-1))] == [
-        -1,
-        0,
-        1,
-    ]
 
 
 def test_keys_are_never_given_twice():
@@ -285,72 +217,6 @@ def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> Huma
     return game
 
 
-def test_the_hint_is_the_experts_action(tmp_path: Path):
-    game = blackjack_table(tmp_path)
-    shown = game.messages[-1]["content"]
-    total, dealer = (int(number) for number in re.findall(r"\d+", shown))
-    assert (
-        game.hint()
-        == ("stick", "hit")[BlackjackAgent().expert((total, dealer, "ace: yes" in shown))]
-    )
-    assert table(tmp_path).has_expert is False
-    assert table(tmp_path).hint() == ""
-
-
-def test_gymnasiums_text_rendering_is_drawn_with_marks_for_colours(tmp_path: Path):
-    class Walker(GenericAgent):
-        env_id = "FrozenLake-v1"
-        env_kwargs: ClassVar[Mapping[str, Any]] = {"is_slippery": False}
-        action_names = ("left", "down", "right", "up")
-
-    agent = Walker()
-    game = HumanGame(
-        agent,
-        "lake",
-        DemoWriter(tmp_path / "lake.jsonl"),
-        system_prompt=agent.get_system_prompt,
-        next_seed=lambda: 1,
-        clock=lambda: NOON,
-    )
-    game.open()
-    game.deal()
-    assert game.drawing == ("SFFF\nFHFH\nFFFH\nHFFG", ((0, 1),), ())
-    game.act(2)
-    assert game.drawing == ("  (Right)\nSFFF\nFHFH\nFFFH\nHFFG", ((11, 12),), ())
-
-
-def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
-    class Clumsy(BlackjackAgent):
-        def draw(self, observation: Any) -> str:
-            raise RuntimeError("no paper")
-
-    assert blackjack_table(tmp_path, Clumsy()).drawing.text == ""
-
-
-def test_what_the_game_hid_is_shown_once_it_is_over(tmp_path: Path):
-    game = blackjack_table(tmp_path)
-    assert "░░" in game.drawing.text
-    env = game.game.env.unwrapped
-    env.player, env.dealer = [10, 9], [10, 8]
-    assert game.act(0)
-    assert game.drawing.text.splitlines()[1::2] == [
-        "│10│ 8  │     │10│ 9  │",
-        "dealer 18     you 19",
-    ]
-    game.deal()
-    assert "░░" in game.drawing.text, "the next hand is hidden again"
-
-
-def test_what_cannot_be_revealed_is_left_out(tmp_path: Path):
-    class Clumsy(BlackjackAgent):
-        def reveal(self, observation: Any, info: Any, env: Any) -> str:
-            raise RuntimeError("no cards")
-
-    game = blackjack_table(tmp_path, Clumsy())
-    assert game.act(0)
-    assert "░░" in game.drawing.text
-
-
 def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:
     writer = DemoWriter(tmp_path / "chest.jsonl")
     game = HumanGame(
@@ -396,13 +262,6 @@ def test_a_key_means_the_same_action_whatever_else_is_masked():
         OfferedAction("p", 4, "pick up"),
         OfferedAction("5", 5, "drop off"),
     )
-
-
-def test_of_more_actions_than_keys_the_last_can_be_clicked():
-    names = [f"take {number}" for number in range(40)]
-    found = choices(CommandAgent(), spaces.Text(9), names)
-    assert [choice.name for choice in found] == names
-    assert [choice.key for choice in found[34:]] == ["y", "z", "", "", "", ""]
 
 
 def test_a_refused_action_is_shown_as_such_at_the_table(tmp_path: Path):

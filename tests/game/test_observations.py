@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from llamagym_tui.game.observations import fields, in_words, level, named_levels, ranges_of
+from llamagym_tui.game.observations import fields, in_words, level, ranges_of
 
 NOWHERE = np.finfo(np.float32).max
 
@@ -73,30 +73,6 @@ def test_bounds_that_are_finite_and_narrow_are_the_range() -> None:
 )
 def test_bounds_that_say_nothing_are_measured_by_a_thousand_random_steps(space: spaces.Box) -> None:
     assert ranges_of(Swing(space)) == [(10.0, 990.0)]  # of 0, 1 … 1,000
-
-
-def test_random_play_ends_where_the_environment_fails_and_a_constant_is_in_the_middle() -> None:
-    assert ranges_of(Swing(box(0, np.inf), fails_at=100)) == [(1.0, 99.0)]
-    [still] = ranges_of(Swing(box(0, np.inf), fails_at=0))
-    assert (still, level(0, *still)) == ((-1.0, 1.0), "50")
-
-
-def test_ranges_that_a_run_began_with_stay() -> None:
-    assert ranges_of(Swing(box(0, np.inf)), earlier=[(3, 4)]) == [(3, 4)]
-    assert ranges_of(Swing(box(0, 1)), earlier=[(3, 4), (5, 6)]) == [(0.0, 1.0)]
-
-
-def test_small_whole_numbers_stay_what_they_are() -> None:
-    ranges = ranges_of(Swing(box(0, 99, (2,), np.uint8)))
-    assert words(box(0, 99, (2,), np.uint8), np.array([29, 99], np.uint8), "", ranges) == "29, 99"
-
-
-def test_numbers_follow_their_names_while_there_are_any() -> None:
-    assert (
-        words(box(0, 1, (3,)), np.array([0.5, 0.25, 1]), "angle spin", [(0, 1)] * 3)
-        == "angle 50, spin 25, 99"
-    )
-    assert named_levels(("angle", "spin"), [0, 9], [(-1, 1), (0, 9)]) == "angle 50, spin 99"
 
 
 def test_dicts_are_shown_by_key_tuples_by_place_and_texts_as_they_are() -> None:

@@ -39,33 +39,11 @@ def test_an_expert_gets_as_much_of_a_state_as_its_signature_takes(method: Any, s
     assert expert_action(agent, 0, INFO, "env") == seen
 
 
-def test_agents_written_for_the_observation_alone_word_and_draw_it_as_before() -> None:
-    agent = type("Old", (CountAgent,), {"draw": lambda self, observation: f"<{observation}>"})()
-    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, {"info": INFO})) == (
-        "Steps: 3.",
-        "<3>",
-    )
-
-
 def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
     agent = type("New", (ChestAgent,), {"draw": lambda self, observation, info: str(len(info))})()
     seen = ChestEnv().reset()
     assert observation_text(agent, *seen) == "You are in a hall. You can: take key, go north."
     assert called(agent.draw, seen[0], {"info": seen[1]}) == "1"
-
-
-def test_an_observation_is_a_text_of_characters() -> None:
-    def worded(text: Any) -> str:
-        agent = type(
-            "Worded", (CountAgent,), {"format_observation": lambda self, observation: text}
-        )()
-        return observation_text(agent, 0, {})
-
-    assert (worded("plain"), worded("bad \ud800 é")) == ("plain", "bad ? é")
-    with pytest.raises(
-        TypeError, match=r"^Worded\.format_observation returned int, which is no text$"
-    ):
-        worded(3)
 
 
 @pytest.mark.parametrize(

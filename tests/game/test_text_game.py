@@ -5,20 +5,15 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
-from typer.testing import CliRunner
 
 from llamagym_tui.agents.textworld import TextWorldAgent
-from llamagym_tui.cli.main import app
-from llamagym_tui.config.typed import assigned
-from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game import text_game
-from llamagym_tui.game.environment import agent_env, make_env, turn_limit
+from llamagym_tui.game.environment import make_env, turn_limit
 from llamagym_tui.game.observed import observed
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import run_config
@@ -57,16 +52,6 @@ def test_a_game_begins_with_its_goal_and_not_with_its_banner(env: gymnasium.Env[
     assert "open antique trunk" in info["admissible_commands"]
     assert (info["score"], info["max_score"], info["won"], info["lost"]) == (0, 8, False, False)
     assert turn_limit(env) == 50
-
-
-def test_a_seed_is_brought_into_the_range_that_the_interpreter_takes(
-    env: gymnasium.Env[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[int] = []
-    monkeypatch.setattr(env.unwrapped._game, "seed", taken.append)  # type: ignore[attr-defined]
-    for seed in (2**15 - 1, 2**15 + 3):
-        env.reset(seed=seed)
-    assert taken == [2**15 - 1, 3]
 
 
 def test_a_reward_is_what_the_score_goes_up_by_and_the_known_commands_win(
@@ -110,81 +95,12 @@ def test_a_command_that_is_not_listed_and_changes_nothing_is_refused(
     assert env.step("open antique trunk")[1] == 1
 
 
-@pytest.mark.parametrize("command", ["open trunk", "OPEN  \\antique\\\n(trunk).", "look"])
-def test_other_words_for_a_command_and_a_listed_one_are_not_refused(
-    env: gymnasium.Env[Any, Any], command: str
-) -> None:
-    env.reset()
-    _, reward, _, _, info = env.step(command)
-    assert reward == (command != "look")
-    assert "invalid_action" not in info
-
-
 def test_a_game_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = text_game.made("tw-simple", SETTINGS)
     monkeypatch.setattr(subprocess, "run", None)
     assert text_game.made("tw-simple", {**SETTINGS, "test": False}) == made
     with pytest.raises(TypeError):  # another one would be made
         text_game.made("tw-simple", {**SETTINGS, "seed": 2})
-
-
-def test_what_tw_make_refuses_is_said_in_its_words() -> None:
-    sentence = r"^The environment tw-simple cannot be made: tw-make tw-simple: argument --rewards: invalid choice: 'x'"
-    with pytest.raises(EnvError, match=sentence):
-        make_env("tw-simple", {**SETTINGS, "rewards": "x"})
-    assert not list(
-        text_game.made("tw-simple", SETTINGS).parents[1].glob(".llamagym-*")
-    )  # nor is a draft left
-
-
-@pytest.mark.slow
-def test_two_processes_that_need_a_new_game_make_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
-    code = "from llamagym_tui.game.text_game import made; print(made('tw-coin_collector', {'level': 2, 'seed': 7}))"
-    both = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    paths = [each.communicate(timeout=120)[0].strip() for each in both]
-    assert paths[0] == paths[1]
-    assert [path.name for path in (tmp_path / "games").iterdir() if path.is_dir()] == [
-        Path(paths[0]).parent.name
-    ]
-    agent = catalog.find_agent("tw-coin_collector", {"level": 2, "seed": 7})()
-    _, info = agent_env(agent).reset()
-    assert info["policy_commands"][-1] == "take coin"
-
-
-def test_a_game_file_is_an_agent_on_the_command_line(
-    game: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(game.parent)
-    assert (catalog.absolute_spec("./mine.z8"), catalog.agent_name("./mine.z8")) == (
-        str(game),
-        "mine",
-    )
-    agent = catalog.find_agent("./mine.z8", {"max_episode_steps": 7})
-    assert issubclass(agent, TextWorldAgent)
-    assert (agent.env_id, agent.title, agent.baselines) == (str(game), "mine", {})
-    env = agent_env(agent())
-    assert turn_limit(env) == 7
-    assert "examine wooden door" in (observed(agent(), *env.reset()).actions or ())
-    with pytest.raises(UsageError, match=r"There is no game file .*theirs\.z8; check the path"):
-        catalog.find_agent("theirs.z8")
-    assert catalog.find_agent("tw-cooking").env_kwargs == {}
-    assert catalog.find_agent("tw-simple") is TextWorldAgent
-
-
-def test_without_textworld_its_agent_is_refused_with_the_line_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(catalog, "find_spec", lambda name: None)
-    for spec in ("textworld", "tw-cooking"):
-        refused = CliRunner().invoke(app, ["train", spec])
-        assert (refused.exit_code, refused.stdout) == (2, "")
-        assert "pip install 'llamagym-tui[textworld]'" in refused.stderr
 
 
 def test_what_an_observation_has_and_what_is_offered() -> None:
@@ -221,13 +137,9 @@ def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set()
     generation = run_config("tw-simple").generation
     assert (generation.policy, generation.normalization) == ("score", "token")
     other = ["generation.policy=generate"]
-    assert run_config("textworld", {**assigned(other)}).generation.policy == "generate"
-
-
-@pytest.mark.parametrize("content", [b"", b"\x08" + b"\xff" * 3000])
-def test_a_file_that_is_no_game_is_refused_in_a_sentence(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "bad.z8").write_bytes(content)
-    with pytest.raises(
-        EnvError, match=r"bad\.z8 cannot be made: it is no game that TextWorld can play: "
-    ):
-        make_env(str(tmp_path / "bad.z8"), {})
+    assert (
+        run_config(
+            agent="textworld", run_dir=None, resume=False, assignments=other
+        ).generation.policy
+        == "generate"
+    )

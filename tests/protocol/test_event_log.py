@@ -69,12 +69,6 @@ def test_events_come_back_in_order_without_their_tokens_and_progress(tmp_path: P
     assert kept == [event for event in events if not isinstance(event, TokensStreamed)]
 
 
-def test_a_hundred_episodes_a_second_leave_about_ten_events_a_second(tmp_path: Path) -> None:
-    events = [event for index in range(10_000) for event in episode(index, at_s=index / 100)]
-    kept = written(tmp_path / "events.jsonl", events)
-    assert 1000 * 0.9 < len(kept) < 1000 * 1.1
-
-
 def test_watched_episodes_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     events = [
         event
@@ -160,12 +154,6 @@ def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
     assert all(kept[half_hour] > 300 for half_hour in range(48))
 
 
-def test_counts_of_episodes_take_few_bytes_and_come_back_as_they_were(tmp_path: Path) -> None:
-    counted = fakes.counted([1.0, -1.0, 0.5, 1e16, -10.0] * 6, 30)
-    assert written(tmp_path / "events.jsonl", [counted]) == [counted]
-    assert b"[1,-1,0.5,1e16,-10," in (tmp_path / "events.jsonl").read_bytes()
-
-
 @pytest.mark.parametrize(
     "number", ["1e151", "-1e151", "9223372036854775808", "1" + "0" * 200, " -2.5E+200"]
 )
@@ -184,16 +172,3 @@ def test_a_number_that_nothing_can_be_computed_from_is_no_event(
         RunStoreError, match=r"Line 1 of .*events\.jsonl is no event \(it has a number too large"
     ):
         list(event_log.read(path))
-
-
-def test_a_line_beyond_the_bound_is_named_and_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "MOST_LINE", 100)
-    path = tmp_path / "events.jsonl"
-    good = msgspec.json.encode(PhaseChanged(phase="loading")) + b"\n"
-    path.write_bytes(good * 3 + b"x" * 101)
-    log = event_log.read(path)
-    assert [next(log) for _ in range(3)] == [PhaseChanged(phase="loading")] * 3
-    with pytest.raises(RunStoreError, match=r"Line 4 of .* \(it has over 100 bytes\)"):
-        next(log)

@@ -74,28 +74,6 @@ def test_a_constructor_that_fails_or_ends_the_program_is_told_with_file_and_line
     [
         ["train", "FILE", "--episodes", "1"],
         ["eval", "FILE", "--episodes", "1"],
-        ["compare", "FILE", "--b-temperature", "2"],
-        ["sft", "FILE"],
-        ["demos", "generate", "FILE"],
-        ["demos", "check", __file__, "--agent", "FILE"],
-    ],
-)
-def test_each_command_tells_it_in_one_sentence_and_ends_with_2(
-    tmp_path: Path, command: list[str]
-) -> None:
-    spec = agent_file(tmp_path, "sys.exit(0)")
-    ended = CliRunner().invoke(app, [spec if word == "FILE" else word for word in command])
-    assert ended.exit_code == 2
-    assert f"Mine cannot be made: its constructor ended the program, SystemExit: 0 ({spec}" in (
-        ended.stderr
-    )
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["train", "FILE", "--episodes", "1"],
-        ["eval", "FILE", "--episodes", "1"],
         ["demos", "generate", "FILE", "--episodes", "1", "--output", "OUT"],
     ],
 )

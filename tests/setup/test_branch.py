@@ -7,7 +7,7 @@ import pytest
 from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.run_store import RunStore, has_checkpoint, is_run, read_config
-from llamagym_tui.setup.branch import begun, branch_point, discard_surplus, kept_updates
+from llamagym_tui.setup.branch import branch_point, discard_surplus, kept_updates
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 
 
@@ -48,13 +48,6 @@ def test_of_checkpoints_those_are_kept_that_lie_far_apart_with_the_first_and_the
     assert kept_updates(tmp_path) == [40]
 
 
-def test_what_is_no_checkpoint_of_an_update_is_none(tmp_path: Path) -> None:
-    for name in ("update-7", "update-8.old", "update-", "update-x", "update-²"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "update-9").touch()
-    assert kept_updates(tmp_path) == [7]
-
-
 @pytest.mark.parametrize(("spec", "update"), [("parent@3", 3), ("parent", 12), ("@3", 3)])
 def test_a_branch_is_named_by_run_and_update_or_leaves_its_run_where_it_can_last(
     parent, spec, update
@@ -67,14 +60,6 @@ def test_an_update_that_is_not_kept_is_refused_with_those_that_are(parent: Path)
         branch_point("parent@4")
     with pytest.raises(UsageError, match="There is no run nobody;"):
         branch_point("nobody@3")
-
-
-def test_a_run_without_kept_checkpoints_has_no_branches(parent: Path) -> None:
-    discard_surplus(parent, 1)
-    (parent / "update-12" / "model.safetensors").unlink()
-    (parent / "update-12").rmdir()
-    with pytest.raises(RunStoreError, match="keep_checkpoints"):
-        branch_point("parent")
 
 
 def test_a_branch_has_its_parents_settings_but_for_those_given_and_knows_its_parent(
@@ -116,22 +101,6 @@ def test_a_branch_never_takes_the_folder_of_another_run(parent: Path) -> None:
     with pytest.raises(RunStoreError, match="already holds a run"):
         with_run_dir(run_config(None, {"run_dir": str(parent), "parent": "parent@3"}))
     assert read_config(parent).parent is None
-
-
-def test_what_a_crash_leaves_of_a_branch_is_no_run_and_harms_none(
-    parent, home, monkeypatch
-) -> None:
-    config = run_config(None, {"run_dir": str(home / "branch"), "parent": "parent@3"})
-    monkeypatch.setattr(
-        RunStore,
-        "write_config",
-        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
-    )
-    with pytest.raises(RunStoreError, match=r"cannot become a branch.*No space left"):
-        begun(config)
-    assert not is_run(home / "branch")
-    assert is_run(parent)
-    assert kept_updates(parent) == [3, 12]
 
 
 @pytest.mark.parametrize("other", [("cart_pole", {}), (None, {"model": "smollm2"})])

@@ -51,16 +51,6 @@ def test_a_built_in_agent_is_found_by_name() -> None:
     assert catalog.built_in()["blackjack"] is BlackjackAgent
 
 
-def test_a_built_in_name_may_have_hyphens_and_is_known_by_its_files_name() -> None:
-    assert catalog.find_agent("frozen-lake") is catalog.built_in()["frozen_lake"]
-    assert catalog.absolute_spec("frozen-lake") == "frozen_lake"
-    assert catalog.agent_name("frozen-lake") == "frozen_lake"
-
-
-def test_the_generic_agent_is_no_built_in_one() -> None:
-    assert "generic" not in catalog.built_in()
-
-
 @pytest.mark.parametrize(
     ("env_id", "hint"),
     [
@@ -91,11 +81,6 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
         catalog.find_agent("blackjak")
     with pytest.raises(UsageError, match=r"CartPole-v1"):
         catalog.find_agent("cartpole")
-
-
-def test_a_name_near_to_none_is_refused_with_the_built_in_ones() -> None:
-    with pytest.raises(UsageError, match=r"built in: .*blackjack"):
-        catalog.find_agent("xyzzy")
 
 
 def test_an_agent_file_of_the_three_methods_and_env_id_is_enough(write: Write) -> None:
@@ -151,23 +136,12 @@ def test_an_unfinished_base_class_is_not_taken_for_the_agent(write: Write) -> No
     assert catalog.find_agent(str(write(source))).__name__ == "CliffAgent"
 
 
-def test_an_imported_agent_is_not_the_files_own(write: Write) -> None:
-    path = write("from llamagym_tui.agents.blackjack import BlackjackAgent\n" + CLIFF)
-    assert catalog.find_agent(str(path)).__name__ == "CliffAgent"
-
-
 def test_a_file_can_import_its_neighbours(write: Write) -> None:
     path = write(
         "import cliff_neighbour\n" + CLIFF.replace('"CliffWalking-v1"', "cliff_neighbour.ID")
     )
     path.with_name("cliff_neighbour.py").write_text('ID = "Taxi-v4"\n', encoding="utf-8")
     assert catalog.find_agent(str(path)).env_id == "Taxi-v4"
-
-
-def test_an_edited_file_is_read_again(write: Write) -> None:
-    catalog.find_agent(str(write(CLIFF)))
-    edited = catalog.find_agent(str(write(CLIFF.replace("Walk.", "Runs."))))
-    assert edited().get_system_prompt() == "Runs."
 
 
 @pytest.mark.parametrize(
@@ -203,22 +177,6 @@ def test_a_faulty_file_is_refused_with_file_and_line(
     assert "\n" not in str(caught.value)
 
 
-MADE = """
-from llamagym_tui import Agent
-
-PARTS = {"get_system_prompt": lambda self: "Drive.", "format_observation": lambda self, at: str(at)}
-MadeAgent = type("MadeAgent", (Agent,), {"env_id": "Taxi-v4", "__module__": __name__, **PARTS})
-"""
-
-
-def test_an_agent_that_no_class_statement_made_is_found_and_its_faults_are_sentences(
-    write: Write,
-) -> None:
-    assert catalog.find_agent(str(write(MADE))).env_id == "Taxi-v4"
-    with pytest.raises(AgentFileError, match="line 1: MadeAgent names no environment"):
-        catalog.find_agent(str(write(MADE.replace('"Taxi-v4"', '""'))))
-
-
 def test_a_file_without_an_agent_is_refused(write: Write) -> None:
     with pytest.raises(AgentFileError, match="defines no agent; write a class"):
         catalog.find_agent(str(write("x = 1\n")))
@@ -239,11 +197,6 @@ def test_what_is_wrong_with_an_agent_is_told_when_it_is_asked(write: Write) -> N
         agent.own_prompt()
     assert (agent.name, agent.title) == ("cliff", "CliffAgent")
     assert agent.demos_path().name == "cliff.jsonl"
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no agent file"):
-        catalog.find_agent(str(tmp_path / "nope.py"))
 
 
 def test_a_gymnasium_id_gets_an_agent_that_lists_the_actions() -> None:
@@ -332,21 +285,6 @@ def test_an_environment_that_does_not_fit_into_text_is_refused(
             catalog.find_agent(env_id)
     finally:
         registry.pop(env_id)
-
-
-@pytest.mark.parametrize(
-    ("spec", "name"),
-    [
-        ("blackjack", "blackjack"),
-        ("./cliff.py", "cliff"),
-        ("deep/er/cliff.py:CliffAgent", "cliff"),
-        ("CartPole-v1", "CartPole-v1"),
-        ("phys2d/CartPole-v1", "phys2d_CartPole-v1"),
-        ("../..", "agent"),
-    ],
-)
-def test_names_are_short_and_fit_into_file_names(spec: str, name: str) -> None:
-    assert catalog.agent_name(spec) == name
 
 
 def test_observations_are_literal_text() -> None:

@@ -84,11 +84,6 @@ def test_what_gymnasium_documents_is_named(env_id: str, first: str, names: str) 
     assert " ".join(agent.action_names) == names
 
 
-def test_a_map_of_ones_own_is_read_by_its_rows_and_columns() -> None:
-    agent = catalog.find_agent("FrozenLake-v1", {"desc": ["SFFFF", "FFFFG"]})()
-    assert agent.format_observation(7) == "Observation: row 1, column 2"
-
-
 def test_actions_may_be_counted_from_any_number(register: Register) -> None:
     env_id = register(spaces.Discrete(2, start=-1))
     assert catalog.find_agent(env_id).action_names == ("action -1", "action 0")
@@ -100,23 +95,6 @@ def test_combined_actions_are_counted_by_product(register: Register) -> None:
     assert catalog.find_agent(env_id).action_names == ("0+0", "0+1", "0+2", "1+0", "1+1", "1+2")
     assert [took(env_id, 2), took(env_id, 3)] == ["[0 2]", "[1 0]"]
     assert took(register(spaces.MultiBinary(6)), 33) == "[1 0 0 0 0 1]"
-
-
-def test_decisions_can_be_named_and_sixty_four_combinations_are_enough(
-    register: Register, tmp_path: Path
-) -> None:
-    file = tmp_path / "runner.py"
-    file.write_text(
-        "from llamagym_tui.agents.generic import GenericAgent\n"
-        "class Runner(GenericAgent):\n"
-        f"    env_id = '{register(spaces.MultiDiscrete([2, 2]))}'\n"
-        "    decision_names = (('left', 'right'), ('walk', 'jump'))\n"
-    )
-    agent = catalog.find_agent(str(file))()
-    assert agent.action_names == ("left+walk", "left+jump", "right+walk", "right+jump")
-    assert agent.read("right+jump, of course").action == 3
-    with pytest.raises(UsageError, match="a reply names one of at most 64"):
-        catalog.find_agent(register(spaces.MultiBinary(7)))
 
 
 def test_a_text_is_an_action_if_the_space_has_it(register: Register) -> None:
@@ -162,19 +140,6 @@ def test_an_agents_own_names_and_ranges_come_first(tmp_path: Path) -> None:
     assert '{"action": 1} (east)' in agent.get_system_prompt()
 
 
-def test_an_agent_that_asks_for_the_whole_conversation_gets_it(tmp_path: Path) -> None:
-    file = tmp_path / "pole.py"
-    pole = (
-        "from llamagym_tui.agents.generic import GenericAgent\n"
-        "class Pole(GenericAgent):\n"
-        "    env_id = 'CartPole-v1'\n"
-    )
-    file.write_text(pole)
-    assert catalog.find_agent(str(file)).history == 0
-    file.write_text(f"{pole}    history = None\n")
-    assert catalog.find_agent(str(file)).history is None
-
-
 def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
     config = run_config("CartPole-v1", {"run_dir": str(tmp_path / "run")})
     assert config.observation_ranges is not None
@@ -192,14 +157,6 @@ def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
         assert shown == "Observation: position 50, speed 99, angle 0, spin 25"
 
 
-def test_arguments_of_the_environment_reach_it(register: Register, tmp_path: Path) -> None:
-    env_id = register(spaces.Discrete(2), kwargs={"size": 4})
-    config = run_config(env_id, {"run_dir": str(tmp_path), "env": env_kwargs(["size=8"])})
-    for agent in (Builders(config).agent(), RunAgent(config.agent, config=config).agent):
-        assert agent_env(agent).reset()[0] == "size 8"
-    assert agent_env(catalog.find_agent(env_id)()).reset()[0] == "size 4"
-
-
 def test_arguments_are_read_as_numbers_truths_or_texts() -> None:
     assert env_kwargs(["a=8", "b=0.5", "c=True", "d=none", "e=8x8", "f="]) == {
         "a": 8, "b": 0.5, "c": True, "d": None, "e": "8x8", "f": "",
@@ -207,11 +164,6 @@ def test_arguments_are_read_as_numbers_truths_or_texts() -> None:
     for wrong in ("size", "=8", "a b=1"):
         with pytest.raises(UsageError, match="--env takes NAME=VALUE, as in --env size=8, not"):
             env_kwargs([wrong])
-
-
-def test_baselines_of_another_environment_are_not_shown() -> None:
-    other = catalog.find_agent("blackjack", {"sab": True})
-    assert (dict(other.env_kwargs), other.baselines) == ({"natural": False, "sab": True}, {})
 
 
 def test_an_id_may_name_the_module_that_registers_it(

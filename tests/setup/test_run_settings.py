@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import pytest
 from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
 from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.setup.run_config import run_config, sft_file
+from llamagym_tui.setup.run_config import run_config
 
 OWN = """
 from llamagym_tui import Agent
@@ -159,16 +158,6 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
     assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
 
 
-def test_a_resumed_run_keeps_its_settings_where_its_agent_that_is_named_again_has_others(
-    tmp_path: Path,
-):
-    agent = an_agent(tmp_path, "{'ppo.gamma': 0.9, 'n_envs': 8}")
-    earlier = RunConfig(agent=agent, run_dir=str(tmp_path), n_envs=4, ppo=PPOConfig(gamma=0.99))
-    a_run(tmp_path, msgspec.to_builtins(earlier))
-    again = run_config(agent, {"run_dir": str(tmp_path), "resume": True}, trust_agent=True)
-    assert (again.n_envs, again.ppo.gamma) == (4, 0.99)
-
-
 def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_path: Path):
     a_run(
         tmp_path,
@@ -197,20 +186,3 @@ def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
     """A policy that generates learns in Taxi from -10 a refused action never to pick up: -200 after five minutes."""
     assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
     assert of("taxi", "generation.policy=generate").generation.policy == "generate"
-
-
-def test_demonstrations_are_looked_at_in_the_environment_that_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def run_agent(agent: str, *, config: RunConfig) -> SimpleNamespace:
-        seen.append(config.env)
-        return SimpleNamespace(agent=agent)
-
-    found = SimpleNamespace(path=Path("mine.jsonl"))
-    monkeypatch.setattr("llamagym_tui.setup.run_agent.RunAgent", run_agent)
-    monkeypatch.setattr("llamagym_tui.demos.training_data.training_data", lambda *given: found)
-    for given in ({"env": {"map_name": "8x8"}}, {}):
-        assert sft_file("frozen_lake", given) == str(Path("mine.jsonl").absolute())
-    assert seen == [{"map_name": "8x8"}, {}]

@@ -77,24 +77,6 @@ def under(state: RunState) -> list[tuple[int, str, int, float]]:
     ]
 
 
-def test_a_resumed_run_knows_its_updates_prompts_marks_and_evaluations(tmp_path: Path):
-    state = recalled(tmp_path, *first_session())
-    assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (
-        2,
-        update(2, 10).stats,
-        10,
-        10,
-    )
-    assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
-    assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0)]
-    assert [(mark.episode, mark.label) for mark in state.marks] == [
-        (4, "prompt v2 “Win.”"),
-        (10, "ppo.lr 0.0001"),
-    ]
-    assert state.evaluations == (EVALUATION,)
-    assert state.checkpoint is not None
-
-
 def test_a_resumed_run_is_what_the_live_one_was(tmp_path: Path):
     lived = fold(reduce, first_session(), opening(tmp_path))
     state = recalled(tmp_path, *first_session())
@@ -127,15 +109,6 @@ def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_whe
         (2, "Win.", 11, -5.0),
         (3, "Win now.", 0, 0.0),
     ]
-
-
-def test_a_resumed_run_counts_on(tmp_path: Path):
-    state = recalled(tmp_path, *first_session())
-    on = [taken_up(10, 2), fakes.counted([1.0] * 2, 12, prompt_version=2), update(3, 12)]
-    state = fold(reduce, on, state)
-    assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 8, 2.0)]
-    assert state.history.values("entropy") == [(4, 1.0), (10, 2.0), (12, 3.0)]
-    assert (state.returns.episodes, state.updates) == (12, 3)
 
 
 def test_what_stands_before_a_line_that_is_no_event_is_known(tmp_path: Path):

@@ -17,18 +17,17 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     PromptChanged,
     RolledBack,
-    RunFinished,
     SessionFailed,
     SettingsChanged,
     SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.returns import MAX_GROUPS, RECENT
+from llamagym_tui.returns import RECENT
 from llamagym_tui.state import run
-from llamagym_tui.state.reduce import MAX_MARKS, measured_text, reduce, trainer_lost
+from llamagym_tui.state.reduce import measured_text, reduce, trainer_lost
 from llamagym_tui.state.run import Mark, RunState, requested
-from llamagym_tui.state.transcript import MAX_ENTRIES, Notice
+from llamagym_tui.state.transcript import Notice
 from tests import fakes
 
 
@@ -148,32 +147,6 @@ def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
     )
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0),
-        SessionFailed(message="Memory ran out."),
-    ],
-    ids=["finished", "failed"],
-)
-def test_the_earlier_end_of_a_resumed_run_is_not_told_when_it_goes_on(end: AnyEvent):
-    state = started(end, *fakes.opening_events())
-    assert (state.phase, state.finished, state.failure, state.live) == (
-        "rolling_out",
-        None,
-        "",
-        True,
-    )
-
-
-def test_the_recent_mean_is_as_unsure_as_the_means_of_its_seeds():
-    stats = structs.replace(fakes.STATS, episodes=4, design_effect=3.0)
-    learnt = UpdateFinished(update=1, episodes=4, stats=stats)
-    state = started(fakes.counted([1.0, 1.0, 0.0, 0.0], 4), learnt)
-    assert state.recent_mean is not None
-    assert state.recent_mean.stderr == pytest.approx(0.5)  # of two seeds with the means 1 and 0
-
-
 def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
     state = after(
         fakes.counted([1.0], 1), fakes.counted([0.0] * (RECENT - 1), RECENT), state=started()
@@ -183,19 +156,6 @@ def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
     assert (len(state.recent), state.recent[0], state.recent[-1]) == (RECENT, 0.0, 0.5)
 
 
-def test_a_long_run_costs_no_more_memory_than_a_short_one():
-    state = started()
-    for at in range(300):
-        turn = ("Your total: 12.", '{"action": 1}', "json")
-        prompt = PromptChanged(prompt_version=2 + at, system_prompt="p")
-        counted = fakes.counted([1.0] * 500, 500 * (at + 1), prompt_version=2 + at)
-        state = after(prompt, counted, *fakes.hand(at, [turn, turn], 1.0), state=state)
-    assert len(state.returns.sums) <= MAX_GROUPS
-    assert len(state.recent) <= RECENT
-    assert len(state.marks) == MAX_MARKS
-    assert len(state.transcript.entries) <= MAX_ENTRIES
-
-
 def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     lost = trainer_lost(
         started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died."
@@ -203,29 +163,6 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     state = after(fakes.counted([-1.0] * 2, 6), state=run.restarted(lost))
     assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
     assert state.marks == ()
-
-
-def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to():
-    back = RolledBack(update=2, reason="x")
-    figures = {n: structs.replace(fakes.STATS, approx_kl=n / 100) for n in (1, 2, 3)}
-    updates = [
-        UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()
-    ]
-    state = after(back, state=started(*updates))
-    assert (state.updates, state.stats) == (2, figures[2])
-    assert after(back, state=started(updates[0])).stats is None, (
-        "none is known rather than another one"
-    )
-
-
-def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such():
-    found = fakes.evaluation(1.0, episodes=4, return_stderr=0.1)
-    state = after(RolledBack(update=2, reason="x"), state=started(found))
-    assert [each.outdated for each in state.evaluations] == ["before the roll back"]
-    assert [each.outdated for each in after(found, state=state).evaluations] == [
-        "before the roll back",
-        "",
-    ]
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():

@@ -97,18 +97,6 @@ def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):
     assert (last_warning(playing.state), playing.at_s) == ("2", 2.5)
 
 
-def test_nothing_plays_while_paused_and_no_time_is_made_up_for_afterwards(tmp_path: Path):
-    playing, clock = player(record(tmp_path, warnings(9)))
-    playing.toggle()
-    clock.now += 5.0
-    playing.tick()
-    assert playing.at_s == 0.0
-    playing.toggle()
-    clock.now += 1.0
-    playing.tick()
-    assert last_warning(playing.state) == "1"
-
-
 def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
     playing, clock = player(record(tmp_path, warnings(4)))
     clock.now += 60.0
@@ -134,29 +122,6 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
             reduce, [event for event in kept if event.at_s <= target], opening
         )
         assert playing.state == expected, target
-
-
-def test_a_jump_over_a_long_conversation_brings_the_end_of_it(tmp_path: Path):
-    playing, _ = player(record(tmp_path, warnings(4000)))
-    playing.jump(3990.0)
-    entries = playing.state.transcript.entries
-    assert 256 <= len(entries) < 1500
-    assert entries[-1].serial == 3990
-
-
-def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "READ_EVENTS", 3)
-    recording, clock = Recording(record(tmp_path, warnings(7))), Clock()
-    recording.read_on()
-    playing = ReplayPlayer(recording, clock=clock)
-    clock.now += 60.0
-    playing.tick()
-    assert (playing.at_s, playing.playing, last_warning(playing.state)) == (2.0, True, "2")
-    while not recording.complete:
-        recording.read_on()
-    clock.now += 2.0
-    playing.tick()
-    assert (playing.at_s, last_warning(playing.state)) == (4.0, "4")
 
 
 def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: Path):

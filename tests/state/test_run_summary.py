@@ -18,7 +18,6 @@ from llamagym_tui.protocol.events import (
     WarmStartEvaluated,
     WarmStartFinished,
 )
-from llamagym_tui.run_folder import SUMMARY_FILE
 from llamagym_tui.state.run_summary import differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
@@ -41,13 +40,6 @@ def test_a_run_is_told_in_a_few_figures(tmp_path: Path):
     summary = summary_of(a_run(tmp_path, END))
     assert (summary.episodes, summary.updates, summary.ending) == (512, 1, "finished")
     assert summary.baselines == {"random": -0.396, "optimal": -0.0466}
-
-
-def test_the_mean_is_of_the_last_thousand_episodes_as_at_the_end_of_a_run(tmp_path: Path):
-    summary = summary_of(record(tmp_path, [fakes.counted([1.0, 0.0, -1.0, -1.0], 4)]))
-    assert summary.mean_return == -0.25
-    assert summary.recent is not None
-    assert summary.recent.episodes == 4
 
 
 def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp_path: Path):
@@ -88,20 +80,6 @@ def spying(read: list[AnyEvent]):
             yield logged
 
     return read_from
-
-
-@pytest.mark.parametrize(
-    "kept", [b"", b"{", b'{"version": 0, "episodes": 7}', b'{"offset": 99999999}']
-)
-def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path: Path, kept: bytes):
-    expected = summary_of(a_run(tmp_path))
-    (tmp_path / SUMMARY_FILE).write_bytes(kept)
-    assert summary_of(tmp_path) == expected
-
-
-def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_episodes_of_that(tmp_path: Path):
-    resumed = msgspec.structs.replace(fakes.run_started(), episodes=300)
-    assert summary_of(a_run(tmp_path, END, resumed)).episodes == 300
 
 
 def test_seconds_add_up_over_sessions(tmp_path: Path):

@@ -1,14 +1,12 @@
 """What an update used, kept by reference: nothing is computed again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import NamedTuple
 
 from llamagym_tui.config import LEARNERS, Credit, LearnerName
 from llamagym_tui.engine.learning.targets import Targets
-from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.engine.policy.trajectory import Trajectory
 
 
 class Earned(NamedTuple):
@@ -116,17 +114,3 @@ def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
     """
     clipped = min(max(ratio, 1 - clip_range), 1 + clip_range)
     return clipped * advantage < ratio * advantage
-
-
-def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
-    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
-    end = 0
-    for turn in segment.turns:
-        ids = segment.ids[end : turn.start]
-        template: Sequence[int] = ()
-        if end:
-            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
-        # What the template writes before an observation is not part of it.
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
-        yield tuple(ids[len(list(same)) :])
-        end = turn.end

@@ -15,7 +15,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ from llamagym_tui.engine.policy.decisions import (
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, padded, tree_rows
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
 SMALL_FORWARD = 512
 """Columns up to which padding costs less than another forward, with its prefix."""
@@ -432,3 +433,17 @@ def _sequences(segment: Segment) -> list[list[int]]:
             prompt = segment.ids[: turn.start]
             sequences += [[*prompt, *reply[:-1]] for reply in turn.choice.replies]
     return sequences
+
+
+def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
+    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
+    end = 0
+    for turn in segment.turns:
+        ids = segment.ids[end : turn.start]
+        template: Sequence[int] = ()
+        if end:
+            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
+        # What the template writes before an observation is not part of it.
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
+        yield tuple(ids[len(list(same)) :])
+        end = turn.end

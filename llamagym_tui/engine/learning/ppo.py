@@ -24,11 +24,11 @@ from torch import Tensor
 from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.figures import update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
-from llamagym_tui.engine.learning.inspection import UsedBatch, observation_ids
+from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import Objective
 from llamagym_tui.engine.learning.model_steps import ModelSteps, Moments
 from llamagym_tui.engine.learning.movement import Marks, require_trainable
-from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
+from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows, observation_ids
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate

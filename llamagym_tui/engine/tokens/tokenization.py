@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.game.answer import THOUGHT_TAG
+from llamagym_tui.game.actions import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
 PLAIN_TEMPLATE = (

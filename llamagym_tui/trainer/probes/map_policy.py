@@ -15,7 +15,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
-from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
+from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import (
     PolicyMapLaidOut,
     PolicyMapped,

@@ -12,17 +12,16 @@ import pytest
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
+from llamagym_tui.protocol.events import TurnInspected, UpdateFinished
 from llamagym_tui.protocol.inspected import PeerGroup
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.inspector.inspector import InspectorScreen, TokenTable
+from llamagym_tui.screens.inspector.inspector import TokenTable
 from llamagym_tui.screens.inspector.texts import _share
-from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import TOKENS, InspectedClient, scored, told
-from tests.screens.steps import reaches, rolling_out, sees, shown, until
+from tests.screens.steps import sees, shown, until
 
 SIZE = (116, 34)
 LAST = 160 * 128 + 14
@@ -80,7 +79,7 @@ async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeAp
         await sees(pilot, "token 3 of 4")
         await sees(pilot, "ratio 0.667, outside 0.8 … 1.2")
         await pilot.press("up", "up", "up")
-        await sees(pilot, "tokens before it, not trained")
+        await sees(pilot, "tokens before it")
 
 
 async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_compared_with(
@@ -156,16 +155,6 @@ async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
         await sees(pilot, "token 3 of 4")  # the cursor stays
 
 
-async def test_it_is_left_for_the_conversation_by_three_keys(make_app: MakeApp):
-    client = InspectedClient()
-    async with opened(make_app, client) as pilot:
-        for key in ("escape", "i", "q"):
-            await reaches(pilot, InspectorScreen)
-            await pilot.press(key)
-            await reaches(pilot, PlaygroundScreen)
-            await pilot.press("i")
-
-
 async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_app: MakeApp):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:
@@ -220,89 +209,12 @@ async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: M
         await sees(pilot, "score −0.412 nats")
 
 
-async def test_tokens_are_literal_whatever_they_say(make_app: MakeApp):
-    client = InspectedClient(confirms=False)
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "Dealer shows: 10")
-        await pilot.press("i")
-        hostile = msgspec.structs.replace(TOKENS[1], text="\x1b[2J[/b][@click=app.quit]x")
-        client.emit(told(LAST, 0, tokens=[hostile, *TOKENS[1:]]))
-        await sees(pilot, "␛[2J[/b][@click=app.quit]x")
-        await pilot.press("down", "down")
-        await sees(pilot, "␛[2J[b]")
-        assert "\x1b" not in shown(pilot)
-
-
-async def test_f1_tells_what_each_column_is(make_app: MakeApp):
-    client = InspectedClient()
-    async with opened(make_app, client, (120, 50)) as pilot:
-        await pilot.press("f1")
-        for words in (
-            "ratio: exp(new − old)",
-            "clip: clipped where",
-            "old: its log-probability",
-            "p: its probability",
-        ):
-            await sees(pilot, words)
-
-
-async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(
-    make_app: MakeApp,
-):
-    client = InspectedClient(fakes.opening_events())
-    async with rolling_out(make_app(client), SIZE) as pilot:
-        await pilot.press("i")
-        client.die("The trainer died.")
-        await sees(pilot, "NO TRAINER")
-        await pilot.press("i")
-        assert client.inspected == []
-        assert isinstance(pilot.app.screen, PlaygroundScreen)
-
-
-async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: MakeApp):
-    client = InspectedClient()
-    async with opened(make_app, client) as pilot:
-        client.die("The trainer died.")
-        assert isinstance(pilot.app.screen, InspectorScreen)
-        await until(pilot, lambda: not pilot.app.screen.active_bindings["r"].enabled)
-        await pilot.press("r", "right")
-        await pilot.press("up", "down")
-        await sees(pilot, "token 2 of 4")
-        assert client.inspected == [(LAST, 0)]
-
-
-async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
-    client = InspectedClient()
-    async with opened(make_app, client) as pilot:
-        for size in ((59, 20), (80, 15)):
-            await pilot.resize_terminal(*size)
-            await sees(pilot, "terminal too small")
-            await pilot.resize_terminal(*SIZE)
-            await until(pilot, lambda: "terminal too small" not in shown(pilot))
-
-
 def recording(run_dir: Path, *, inspected: bool) -> LlamaGymApp:
     def no_client():
         raise AssertionError("a trainer was started")
 
     events = [*fakes.demo_run(batches=4), *([told(526, 0)] if inspected else [])]
     return LlamaGymApp(replay=record(run_dir, events), client_factory=no_client)
-
-
-async def test_in_a_replay_what_was_not_recorded_cannot_be_inspected_and_help_says_why(
-    tmp_path: Path,
-):
-    app = recording(tmp_path / "run", inspected=False)
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "REPLAY")
-        await pilot.press("end", "i")
-        assert not isinstance(app.screen, InspectorScreen)
-        _, binding, enabled, tooltip = app.screen.active_bindings["i"]
-        assert (binding.action, enabled) == ("inspect", False)
-        assert (
-            tooltip
-            == "The reply that was inspected last while this was recorded; others would need the run's trainer."
-        )
 
 
 async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path: Path):
@@ -318,16 +230,3 @@ async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path:
         await sees(pilot, "Reply 1 of episode 526, sampled by policy 39")
         await pilot.press("down")
         await sees(pilot, "token 3 of 4")
-
-
-async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: MakeApp):
-    client = InspectedClient()
-    async with opened(make_app, client, (80, 24)) as pilot:
-        client.confirms = False
-        client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
-        await pilot.press("right_square_bracket")
-        await sees(
-            pilot, "Reply 2 of episode 20,494: requested; an update is under way, epoch 1 of 2"
-        )
-        client.emit(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
-        await sees(pilot, "an update is under way, epoch 2 of 2")

@@ -8,13 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.screens.metrics.figure_wall import (
+from llamagym_tui.screens.metrics.figure_chart import (
     figure_drawing,
     figure_texts,
-    stretched,
 )
-from llamagym_tui.screens.widgets.chart import nice_ticks
-from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -68,26 +65,3 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     )
     other = replace(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "labels"),
-    [
-        (-0.5, 0.5, ["−0.5", "0.0", "0.5"]),
-        (0.0001, 0.0009, ["0.0002", "0.0004", "0.0006", "0.0008"]),
-        (0.0, 19_000.0, ["0", "5,000", "10,000", "15,000"]),
-        (1e-7, 4e-7, ["1e−7", "2e−7", "3e−7", "4e−7"]),
-        (3e-9, 3.3e-9, ["3.1e−9", "3.2e−9", "3.3e−9"]),
-        (0.0, 4e-6, ["0", "1e−6", "2e−6", "3e−6", "4e−6"]),
-    ],
-)
-def test_ticks_are_round_and_their_labels_tell_them_apart(
-    low: float, high: float, labels: list[str]
-):
-    assert tick_labels(nice_ticks(low, high, 4)) == labels
-
-
-def test_the_small_curves_are_as_wide_as_their_cells_whatever_the_number_of_updates():
-    assert stretched([1.0, 3.0], 5) == [1.0, 1.0, 1.0, 3.0, 3.0]
-    assert stretched([1.0, 3.0, 5.0, 9.0], 2) == [2.0, 7.0]
-    assert stretched([], 5) == []

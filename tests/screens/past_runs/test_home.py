@@ -106,16 +106,6 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         assert app.screen.focused is agents
 
 
-async def test_enter_plays_the_agent_that_is_left_in_the_list():
-    client = fakes.FakeClient()
-    app = LlamaGymApp(client_factory=lambda: client)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("slash", *"taxi-v", "enter")
-        await until(pilot, lambda: client.started is not None)
-        assert client.started.agent == "taxi"
-
-
 async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "mine.py").write_text(AGENT)
     monkeypatch.chdir(tmp_path)
@@ -136,12 +126,3 @@ async def test_what_is_no_agent_is_refused_in_words_and_nothing_begins():
         await pilot.press("slash", *"nothing", "enter")
         await until(pilot, lambda: any("nothing" in text for text in notices(app)))
         assert client.started is None
-
-
-async def test_a_key_that_nobody_handles_does_nothing():
-    """Textual takes what an app has by the names ``key_s`` and ``_key_s`` for the handler of the key ``s``."""
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("s")
-        assert app.is_running
-        assert not [name for name in vars(app) if name.startswith(("key_", "_key_"))]

@@ -6,7 +6,7 @@ from typing import Any
 
 from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
-from llamagym_tui.protocol.commands import AnyCommand, Evaluate, ProbeActions
+from llamagym_tui.protocol.commands import AnyCommand, ProbeActions
 from llamagym_tui.protocol.events import (
     AnyEvent,
     ConversationProbed,
@@ -16,7 +16,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.play.table import HumanTableScreen, games_text, match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.play.test_table import SIZE, play_one
 from tests.screens.steps import rolling_out, sees, until
 from tests.state.test_reduce import after
 
@@ -43,45 +42,9 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
     )
 
 
-def test_a_match_under_way_and_one_that_the_model_has_not_played_have_no_scores() -> None:
-    other = after(fakes.run_started(), by_model([0.0] * MATCH, 0.0, seed=6))
-    assert (
-        match_text(MatchAgainstModel(5, [1.0] * 3), other)
-        == "against the model: 3 of 20 episodes played"
-    )
-    assert (
-        match_text(MatchAgainstModel(5, [1.0] * MATCH), other)
-        == "against the model: it has not played its episodes"
-    )
-
-
-def test_a_match_in_a_game_for_two_counts_games() -> None:
-    assert games_text(MatchAgainstModel(5, [1.0] * 3 + [0.0] * 2 + [-1.0])) == (
-        "you against the model, 6 of 20 games: 3 won, 2 drawn, 1 lost"
-    )
-
-
-async def test_a_match_is_begun_between_two_episodes_and_ends_with_its_card(
-    make_app: MakeApp,
-) -> None:
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SIZE) as pilot:
-        await pilot.press("h")
-        await sees(pilot, "Your total:")
-        await pilot.press("ctrl+g")  # nothing: an episode is under way
-        await play_one(pilot, app)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: client.sent == [Evaluate(episodes=20, seed=2)])
-        await sees(pilot, "against the model: 0 of 20 episodes played")
-        game = app.recorder.game
-        assert game is not None
-        assert game.match is not None
-        game.match.returns.extend([1.0] * 19)
-        await play_one(pilot, app)
-        await sees(pilot, "it has not played its episodes")
-        client.emit(by_model([0.0] * MATCH, 0.0, seed=2))
-        await sees(pilot, "the model +0.000, update 3, prompt v2")
+def test_games_against_the_model_are_counted() -> None:
+    score = games_text([1.0] * 3 + [0.0] * 2 + [-1.0])
+    assert score == "you against the model: 3 won, 2 drawn, 1 lost"
 
 
 class MovesFirst(fakes.FakeClient):
@@ -96,7 +59,7 @@ class MovesFirst(fakes.FakeClient):
         return ConversationProbed(ticket=command.ticket, names=list(names), shares=shares)
 
 
-async def test_in_a_game_for_two_the_table_is_against_the_model_and_a_match_is_twenty_games(
+async def test_in_a_game_for_two_the_table_is_against_the_model(
     make_app: MakeApp,
 ) -> None:
     client = MovesFirst()
@@ -114,6 +77,4 @@ async def test_in_a_game_for_two_the_table_is_against_the_model_and_a_match_is_t
             if screen._game.over:
                 break
         assert screen._game.over
-        await pilot.press("ctrl+g")
-        await sees(pilot, "you against the model, 0 of 20 games: 0 won, 0 drawn, 0 lost")
-        assert not [each for each in client.sent if isinstance(each, Evaluate)]
+        await sees(pilot, "you against the model: ")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.protocol.events import ConversationProbed, RunFinished
+from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.screens.play.table import PolicyHint, probabilities_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -71,12 +71,3 @@ def test_an_answer_counts_for_its_own_turn_alone(tmp_path: Path, running: RunSta
     assert hint.question(game, state) is not None
     assert hint.answer(game, state) is None, "its answer has not come yet"
     assert hint.answer(game, reduce(state, probed(2, left=0.9, right=0.1))) is not None
-
-
-def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
-    hint, game = PolicyHint(), table(tmp_path)
-    assert hint.text(game, replace(running, run=None)) == "the model is still loading"
-    assert hint.question(game, replace(running, run=None)) is None
-    assert hint.text(game, running) == "requested; the trainer answers between two steps"
-    finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
-    assert hint.text(game, reduce(running, finished)) == "there is no trainer"

@@ -48,6 +48,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         await reaches(pilot, PlaygroundScreen)
         await pilot.press("h")
         await sees(pilot, "1 episode, sum")
+        await sees(pilot, "system  You are playing Blackjack.")
         await stands_still(pilot)
         await pilot.click("#play-choices", offset=(5, 1))
         await sees(pilot, "The episode is over")

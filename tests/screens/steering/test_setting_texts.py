@@ -8,7 +8,7 @@ import pytest
 
 from llamagym_tui.config import Value
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.screens.steering.setting_texts import read, scheduled_value, value_text
+from llamagym_tui.screens.steering.settings import read, scheduled_value, value_text
 from tests import fakes
 
 CONFIG = fakes.config(Path("run"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llamagym_tui.game.policy_map import Panel, PolicyMap
+from llamagym_tui.game.pictures import Panel, PolicyMap
 from llamagym_tui.protocol.events import (
     PolicyMapLaidOut,
     PolicyMapped,

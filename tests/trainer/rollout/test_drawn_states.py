@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from llamagym_tui.game.pieces import Piece
+from llamagym_tui.game.pictures import Piece
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, CountEnv
