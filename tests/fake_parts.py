@@ -360,7 +360,6 @@ class FakeBuilders(Builders):
     chat: Mapping[str, Any] = field(default_factory=dict)
     """What of the chat template is not as usual."""
     before_step: Callable[[Rollout], None] = lambda rollout: None
-    memory_warning: str | None = None
     note: str = ""
     """Which checkpoint was taken instead of the latest."""
 
@@ -382,10 +381,8 @@ class FakeBuilders(Builders):
         self.made["agent"] = agent
         return agent
 
-    def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
-        self._fail("preflight")
-        self._takes(agent=agent)
-        return self.memory_warning
+    def require_memory(self, *, learns: bool = True) -> None:
+        self._fail("require_memory")
 
     def model(self) -> LoadedModel:
         self._fail("model")

@@ -1,4 +1,4 @@
-"""The Textual app: wires the trainer's events to the run state, the state to the screens, requests to the trainer."""
+"""The Textual app: it reduces the trainer's events to the run state, shows it on screens, and sends requests."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ PAINT_FLOOD_S = 1 / 2
 FLOOD = 12
 """Events since the last painting that make a flood."""
 COLLECTIONS = (10_000, 10, 1_000)
-"""Thresholds of the garbage collection: what a painting leaves is gone by the first, and full ones, pauses of 300 ms,
-are rare."""
+"""Thresholds of garbage collection. The first is past the garbage of one painting; the last makes full collections,
+pauses of 300 ms, rare.
+"""
 YIELD_EVENTS = 64
 """Events after which the screen has its turn."""
 SCREENS = Path(screens.__file__).parent
 
 
 class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
-    """The playground of one run, or home, where one is chosen."""
+    """The app, which begins with the playground of a run, a replay, or home."""
 
     TITLE = "llamagym-tui"
     HORIZONTAL_BREAKPOINTS = WIDTHS
@@ -99,7 +100,7 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         "seat": {"save_screen"},
         "watch": {"save_screen"},
     }
-    """The picture would be written where the server is."""
+    """The server's disk is not the visitor's."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Asks before a model is downloaded for a run, a part of `LlamaGymApp`; the download itself is the trainer's."""
+"""Asks before a model is downloaded, a part of `LlamaGymApp`; the trainer downloads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app's actions around past runs: list, compare, replay, resume; and a greeting at the first start."""
+"""The app's actions on past runs and lessons, and the greeting at the first start. A part of `LlamaGymApp`."""
 
 from __future__ import annotations
 
@@ -39,24 +39,20 @@ GREETING_S = 30.0
 
 class PastRunActions(PersonalApp):
     REFUSED_IN_BROWSER: ClassVar = {"watch": {"runs"}}
-    """Who watches a run is shown no other."""
+    """A watcher sees one run."""
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent
     _take_in: Callable[[RunState], None]
     open_run: Callable[[RunConfig], None]
     is_newcomer = False
-    """Whether this is the first start, whose first run begins at a pace to watch."""
+    """True at the first start ever, whose first run begins at reading pace."""
     lesson: str | None = None
     """Name of the current lesson."""
     _recalling: Worker[None] | None = None
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
-        """The screen of a recorded run, which is the app's run until it is left.
-
-        Raises:
-            RunStoreError: the folder holds no run.
-        """
+        """The replay screen of a recorded run. Raises RunStoreError if the folder holds no run."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
         from llamagym_tui.state.replay import Recording
 
@@ -140,9 +136,9 @@ class PastRunActions(PersonalApp):
                     self.push_screen(BranchDialog(run_dir), typed)
 
     def _go_on(self, settings: Callable[[], RunConfig]) -> None:
-        """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after.
+        """Resume or branch a run without its former limits of episodes and minutes.
 
-        `settings` reads those of the run that goes on, as often as it takes until its agent is trusted.
+        `settings` is called again after the user has agreed to trust the agent.
         """
         from llamagym_tui.setup.run_config import with_run_dir
 
@@ -176,7 +172,7 @@ class PastRunActions(PersonalApp):
 
     @work(exclusive=True, group="past")
     async def recall(self, config: RunConfig) -> None:
-        """Read what a run was before it is resumed; begun before its trainer is started."""
+        """Read the past of a run that is resumed."""
         from llamagym_tui.state.history import History
 
         past = History(Path(config.run_dir), config)
@@ -209,7 +205,7 @@ class PastRunActions(PersonalApp):
             self.pop_screen()
 
     def greet_newcomer(self) -> None:
-        """At the first start ever, name the keys to begin with."""
+        """Name the keys to begin with, at the first start ever."""
         marker = data_dir() / "greeted"
         if marker.exists():
             return

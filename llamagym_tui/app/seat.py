@@ -1,4 +1,4 @@
-"""The app of a visitor in a class: a seat at the table, and nothing beside it, no trainer and no run."""
+"""The app of a visitor in a class: a seat at the table, without a trainer."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from llamagym_tui.state.run import initial_state
 
 class SeatApp(LlamaGymApp):
     def __init__(self, classroom: Classroom, seat: int) -> None:
-        """The app of a seat, counted from 1, that has read nothing yet."""
+        """The app of a seat, counted from 1."""
         super().__init__()
         self._classroom = classroom
         self._seat = seat
@@ -37,7 +37,7 @@ class SeatApp(LlamaGymApp):
 
 
 def open_seat(folder: Path, seat: int) -> int:
-    """Play at a seat of a class; the exit code.
+    """Play at a seat of a class. Returns the exit code.
 
     Raises:
         UsageError: the folder holds no class, or it has no such seat.

@@ -26,6 +26,7 @@ from llamagym_tui.engine.learning.movement import what_is_trained
 from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.trl_training import prefer, train_on
+from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
@@ -42,7 +43,6 @@ from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
-from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
@@ -74,10 +74,9 @@ class Builders:
         """The agent, without a model; its actions have names."""
         return catalog.player(catalog.agent_of(self.config))
 
-    def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
-        """A warning if the run only just fits into memory; `learns`: whether the policy is updated too."""
-        found = preflight(self.config, agent, learns=learns)
-        return found.warning if found else None
+    def require_memory(self, *, learns: bool = True) -> None:
+        """Raises UsageError if the model does not fit into memory; `learns` says that the policy is updated too."""
+        require_memory(self.config, learns=learns)
 
     def fetch_model(self, notify: Callable[[str], None]) -> None:
         """Download or convert the model if its name stands for what is not here yet; `notify` gets the progress."""

@@ -89,8 +89,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
     builders.fetch_model(lambda words: emitter.emit(PhaseChanged(phase="loading", detail=words)))
-    if warning := builders.preflight(agent):
-        emitter.warn(warning)
+    builders.require_memory()
     loaded = builders.model()
     if loaded.warning:
         emitter.warn(loaded.warning)

@@ -1,4 +1,4 @@
-"""The bottom row: the keys that do something now, drawn by one widget.
+"""The bottom row of keys, drawn by one widget.
 
 Textual's `Footer` mounts a widget for each key, and all of them again whenever a key changes: 67 ms on the playground
 where this row takes 8 (Textual 8.2, 120x34, median of nine).
@@ -21,10 +21,10 @@ from llamagym_tui.screens.widgets.refused import is_refused
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
 KEPT = 2
-"""Keys at the end that are always shown: help, and the way out."""
+"""Number of keys at the end that are always shown: help and the way out."""
 GAP = Content("  ")
 MORE = "…"
-"""Stands for keys without room; a click on it opens the palette, which has them all."""
+"""Stands for keys without room; a click on it opens the palette."""
 
 
 class KeyBar(Widget):
@@ -36,7 +36,7 @@ class KeyBar(Widget):
 
     @property
     def keys(self) -> list[ActiveBinding]:
-        """The first key of each action that the row has."""
+        """The first key of each action in the row."""
         shown: dict[str, ActiveBinding] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding

@@ -1,7 +1,7 @@
-"""What keys of `llamagym-tui serve` may not do: each screen names those of its actions itself.
+"""Actions that `llamagym-tui serve` refuses.
 
-`REFUSED_IN_BROWSER` of a class has the names of actions by the kind of session, ``play``, ``seat`` or ``watch``. A name
-alone is the action with any parameters; with parameters, as in ``ask('load')``, it is the action with these.
+`REFUSED_IN_BROWSER` of a class has the names of its refused actions for each kind of session, ``play``, ``seat`` or
+``watch``. A bare name refuses the action with any parameters, ``ask('load')`` only with these.
 """
 
 from textual.dom import DOMNode
@@ -10,7 +10,7 @@ from llamagym_tui.user_files import browser_session
 
 
 def is_refused(owner: DOMNode, action: str, parameters: tuple[object, ...]) -> bool:
-    """Whether this session may not do an action of a screen, of a widget or of the app."""
+    """True if this session may not do an action."""
     session = browser_session()
     with_parameters = f"{action}({', '.join(map(repr, parameters))})"
     for kind in type(owner).__mro__:
