@@ -1,4 +1,4 @@
-"""The app's actions around demonstrations, a part of `LlamaGymApp`; recorders stay until the app is left."""
+"""The app's actions on demonstrations, a part of `LlamaGymApp`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
-    from llamagym_tui.screens.past_runs.home import HomeScreen
 
 PARSE_RISE = 0.05
-"""Parse failure rate above that before a warm start, from which on it is warned of."""
+"""Rise of the parse failure rate by a warm start that gets a warning."""
 COMPARED_S = 30.0
 
 
@@ -97,17 +96,10 @@ class DemoActions(PersonalApp):
     # Looking
 
     def action_demonstrations(self) -> None:
-        self._open_demonstrations(self._agent)
-
-    def on_home_screen_demonstrations_requested(
-        self, message: HomeScreen.DemonstrationsRequested
-    ) -> None:
-        self._open_demonstrations(RunAgent(message.spec))
-
-    def _open_demonstrations(self, agent: RunAgent) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
         with self.errors_shown():
+            agent = self._agent
             self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
 
     # Training
@@ -119,7 +111,7 @@ class DemoActions(PersonalApp):
         self.push_screen(WarmStartDialog(self._state, lambda: self.recorder.offers(prompt)))
 
     def _compare(self, event: WarmStartEvaluated) -> None:
-        """Show what a warm start has changed, whatever is open."""
+        """Notify of the effect of a warm start."""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
             f"{comparison_text(event, self._state.return_unit)}. {key_of(self, 'roll_back', 'ctrl+r')} takes it back.",

@@ -1,6 +1,6 @@
-"""How the app ends: by request, by a signal, or by a fault of its own. A part of `LlamaGymApp`.
+"""The ends of the app: by request, by a signal, by a fault. A part of `LlamaGymApp`.
 
-The terminal is the shell's again first; then the trainer saves and ends; then there is a sentence for the shell. The
+First the terminal is given back, then the trainer saves and ends, then a sentence for the shell is printed. The
 traceback of a fault goes to `log_path()`.
 """
 
@@ -64,7 +64,7 @@ class Leaving(App[None]):
     # By request
 
     async def action_quit(self) -> None:
-        """Leave: after a question while something would be interrupted or lost, the second time at once."""
+        """Leave, after a question if something would be interrupted or lost; the second time leave at once."""
         reasons = [*self._interrupted(), *self._unsaved_reasons()]
         self._ask_whether(reasons, self._leave, "quit?", "leave")
 
@@ -124,7 +124,7 @@ class Leaving(App[None]):
 
     @on(Driver.SignalResume)
     def _paint_all(self) -> None:
-        """Paint what the shell has wiped out while the process was stopped."""
+        """Paint over the shell's output after the process was stopped."""
         self.screen.refresh(layout=True)
 
     # By a signal
@@ -199,11 +199,8 @@ def _log(error: Exception) -> None:
 
 
 def run_to_end(app: Leaving) -> int:
-    """Run an app in the terminal, and print its parting words; the exit code.
-
-    Raises:
-        LlamaGymError: a fault ended it.
-    """
+    """Run an app in the terminal, and print its parting words. Returns the exit code. Raises LlamaGymError after a
+    fault."""
     app.run()
     config = app.config
     state = app.run_state

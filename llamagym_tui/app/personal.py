@@ -1,6 +1,6 @@
-"""The app as its user likes it: themes and keys of earlier sessions, the command palette, help, the focus kept.
+"""The user's themes, keys, palette and help, a part of `LlamaGymApp`.
 
-A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notification, never the start.
+A theme or a key that cannot be used costs a notification, never the start.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.fitted import is_too_small
-from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.key_bar import is_refused, key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES, readable
-from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.user_files import file_text
 
 KEYS_FILE = "keys.toml"
 """The file of moved keys, in the configuration folder."""
 COLOURLESS = "ansi-dark"
 DUMB = ("dumb", "unknown")
-"""What TERM says of a terminal without colours."""
+"""Values of TERM for a terminal without colours."""
 LONGEST_NOTICE = 600
-"""Characters of a notification that fit into a small terminal."""
+"""Most characters of a notification, for a small terminal."""
 COPIED_S = 2.0
-"""Seconds for which the notification of a copy is shown."""
+"""Seconds of the notification of a copy."""
 
 
 class Keys(msgspec.Struct):
@@ -58,7 +57,7 @@ class PersonalApp(App[None]):
         "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; } "
         "CommandPalette > .command-palette--help-text { color: $aside; text-style: not bold; }"
     )
-    """In the terminal's own colours, and without colour, a cursor is underlined; the palette's help can be read."""
+    """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
     _is_told_of_clash = False
     _focused: Widget | None = None
@@ -116,7 +115,7 @@ class PersonalApp(App[None]):
             self.notify(f"The theme is not kept: {error}", severity="warning")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterator[SystemCommand]:
-        """Fill the palette with the keys of the screen that do something now, and the themes."""
+        """The palette's commands: the enabled keys of the screen, and the themes."""
         listed = set()
         for namespace, binding, enabled, tooltip in screen.active_bindings.values():
             # Keys without a tooltip are those of lists and scroll bars.
@@ -134,7 +133,7 @@ class PersonalApp(App[None]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Do what a key or the palette requests, unless a browser session may not."""
+        """Run an action, unless a browser session may not."""
         owner, name, parameters = self._parse_action(action, default_namespace or self, namespaces)
         if is_refused(owner, name, parameters):
             is_watching = user_files.browser_session() == "watch"
@@ -153,17 +152,17 @@ class PersonalApp(App[None]):
         return self.theme_variables
 
     def _is_ansi(self, theme: str | None) -> bool:
-        """Whether a theme has the terminal's own colours."""
+        """True if a theme uses the terminal's own colours."""
         known = self.available_themes.get(theme or "")
         return known is not None and known.ansi
 
     def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
-        """Notify in a literal line, whatever its text is of."""
+        """Notify in one literal line."""
         super().notify(one_line(message, LONGEST_NOTICE), markup=False, **options)
 
     @contextmanager
     def errors_shown(self) -> Iterator[None]:
-        """Show an error of ours, where it ends the block, and go on after it."""
+        """Notify of an error of ours instead of raising it."""
         try:
             yield
         except LlamaGymError as error:
@@ -178,7 +177,7 @@ class PersonalApp(App[None]):
         self.notify(f"copied {what}", timeout=COPIED_S)
 
     def action_help_quit(self) -> None:
-        """Answer a ctrl+c that copies nothing, in place of Textual's notice, which is markup."""
+        """Name the key that leaves, after a ctrl+c that copies nothing."""
         self.notify(f"{key_of(self, 'app.quit', 'ctrl+q')} leaves; ctrl+c copies what is selected.")
 
     def action_help(self) -> None:

@@ -1,4 +1,4 @@
-"""The app's actions around past runs: list, compare, replay, resume; and a greeting at the first start."""
+"""The app's actions on past runs and lessons, and the greeting at the first start. A part of `LlamaGymApp`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.worker import Worker
 
+from llamagym_tui import model_registry
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UntrustedAgent
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
-from llamagym_tui.user_files import data_dir, replace_file
+from llamagym_tui.user_files import cache_dir, data_dir, replace_file
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.branch import Branch
@@ -35,28 +36,26 @@ GREETING = (
     "{policy_map} shows its policy, {table} opens a table for you, {help} lists all keys."
 )
 GREETING_S = 30.0
+SHIPPED = RunConfig(agent="", run_dir="").model
+"""The default model, which ships with the package."""
 
 
 class PastRunActions(PersonalApp):
     REFUSED_IN_BROWSER: ClassVar = {"watch": {"runs"}}
-    """Who watches a run is shown no other."""
+    """A watcher sees one run."""
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent
     _take_in: Callable[[RunState], None]
     open_run: Callable[[RunConfig], None]
     is_newcomer = False
-    """Whether this is the first start, whose first run begins at a pace to watch."""
+    """True at the first start ever, whose first run begins at reading pace."""
     lesson: str | None = None
     """Name of the current lesson."""
     _recalling: Worker[None] | None = None
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
-        """The screen of a recorded run, which is the app's run until it is left.
-
-        Raises:
-            RunStoreError: the folder holds no run.
-        """
+        """The replay screen of a recorded run. Raises RunStoreError if the folder holds no run."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
         from llamagym_tui.state.replay import Recording
 
@@ -140,9 +139,9 @@ class PastRunActions(PersonalApp):
                     self.push_screen(BranchDialog(run_dir), typed)
 
     def _go_on(self, settings: Callable[[], RunConfig]) -> None:
-        """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after.
+        """Resume or branch a run without its former limits of episodes and minutes.
 
-        `settings` reads those of the run that goes on, as often as it takes until its agent is trusted.
+        `settings` is called again after the user has agreed to trust the agent.
         """
         from llamagym_tui.setup.run_config import with_run_dir
 
@@ -176,7 +175,7 @@ class PastRunActions(PersonalApp):
 
     @work(exclusive=True, group="past")
     async def recall(self, config: RunConfig) -> None:
-        """Read what a run was before it is resumed; begun before its trainer is started."""
+        """Read the past of a run that is resumed."""
         from llamagym_tui.state.history import History
 
         past = History(Path(config.run_dir), config)
@@ -209,7 +208,7 @@ class PastRunActions(PersonalApp):
             self.pop_screen()
 
     def greet_newcomer(self) -> None:
-        """At the first start ever, name the keys to begin with."""
+        """Name the keys to begin with, at the first start ever."""
         marker = data_dir() / "greeted"
         if marker.exists():
             return
@@ -218,3 +217,42 @@ class PastRunActions(PersonalApp):
         # If nothing can be written, the greeting comes again next time.
         with contextlib.suppress(OSError):
             replace_file(marker, b"")
+
+    # Models
+
+    def require_model(
+        self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
+    ) -> None:
+        """Call `then` if the model of a run is here or the person lets it be downloaded, else `otherwise`."""
+        if config.model == SHIPPED:
+            then()
+        else:
+            self._look_for_model(config, then, otherwise)
+
+    @work(group="model")
+    async def _look_for_model(
+        self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
+    ) -> None:
+        # The hub's library takes a while to be imported.
+        download = await asyncio.to_thread(model_registry.download_of, config.model)
+        if download is None:
+            then()
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+                return
+            with contextlib.suppress(OSError):
+                Path(config.run_dir).rmdir()  # it was reserved, and is empty
+            otherwise()
+
+        kept = f" Converted, it is kept in {cache_dir()}." if download.package else ""
+        question = ConfirmDialog(
+            "download the model?",
+            f"{download.name} is not on this machine. It is downloaded once: {download.source}.{kept}",
+            "The model that ships with the app needs no download: --model bundled.",
+            yes="download it",
+            no="leave it",
+        )
+        self.push_screen(question, answered)

@@ -21,14 +21,14 @@ from llamagym_tui.protocol.wire import decode_event, encoded, framed, read_frame
 from llamagym_tui.user_files import growing_file, make_folder
 
 BUFFER_BYTES = 1024 * 1024
-"""Bytes of events that may wait here before the child has to wait for the UI."""
+"""Bytes of events that may wait here before the child blocks."""
 GRACE_S = 3.0
-"""Seconds for a process to be gone after it closed its pipe, or was terminated."""
+"""Seconds for a process to end after it closed its pipe or was terminated."""
 
 
 class TrainerClient:
     def __init__(self, command: Sequence[str] = ()) -> None:
-        """A client of a trainer process that is not started yet; `command` stands in place of the trainer's."""
+        """A client of a trainer process that is not started; tests pass another `command`."""
         self.log_path: Path | None = None
         self._command = command
         self._config: RunConfig | None = None
@@ -36,7 +36,7 @@ class TrainerClient:
         self._reading = False
         self._stopping = False
         self._finished = False
-        """Whether it has reported the end of its run, after the last checkpoint; its process may take longer."""
+        """True after the end of the run was reported; the process may take longer."""
 
     @property
     def exit_code(self) -> int | None:
@@ -77,7 +77,7 @@ class TrainerClient:
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
-        """Send a command, without waiting for a trainer that reads none; that it has gone is reported by `events`."""
+        """Send a command without waiting; `events` reports a trainer that is gone."""
         if self._process is None or self._process.stdin is None or not self.running:
             return
         with contextlib.suppress(ConnectionError):
@@ -108,7 +108,8 @@ class TrainerClient:
             raise LlamaGymError(self._obituary(fault)) from fault
 
     async def stop(self, timeout_s: float) -> bool:
-        """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""
+        """Let the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it. Returns True if
+        it saved."""
         if not self.running:
             return self._finished or self.exit_code == 0
         self._stopping = True
@@ -122,7 +123,7 @@ class TrainerClient:
         return self._finished or self.exit_code == 0
 
     async def _ended_within(self, timeout_s: float) -> None:
-        """Return when the process has ended, by force after the time."""
+        """Wait for the end of the process, and force it after `timeout_s`."""
         process = self._process
         assert process is not None
         for last_resort in (process.terminate, process.kill):
@@ -142,7 +143,7 @@ class TrainerClient:
             pass
 
     def _obituary(self, fault: WireError | None) -> str:
-        """How it ended, where its log is, how to resume."""
+        """A sentence on the end of the process, its log, and the command that resumes."""
         assert self._config is not None
         if fault is not None:
             how = f"The trainer sent something that is no event and was ended ({fault})."

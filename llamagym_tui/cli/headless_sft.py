@@ -17,9 +17,7 @@ FACTS = (
     "episodes",
     "turns",
     "actions",
-    "prompts",
     "under_present_prompt",
-    "free_replies",
     "preferences",
 )
 """What the line of JSON says of the demonstrations."""

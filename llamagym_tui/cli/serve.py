@@ -1,8 +1,8 @@
-"""`serve`: the app in a browser through textual-serve, a process for each visitor; textual-serve itself checks nothing.
+"""`serve`: the app in a browser by textual-serve, a process for each visitor.
 
-A request is answered only if its Host is this server's, its Origin (a socket has one) the same place, and its path
-begins with the token that was drawn at the start. The app ends with its socket, by force if it hangs. What it may not
-do meanwhile is up to `llamagym_tui.user_files`; it can hand out neither files nor addresses to open.
+textual-serve checks nothing. Here a request needs this server's Host, its Origin if it has one (a socket must), and the
+token that is drawn at the start. A session ends with its socket, by force if it hangs; it opens no address and offers
+no file. `REFUSED_IN_BROWSER` has the actions that it may not do.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from llamagym_tui.user_files import BROWSER, file_text
 
 LOOPBACK = ("127.0.0.1", "localhost")
 END_S = STOP_S + 10
-"""Seconds that an app has to end, with its trainer, once its visitor has gone."""
+"""Seconds for an app and its trainer to end after the visitor has gone."""
 MOST_CELLS = 400
-"""The most columns, and the most rows, of a session; a visitor names them, and they take memory."""
+"""Most columns and most rows of a session; a visitor names them, and they take memory."""
 
 
 class Session(AppService):
@@ -65,13 +65,13 @@ class Session(AppService):
 
 class Server(textual_serve.server.Server):
     def __init__(self, command: Sequence[str], *, host: str, port: int, sessions: int) -> None:
-        """Make a server that listens nowhere yet; it has so many `sessions` at the same time, at most."""
+        """A server that listens nowhere yet, with at most `sessions` at a time."""
         super().__init__("exec " + shlex.join(command), host, port)
         self.token = secrets.token_urlsafe(24)
         self._names = LOOPBACK if host in LOOPBACK else (host.lower(),)
         self._most = sessions
         self._sockets: dict[web.WebSocketResponse, str] = {}
-        """The open ones, with the command of each."""
+        """Open sockets, with the command of each."""
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._checked])
@@ -83,7 +83,7 @@ class Server(textual_serve.server.Server):
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Answer only who came by this server's own address and knows the token."""
+        """Answer only requests for this server's own address that know the token."""
         _, token, *place = request.path.split("/")
         is_socket = place == ["ws"]
         name = request.host.partition(":")[0].lower()  # behind a tunnel, the port is another one
@@ -102,14 +102,14 @@ class Server(textual_serve.server.Server):
         return await handler(request)
 
     def _require_room(self, request: web.Request) -> None:
-        """Raises HTTPServiceUnavailable: there is no session for this visitor."""
+        """Raise HTTPServiceUnavailable if there is no session for this visitor."""
         if len(self._sockets) >= self._most:
             raise web.HTTPServiceUnavailable(
                 text="All sessions are taken; try again later, or serve with --sessions."
             )
 
     def _command_for(self, request: web.Request) -> str:
-        """What a visitor's session runs."""
+        """The command of a visitor's session."""
         return self.command
 
     async def handle_index(self, request: web.Request) -> web.Response:
@@ -150,15 +150,15 @@ class Server(textual_serve.server.Server):
 
 
 def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowed: str) -> None:
-    """Serve a command, with `allowed` as `BROWSER` has it, as `run` does."""
+    """Serve a command; the arguments are those of `Server` and `run`."""
     run(Server(command, host=host, port=port, sessions=sessions), allowed)
 
 
 def run(server: Server, allowed: str) -> None:
-    """Serve until ctrl+c; then every session ends in order.
+    """Serve until ctrl+c, then end every session in order.
 
     Args:
-        server: one that listens nowhere yet.
+        server: the server.
         allowed: what its sessions may do, as `BROWSER` has it.
     Raises:
         UsageError: the address cannot be listened on.
@@ -196,5 +196,5 @@ def run(server: Server, allowed: str) -> None:
 
 
 def _cells(count: Any) -> int:
-    """The columns or rows that a visitor gets who asks for so many."""
+    """The number of columns or rows for a visitor who asks for `count`."""
     return min(max(int(count), 1), MOST_CELLS)

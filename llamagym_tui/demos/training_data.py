@@ -3,7 +3,7 @@
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
@@ -96,71 +96,45 @@ ONE_SIDED = 0.9
 """If an action has at least this share of the turns, hardly anything else is learnt."""
 MOST_ACTIONS = 6
 """Most actions that are counted one by one in a line."""
-LONGEST_EXAMPLE = 60
-"""Most characters of a reply that is shown as an example."""
 
 
 def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> DemonstrationsRead:
-    """What there is to learn from demonstrations, for a run with a system prompt; turns that are not trained on do not
-    count."""
+    """The figures of demonstrations, for a run with a system prompt; turns that are not trained on do not count."""
     counts = Counter[str]()
-    turns = 0
-    free_replies = []
     for demo in data.demonstrations:
-        for turn, (action, reply) in enumerate(zip(demo.actions, demo.replies, strict=True)):
-            if demo.corrected and turn not in demo.corrected:
-                continue
-            turns += 1
-            counts[agent.action_name(action)] += 1
-            if not _is_plain(agent, action, reply):
-                free_replies.append(reply)
-    actions = dict.fromkeys(agent.action_names, 0)
-    actions |= dict(counts.most_common())  # also those that the agent does not list
+        for turn, action in enumerate(demo.actions):
+            if not demo.corrected or turn in demo.corrected:
+                counts[agent.action_name(action)] += 1
     prompts = [demo.system_prompt for demo in data.demonstrations]
     return DemonstrationsRead(
         path=str(data.path),
         episodes=len(data.demonstrations),
-        turns=turns,
-        actions=actions,
-        prompts=len(set(prompts)),
+        turns=counts.total(),
+        actions=dict.fromkeys(agent.action_names, 0) | dict(counts.most_common()),
         under_present_prompt=prompts.count(system_prompt),
-        free_replies=len(free_replies),
-        free_reply=free_replies[0][:LONGEST_EXAMPLE] if free_replies else "",
         preferences=len(data.preferences),
     )
 
 
 def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> list[str]:
-    """What speaks against training on the demonstrations, a sentence each."""
-    found = _doubts_of_imitation(facts) if method == "sft" else []
-    other = facts.episodes - facts.under_present_prompt
-    if other:
-        found.append(
-            f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
-            "and teach how to play under that one."
-        )
-    return found
-
-
-def _doubts_of_imitation(facts: DemonstrationsRead) -> list[str]:
-    """What speaks against supervised training alone, a sentence each."""
+    """Reasons against training on the demonstrations, a sentence each."""
     found = []
-    if facts.episodes < FEW and facts.turns < MANY_TURNS:
+    if method == "sft" and facts.episodes < FEW and facts.turns < MANY_TURNS:
         few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
         found.append(
             f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost."
         )
-    if facts.turns and facts.actions:
+    if method == "sft" and facts.turns and facts.actions:
         name = max(facts.actions, key=lambda action: facts.actions[action])
         share = facts.actions[name] / facts.turns
         if share >= ONE_SIDED:
             found.append(
                 f"{share:.0%} of the turns are {name}: other actions may hardly be chosen afterwards."
             )
-    if facts.free_replies:
+    if other := facts.episodes - facts.under_present_prompt:
         found.append(
-            f"{facts.free_replies:,} of {facts.turns:,} replies are more than their action, as {facts.free_reply!r}: "
-            "later ones may name no action."
+            f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
+            "and teach how to play under that one."
         )
     return found
 
@@ -174,29 +148,8 @@ def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
     ]
     if len(most_first) > MOST_ACTIONS:
         actions.append(f"{len(most_first) - MOST_ACTIONS} more")
-    free_text = "none"
-    if facts.free_replies:
-        free_text = f"{facts.free_replies:,} of {facts.turns:,} replies"
     return {
-        "episodes": f"{facts.episodes:,}, every line readable",
+        "episodes": f"{facts.episodes:,}",
         "turns": f"{facts.turns:,}",
         "actions": " · ".join(actions),
-        "prompts": _prompts_text(facts),
-        "free text": free_text,
     }
-
-
-def _prompts_text(facts: DemonstrationsRead) -> str:
-    """Under which prompts the episodes were recorded, and in how many of them it was the run's present one."""
-    if facts.under_present_prompt == facts.episodes:
-        return "recorded under this prompt"
-    if facts.under_present_prompt:
-        present = f"this one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
-        return f"recorded under {facts.prompts:,} prompts, {present}"
-    others = "another prompt" if facts.prompts == 1 else f"{facts.prompts:,} other prompts"
-    return f"recorded under {others}"
-
-
-def _is_plain(agent: AgentBase, action: Any, reply: str) -> bool:
-    """Whether a reply only names the action, in the agent's own form but with any spaces."""
-    return "".join(reply.split()) == "".join(agent.format_action(action).split())

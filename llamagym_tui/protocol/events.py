@@ -490,14 +490,8 @@ class DemonstrationsRead(Event, frozen=True, kw_only=True):
     """Replies that are trained on."""
     actions: dict[str, int]
     """Turns in which each action was taken, by its name."""
-    prompts: int
-    """Different system prompts."""
     under_present_prompt: int
     """Episodes under the run's present prompt."""
-    free_replies: int
-    """Replies that are more, or other, than the canonical reply of their action."""
-    free_reply: str = ""
-    """The beginning of the first of them."""
     preferences: int = 0
     """Replies that a person replaced by another: pairs to learn preferences from."""
 

@@ -1,6 +1,6 @@
-"""The one way in which a screen, a dialog or a widget requests something of the trainer: it posts `CommandAsked`.
+"""Requests to the trainer: a screen, a dialog or a widget posts `CommandAsked`.
 
-The message bubbles to the app, which alone records requests in the run state and sends them.
+The app alone records requests in the run state and sends them.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from llamagym_tui.state.run import RunState
 
 @dataclass
 class CommandAsked(Message):
-    """A request to the trainer; it is sent unless it is pending already."""
+    """A request to the trainer; the app drops it while the same request is pending."""
 
     command: AnyCommand | Callable[[RunState], AnyCommand]
-    """What is sent. A function makes it when the app takes the request, from all that was requested before: so two
-    quick presses of `]` watch two environments further."""
+    """The command, or a function that makes it from the state when the app takes the request: two quick presses of `]`
+    watch two environments further."""

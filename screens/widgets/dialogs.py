@@ -17,9 +17,9 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 
 YES = "y ⏎"
-"""The keys of a yes as the bottom row shows them."""
+"""Keys of a yes in the bottom row."""
 NO = "n esc"
-"""The keys of a no as the bottom row shows them."""
+"""Keys of a no in the bottom row."""
 
 
 class ConfirmDialog(ModalScreen[bool]):
@@ -72,7 +72,7 @@ class CautiousDialog(ConfirmDialog):
 
 
 class QuitDialog(ConfirmDialog):
-    """Whether to leave; the questions are a sentence each on what that means."""
+    """Asks before leaving; each question is a sentence on the consequences."""
 
     BINDINGS = [
         Binding("y,enter,q", "dismiss(True)", "Leave", key_display=YES),
@@ -109,13 +109,13 @@ class HelpDialog(ModalScreen[None]):
             yield Static(self._keys(), markup=False)
 
     def _purpose(self) -> str:
-        """`HELP` of the focused widget and of what it stands in."""
+        """The `HELP` texts of the focused widget and its parents."""
         focused = self._of.focused or self._of
         texts = [getattr(node, "HELP", None) for node in focused.ancestors_with_self]
         return "\n\n".join(dedent(text).strip() for text in texts if text)
 
     def _keys(self) -> Table:
-        """Keys with a tooltip, those of one action together, under the name of what binds them."""
+        """Keys with a tooltip, one row for each action, under the title of the widget that binds them."""
         rows: dict[tuple[str, str], list[str]] = {}
         for node, binding, _, tooltip in self._of.active_bindings.values():
             if tooltip and not binding.system:

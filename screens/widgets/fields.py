@@ -15,7 +15,7 @@ class KeysInOrder(Widget):
     """A second base of every text field, after Textual's own, which takes the letters."""
 
     async def on_key(self, event: Key) -> None:
-        """Run the action of a key here, before the next key is looked at."""
+        """Run the action of a key before the next key is handled."""
         if await self.app._check_bindings(event.key):
             event.stop()
             event.prevent_default()
@@ -59,7 +59,7 @@ class DraftArea(TextArea, KeysInOrder):
     HELP = "The draft. It is saved half a second after a change, and requested from the trainer only by ctrl+s."
 
     def on_resize(self) -> None:
-        """Draw all lines again: Textual wraps them after it has drawn them for the new size."""
+        """Draw all lines again: Textual wraps them only after it has drawn them."""
         self.refresh()
 
     async def _on_paste(self, event: Paste) -> None:

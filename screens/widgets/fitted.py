@@ -1,4 +1,4 @@
-"""Screens that fit the terminal: their layouts by its size, and what stands there where there is no room."""
+"""Screens that fit the terminal, and the message in a terminal that is too small."""
 
 from textual.events import Resize
 from textual.geometry import Size
@@ -10,7 +10,7 @@ MIN_WIDTH = 60
 MIN_HEIGHT = 16
 """Rows."""
 WIDE = 120
-"""Cells from which chart and figures stand next to the conversation."""
+"""Least number of columns for chart and figures beside the conversation."""
 WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
 HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 """Style classes of every screen, by size of the terminal."""
@@ -35,10 +35,10 @@ def is_too_small(size: Size) -> bool:
 
 
 class Fitted(Screen[ScreenResultType]):
-    """A screen that is laid out once before it is shown, for the present size of the terminal.
+    """A screen that is laid out once, for the current size of the terminal, before it is shown.
 
-    Textual lays out a new screen up to three times: without a size, for the size, and with the style classes of that
-    size. When two sizes are reported at once, by a terminal that does not know its own, it alternates without end.
+    Textual lays out a new screen up to three times. A terminal that reports two sizes at once makes it alternate for
+    ever.
     """
 
     def on_mount(self) -> None:

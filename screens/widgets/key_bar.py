@@ -1,4 +1,4 @@
-"""The bottom row: the keys that do something now, drawn by one widget.
+"""The bottom row of keys, drawn by one widget.
 
 Textual's `Footer` mounts a widget for each key, and all of them again whenever a key changes: 67 ms on the playground
 where this row takes 8 (Textual 8.2, 120x34, median of nine).
@@ -11,20 +11,21 @@ from typing import Any
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.events import MouseUp
 from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.refused import is_refused
+from llamagym_tui.user_files import browser_session
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
 KEPT = 2
-"""Keys at the end that are always shown: help, and the way out."""
+"""Number of keys at the end that are always shown: help and the way out."""
 GAP = Content("  ")
 MORE = "…"
-"""Stands for keys without room; a click on it opens the palette, which has them all."""
+"""Stands for keys without room; a click on it opens the palette."""
 
 
 class KeyBar(Widget):
@@ -36,7 +37,7 @@ class KeyBar(Widget):
 
     @property
     def keys(self) -> list[ActiveBinding]:
-        """The first key of each action that the row has."""
+        """The first key of each action in the row."""
         shown: dict[str, ActiveBinding] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding
@@ -95,3 +96,18 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
     keys = app._keymap.get(id)
     shown = app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
+
+
+def is_refused(owner: DOMNode, action: str, parameters: tuple[object, ...]) -> bool:
+    """True if this session of `llamagym-tui serve` may not do an action.
+
+    `REFUSED_IN_BROWSER` of a class has the names of its refused actions for each kind of session, ``play``, ``seat`` or
+    ``watch``. A bare name refuses the action with any parameters, ``ask('load')`` only with these.
+    """
+    session = browser_session()
+    with_parameters = f"{action}({', '.join(map(repr, parameters))})"
+    for kind in type(owner).__mro__:
+        refused = vars(kind).get("REFUSED_IN_BROWSER", {}).get(session, ())
+        if action in refused or with_parameters in refused:
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""Literal text as Textual draws it: without markup, and looked at once more before it reaches the terminal."""
+"""Literal text for Textual: no markup, no control characters."""
 
 import re
 from typing import Final
@@ -12,15 +12,14 @@ from llamagym_tui.protocol.literal import REPLACEMENT, UNSAFE, literal
 
 
 def pasted(text: str) -> str:
-    """The literal text of a paste, in which some terminals end lines with carriage returns."""
+    """The literal text of a paste; some terminals end its lines with carriage returns."""
     return literal("\n".join(text.replace("\r\n", "\n").split("\r")))
 
 
 class LiteralLines(LineFilter):
-    """The last look at each line of each widget: nothing in it steers the terminal, and nothing is a link.
+    """Cleans each line of each widget last: no control character and no link reaches the terminal.
 
-    Texts are made literal where they come from, which shows what was in them; what was forgotten there is left out
-    here, at the same width.
+    Texts are made literal at their source; this filter drops what was missed there and keeps the width.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:

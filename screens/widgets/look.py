@@ -1,6 +1,6 @@
-"""How the app looks: themes, and texts that can be read in all of them.
+"""Themes, and colours that can be read in all of them.
 
-`readable` changes the variables of a theme as little as a contrast of 4.5 to 1 takes, and adds our own.
+`readable` changes the variables of a theme as little as a contrast of 4.5 to 1 needs, and adds our own.
 Source: WCAG 2.2, success criterion 1.4.3.
 """
 

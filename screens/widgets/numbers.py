@@ -1,4 +1,4 @@
-"""Numbers as screens show them: the one place for their formats, on top of `llamagym_tui.returns`."""
+"""Formats of numbers on screens."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def plain(value: float, least: float = 1e-6) -> str:
-    """A number in at most seven characters or so; 0 below a magnitude."""
+    """A number in about seven characters; 0 below a magnitude."""
     if value == 0 or abs(value) < least:
         return "0"
     if not 0.001 <= abs(value) < 10_000:
@@ -31,14 +31,14 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> str:
-    """A curve as bars, the lowest and the highest of its values and of what else has to fit at the ends."""
+    """A curve as one row of bars; `fitted` values are within its range, too."""
     return spark_rows(values, width, 1, fitted)[0].rstrip()
 
 
 def spark_rows(
     values: Sequence[float], width: int, height: int, fitted: Iterable[float] = ()
 ) -> list[str]:
-    """The bars in some rows, the highest first; each row is filled up to `width`."""
+    """A curve as rows of bars, the top row first, each `width` wide."""
     every = [value for value in (*values, *fitted) if math.isfinite(value)]
     low = min(every, default=0.0)
     high = max(every, default=0.0)
@@ -58,18 +58,18 @@ def spark_rows(
 
 
 def baselines(state: RunState) -> dict[str, float]:
-    """Published mean returns by literal names, the best first."""
+    """Published mean returns by name, the best first."""
     known = state.run.baselines if state.run else {}
     best_first = sorted(known.items(), key=lambda item: -item[1])
     return {one_line(name): value for name, value in best_first}
 
 
 BAR = 10
-"""Cells of a bar that stands for certainty."""
+"""Cells of a bar for a share."""
 
 
 def number(value: float, decimals: int | None = None) -> str:
-    """A signed number with a real minus sign; whole numbers have no decimals unless some are wanted."""
+    """A signed number with a real minus sign; whole numbers have no decimals by default."""
     if decimals is None:
         decimals = 0 if float(value).is_integer() else 3
     if value == 0:
@@ -78,7 +78,7 @@ def number(value: float, decimals: int | None = None) -> str:
 
 
 def bar(share: float) -> str:
-    """A bar of at most `BAR` cells, in eighths of a cell; none of what is no number."""
+    """A bar of at most `BAR` cells, in eighths of a cell; empty for NaN."""
     if not math.isfinite(share):
         return ""
     within = min(max(share, 0.0), 1.0)
@@ -88,7 +88,7 @@ def bar(share: float) -> str:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels of an axis, with as many decimals as tell its ticks apart."""
+    """Labels of an axis, with enough decimals to tell its ticks apart."""
     step = 1.0
     if len(ticks) > 1:
         step = ticks[1] - ticks[0]

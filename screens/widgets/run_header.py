@@ -1,4 +1,4 @@
-"""The top row: agent, model, mode, phase and speed of a run, as the trainer has confirmed them."""
+"""The top row: mode, agent, environment, model, phase and speed of a run."""
 
 from pathlib import PurePath
 from typing import get_args

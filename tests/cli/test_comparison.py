@@ -24,7 +24,7 @@ def test_nothing_to_compare_is_refused():
     same = run("compare", "blackjack")
     assert (same.exit_code, same.stderr) == (
         2,
-        "llamagym-tui: A and B are the same: give --b-model, --b-prompt-file, --b-temperature or --b-learner.\n",
+        "llamagym-tui: A and B are the same: give --b-model, --b-prompt-file or --b-temperature.\n",
     )
 
 

@@ -43,55 +43,24 @@ def facts(*demos: Demonstration) -> DemonstrationsRead:
     return training_facts(TrainingData(Path("hands.jsonl"), list(demos), "sft"), AGENT, "Play.")
 
 
-def test_one_hand_with_one_honest_sentence_is_doubted_three_times() -> None:
-    found = facts(demo('because 11 is low {"action": 1}'))
-    assert (found.episodes, found.turns, found.free_replies) == (1, 1, 1)
-    few, one_sided, free = doubts(found)
-    assert few.startswith("1 episode is few: below about 50")
-    assert one_sided.startswith("100% of the turns are hit")
-    assert free.startswith(
-        "1 of 1 replies are more than their action, as 'because 11 is low {\"action\": 1}'"
-    )
-
-
-def test_turns_actions_prompts_and_free_text_are_counted_as_they_are() -> None:
+def test_turns_and_actions_are_counted_and_other_prompts_doubted() -> None:
     found = facts(
         demo('{"action": 1}', '{"action":0}'),
         demo("Action: 1", prompt="Win."),
         demo('{"action": 1}', prompt=""),
     )
     assert (found.episodes, found.turns, found.actions) == (3, 4, {"stick": 1, "hit": 3})
-    assert (found.prompts, found.under_present_prompt) == (3, 1)
-    assert (found.free_replies, found.free_reply) == (1, "Action: 1")
-    assert fact_lines(found) == {
-        "episodes": "3, every line readable",
-        "turns": "4",
-        "actions": "hit 3 (75%) · stick 1 (25%)",
-        "prompts": "recorded under 3 prompts, this one in 1 of 3 episodes",
-        "free text": "1 of 4 replies",
-    }
+    assert found.under_present_prompt == 1
+    assert fact_lines(found)["actions"] == "hit 3 (75%) · stick 1 (25%)"
     assert doubts(found)[-1].startswith(
         "2 of 3 demonstrations were recorded under another system prompt"
     )
-
-
-@pytest.mark.parametrize(
-    ("prompts", "words"),
-    [
-        (["Play.", "Play."], "recorded under this prompt"),
-        (["Play.", "Win."], "recorded under 2 prompts, this one in 1 of 2 episodes"),
-        (["Win.", "Win."], "recorded under another prompt"),
-        (["Win.", "Lose."], "recorded under 2 other prompts"),
-    ],
-)
-def test_under_which_prompts_it_was_recorded_is_said_in_words(prompts: list[str], words: str):
-    found = facts(*(demo('{"action": 1}', prompt=prompt) for prompt in prompts))
-    assert fact_lines(found)["prompts"] == words
+    assert len(doubts(found, "dpo")) == 1
 
 
 def test_of_a_corrected_episode_only_the_turns_of_the_person_count() -> None:
     found = facts(demo("no idea, 0", '{"action": 1}', replaced_replies={1: "no"}))
-    assert (found.turns, found.actions, found.free_replies) == (1, {"stick": 0, "hit": 1}, 0)
+    assert (found.turns, found.actions) == (1, {"stick": 0, "hit": 1})
 
 
 @pytest.mark.parametrize(("episodes", "expected"), [(49, True), (50, False)])

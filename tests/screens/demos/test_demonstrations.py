@@ -254,20 +254,10 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await pilot.press("enter")
         assert client.sent == []
         await pilot.press("down", "enter")
-        await sees(pilot, "500, every line readable")
+        await sees(pilot, "episodes   500")
         await pilot.press("y")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]
-
-
-async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):
-    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("d")
-        await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
-        await pilot.press("f", "escape")
-        await sees(pilot, "runs")
 
 
 async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
