@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
+from llamagym_tui.engine.learning.trl_training import NOT_TRAINED, examples
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.errors import PromptTooLongError
