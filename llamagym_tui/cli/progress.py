@@ -46,11 +46,11 @@ class Progress:
         self._played: events.EpisodesCounted | None = None
         """The latest figures of play."""
         self._doing = ""
-        """How far something is that takes seconds. Empty: nothing is under way."""
+        """Progress of a longer task; empty if none is under way."""
         self._stage = ""
-        """What is done before the play, without its figures."""
+        """The stage before play, without its figures."""
         self._shown = ""
-        """What was shown last."""
+        """The last line that was shown."""
 
     def __enter__(self) -> Self:
         if self._bar:
