@@ -191,7 +191,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Factor on rewards; none: by the spread of returns so far.",
         ),
     ] = 1.0
-    """If None, one over the standard deviation of the discounted returns, from each turn on, of all episodes trained on.
+    """If None, one over the standard deviation of the discounted returns, from each turn on, of all episodes so far.
     Penalties are not scaled."""
     parse_penalty: Annotated[
         NonNegative,
