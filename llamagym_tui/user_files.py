@@ -5,7 +5,7 @@ waits for a pipe or a device that stands in a file's place. New files can be rea
 nor a folder that is removed leads out of its folder through a link. If something cannot be done, OSError is raised,
 and a file that was to be replaced is still there as it was. A visitor of `llamagym-tui serve` who only watches writes
 nothing, and one of a class no preferences: that is decided here. Which keys a visitor may not use, each screen says
-itself (`screens/widgets/refused.py`).
+itself (`REFUSED_IN_BROWSER`).
 """
 
 import contextlib

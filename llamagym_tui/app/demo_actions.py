@@ -19,7 +19,6 @@ from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
-    from llamagym_tui.screens.past_runs.home import HomeScreen
 
 PARSE_RISE = 0.05
 """Rise of the parse failure rate by a warm start that gets a warning."""
@@ -97,17 +96,10 @@ class DemoActions(PersonalApp):
     # Looking
 
     def action_demonstrations(self) -> None:
-        self._open_demonstrations(self._agent)
-
-    def on_home_screen_demonstrations_requested(
-        self, message: HomeScreen.DemonstrationsRequested
-    ) -> None:
-        self._open_demonstrations(RunAgent(message.spec))
-
-    def _open_demonstrations(self, agent: RunAgent) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
         with self.errors_shown():
+            agent = self._agent
             self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
 
     # Training

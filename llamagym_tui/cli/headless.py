@@ -346,7 +346,7 @@ class Player:
         if other is None or other.config.model != config.model:
             self._builders.fetch_model(progress.show_stage)
             progress.show("loading the model")
-            self._builders.preflight(self.agent, learns=False)
+            self._builders.require_memory(learns=False)
             loaded = self._builders.model()
             self.policy = self._builders.policy(self.agent, loaded)
             self._builders.threads(self.policy, loaded)

@@ -199,8 +199,6 @@ class DemonstrationsScreen(Screen[None]):
     def _nothing(self) -> str:
         if not self._loaded:
             return "reading the file …"
-        if getattr(self.app, "run_state", None) is None:
-            return "There is none yet: start a run to play some, or llamagym-tui demos generate."
         return f"There is none yet: {key_of(self.app, 'table', 'h')} plays some."
 
     @on(DataTable.RowHighlighted)

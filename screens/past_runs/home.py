@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -55,13 +54,6 @@ class HomeScreen(Fitted[None]):
             id="home.lessons",
         ),
         Binding(
-            "d",
-            "demonstrations",
-            "Demonstrations",
-            tooltip="The demonstrations of the chosen agent.",
-            id="home.demonstrations",
-        ),
-        Binding(
             "slash",
             "filter('')",
             "Filter, ./file.py",
@@ -86,13 +78,6 @@ class HomeScreen(Fitted[None]):
     class AgentChosen(Message):
         spec: str
         model: str
-
-    @dataclass
-    class DemonstrationsRequested(Message):
-        spec: str
-
-    REFUSED_IN_BROWSER: ClassVar = {"watch": {"demonstrations"}}
-    """These are read and deleted on disk."""
 
     def __init__(self, agents: Mapping[str, type[AgentBase]], *, run_is_open: bool = False) -> None:
         """While a run is open, past runs are shown and compared only."""
@@ -158,8 +143,6 @@ class HomeScreen(Fitted[None]):
                 row = self._runs.chosen
                 can = self._runs.has_focus and row is not None and not row.info.is_running
                 return True if can and has_agents else None
-            case "demonstrations":
-                return has_agents
             case "back":
                 return not has_agents or self.query_one(SentenceInput).display
         return True
@@ -237,10 +220,6 @@ class HomeScreen(Fitted[None]):
         agents = self.query_one(AgentList)
         spec = agents.highlighted_option.id if agents.highlighted_option else event.value.strip()
         self.post_message(self.AgentChosen(str(spec), self.query_one(ModelList).chosen))
-
-    def action_demonstrations(self) -> None:
-        if (option := self.query_one(AgentList).highlighted_option) is not None:
-            self.post_message(self.DemonstrationsRequested(str(option.id)))
 
     @on(OptionList.OptionSelected, "#agents")
     def _play(self, event: OptionList.OptionSelected) -> None:

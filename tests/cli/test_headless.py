@@ -31,7 +31,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.trainer import builders, session
-from llamagym_tui.trainer.run import update_stats
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
 from tests.state.test_warm_start import FINISHED
@@ -363,7 +362,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    stats = update_stats(made_up_stats(), 1.0)
+    stats = made_up_stats()
     seen: list[Event] = [
         counted(500),
         UpdateFinished(update=3, episodes=500, stats=stats),

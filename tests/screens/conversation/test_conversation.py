@@ -12,6 +12,7 @@ from llamagym_tui.screens.conversation.turns import in_full, line_of, paragraphs
 from llamagym_tui.screens.conversation.view import MARK, ConversationPane, ConversationView
 from llamagym_tui.state.transcript import MAX_ENTRIES, ReplySoFar, Transcript
 from tests import fakes
+from tests.protocol.test_literal import NASTY, harmful
 from tests.screens.steps import BareApp, sees, shown, until
 
 SIZE = (60, 16)
@@ -136,6 +137,20 @@ def test_the_most_probable_actions_are_shown_and_what_an_update_changed():
     ]  # fmt: skip
     (row,) = rows_of(Transcript().after(replace(probed, before=[0.5, 0.5])).entries, [])
     assert "updated: hit 50% → 70%, stick 50% → 25%" in line_of(row, 70).plain
+
+
+@pytest.mark.parametrize("width", [17, 40, 93])
+def test_texts_of_strangers_are_harmless_at_every_width(width: int):
+    transcript = Transcript().note(NASTY[0])
+    for episode, text in enumerate(NASTY):
+        turns = [(f"{text} {'日' * 40}", text, "keyword")]
+        for event in fakes.hand(episode, turns, 1.0, system_prompt=text):
+            transcript = transcript.after(event)  # type: ignore[arg-type]
+    for row in rows_of(transcript.entries, []):
+        line = line_of(row, width)
+        assert harmful(line.plain) == []
+        assert line.cell_length <= width
+        assert harmful(in_full(row, width).plain) == []
 
 
 # The list

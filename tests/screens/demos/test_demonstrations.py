@@ -260,16 +260,6 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         assert [type(command) for command in client.sent] == [WarmStart]
 
 
-async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):
-    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "Blackjack")
-        await pilot.press("d")
-        await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
-        await pilot.press("f", "escape")
-        await sees(pilot, "runs")
-
-
 async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
     path = demo_files.default_path("blackjack")
     nasty = [text for text in NASTY if text != "\ud800"]

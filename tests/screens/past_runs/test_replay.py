@@ -114,17 +114,6 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
         assert app.run_state.mode_requested is None
 
 
-async def test_what_played_on_behind_the_metrics_is_seen_when_they_are_left(app: LlamaGymApp):
-    async with app.run_test(size=SIZE) as pilot:
-        screen = await paused(pilot)
-        await pilot.press("m")
-        await until(pilot, lambda: app.screen is not screen)
-        screen.player.jump(screen.player.recording.duration_s)
-        await until(pilot, lambda: app.run_state is screen.player.state)
-        await pilot.press("escape")
-        await sees(pilot, "2,574 ")
-
-
 async def test_a_failed_run_is_told_as_what_was_and_leaves_a_clean_exit(tmp_path: Path):
     events = [
         *fakes.opening_events(),

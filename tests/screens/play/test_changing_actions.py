@@ -1,4 +1,4 @@
-"""Actions that change with the turn, at the wheel and at the table with its hint."""
+"""Actions that change with the turn, at the wheel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.protocol.commands import Act, AnyCommand, ProbeActions, TakeWheel
+from llamagym_tui.protocol.commands import Act, AnyCommand, TakeWheel
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     ActionsProbed,
     AnyEvent,
-    ConversationProbed,
     EpisodeStarted,
     ObservationShown,
     PaceChanged,
@@ -72,10 +71,6 @@ class ChestTrainer(fakes.FakeClient):
         await super().send(command)
         names = TURNS[2][1]
         match command:
-            case ProbeActions(ticket=ticket, messages=[*_, asked]):
-                admissible = asked["actions"]
-                shares = [1 / len(admissible)] * len(admissible)
-                self.emit(ConversationProbed(ticket=ticket, names=admissible, shares=shares))
             case TakeWheel():
                 choices = [OfferedAction(str(key), name, name) for key, name in enumerate(names)]
                 waits = ActionAwaited(
@@ -122,16 +117,3 @@ async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
         await sees(pilot, "0  bow")
         assert client.sent[-1] == Act(episode=0, turn=2, action="open chest")
         await until(pilot, lambda: "3  open chest" not in shown(pilot), "keys of the turn before")
-
-
-async def test_a_persons_table_and_its_hint_follow_the_turn():
-    client = ChestTrainer(iter(events()))
-    async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, PROBED)
-        await pilot.press("h")
-        await sees(pilot, "0  take key")
-        await pilot.press("ctrl+e")
-        await sees(pilot, "policy: take key 50%, go north 50%; expert: take key")
-        await pilot.press("0")
-        await sees(pilot, "policy: go north 100%; expert: go north")
-        await until(pilot, lambda: "0  take key" not in shown(pilot), "keys of the turn before")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
 
 from llamagym_tui import user_files
-from llamagym_tui.app.seat import SeatApp, open_seat
+from llamagym_tui.app.app import SeatApp, open_seat
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UntrustedAgent, UsageError
@@ -83,18 +82,3 @@ def test_a_seat_that_the_class_has_not_and_code_that_nobody_typed_are_refused(
     monkeypatch.delenv(user_files.BROWSER)
     with pytest.raises(UntrustedAgent):
         open_seat(tmp_path / "two", 1)
-
-
-def test_a_class_looks_like_this(snap_compare: Any, tmp_path: Path) -> None:
-    room = classroom(tmp_path, returns=[1.0, -1.0] * 10)
-    play(room, 1, [1.0] * 12 + [-1.0] * 8)
-    play(room, 2, [-1.0] * 15 + [0.0] * 5)
-    play(room, 3, [1.0] * 5)
-    app = SeatApp(room, 2)
-
-    async def at_its_end(pilot: Any) -> None:
-        await sees(pilot, "enter")
-        await pilot.press("enter")
-        await reaches(pilot, ClassScreen)
-
-    assert snap_compare(app, run_before=at_its_end, terminal_size=SIZE)

@@ -192,15 +192,6 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
         await sees(pilot, "a key takes its action at once")
 
 
-async def test_when_the_trainer_lets_go_the_playground_shows_why(make_app: MakeApp):
-    client = Trainer()
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await take(pilot)
-        client.emit(WheelLetGo(reason="the episodes under way were dropped"))
-        await sees(pilot, "The agent acts again: the episodes under way were dropped.")
-        assert not isinstance(pilot.app.screen, WheelScreen)
-
-
 async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app: MakeApp):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
