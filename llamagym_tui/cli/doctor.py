@@ -48,19 +48,18 @@ def _trial() -> dict[str, str]:
     """The device, memory and threads that a run with the bundled model finds."""
     try:
         from llamagym_tui.config import RunConfig
+        from llamagym_tui.engine.memory import as_gib, free_memory
         from llamagym_tui.trainer.builders import Builders
-        from llamagym_tui.trainer.preflight import preflight
 
         parts = Builders(RunConfig(agent="blackjack", run_dir=""))
         agent = parts.agent()
         loaded = parts.model()
         threads = parts.threads(parts.policy(agent, loaded), loaded)
-        needs = preflight(parts.config, agent)
     except Exception as error:
         return {"a run": f"PROBLEM: {type(error).__name__}: {error}"}
     return {
         "device": loaded.device,
-        "memory": f"{needs.there / 2**30:.1f} GiB for this process" if needs else "unknown",
+        "memory": f"{as_gib(free_memory(loaded.device))} free",
         "threads": f"{threads} for the bundled model, measured now",
     }
 

@@ -1,19 +1,15 @@
-"""Memory before the weights are loaded: the arithmetic by hand, monotonic in each setting, and what would fit."""
+"""Memory before the weights are loaded: shapes counted by hand, free memory, and a run that does not fit."""
 
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from msgspec.structs import replace
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
-from llamagym_tui.engine.memory import Workload, estimate_memory, host_free, workload_of
+from llamagym_tui.config import LoraConfig, RunConfig
+from llamagym_tui.engine.memory import host_free, require_memory
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
@@ -26,76 +22,16 @@ from llamagym_tui.engine.model.shape import (
     shape_of,
 )
 from llamagym_tui.engine.model.sources import bundled_model_path
+from llamagym_tui.errors import UsageError
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,
     parameters=1000, linears=(("a.q", 8, 8), ("a.down", 16, 8)),
 )  # fmt: skip
-TALK = Workload(prefix=100, opening=5, longest=50, turns=5, columns=10.0, scored=4)
-RUN = RunConfig(
-    agent="x", run_dir="", n_envs=3, generation=GenerationConfig(max_new_tokens=4),
-    ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(layers="all", r=2),
-)  # fmt: skip
 QWEN = Qwen2Config(
     hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
     intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True,
 )  # fmt: skip
-
-
-def test_the_estimate_of_full_fine_tuning_is_the_sum_worked_by_hand():
-    found = estimate_memory(TINY, RUN, TALK, full=True, base=7)
-    assert (found.weights, found.training) == (
-        4000,
-        4000 + 8000 + 4000 + 4000,
-    )  # gradients, moments, what was before the last step, reference
-    assert found.cache == 3 * 200 * 2 * 2 * 4 * 4  # 100 columns are doubled once
-    assert found.rollout == 3 * ((5 * (4 * 8 + 3 * 16) + 150 * 2 * 8) * 4 + 5 * 10 * 4)
-    kept = (200 + 100) * 3 * (6 * 8 + 4 * 8 + 4 * 16) * 4 + 2 * 100 * 2 * 2 * 8 * 4
-    assert found.update == int(kept * 1.1) + 80 * 3 * 10 * 4
-    assert found.total == 7 + 4000 + 20_000 + found.cache + found.update
-
-
-def test_an_adapter_has_gradient_and_moments_and_no_second_model_is_kept():
-    found = estimate_memory(TINY, RUN, TALK, full=False)
-    elements = 2 * (8 + 8) + 2 * (16 + 8)
-    # weights, gradients, moments, and weights before the last step
-    assert (found.weights, found.training) == (4000, 4 * (1 + 1 + 2 + 1) * elements)
-    head = replace(RUN, lora=LoraConfig(layers="head", r=2))
-    assert estimate_memory(TINY, head, TALK, full=False).training == 4 * 4 * 2 * (8 + 10)
-    assert TINY.adapter(LoraConfig(layers="all", r=2, target_modules=["down"])) == 2 * 24
-
-
-def test_who_only_plays_has_no_gradients():
-    found = estimate_memory(TINY, RUN, TALK, full=True, learns=False)
-    assert found.training == found.update == 0
-    assert min(found.cache, found.rollout) > 0
-
-
-@pytest.mark.parametrize(
-    "larger",
-    [
-        {"n_envs": 4},
-        {"generation": GenerationConfig(max_new_tokens=400)},
-        {"ppo": PPOConfig(mini_batch_size=40)},
-        {"lora": LoraConfig(layers="all", r=4)},
-    ],
-)
-def test_more_of_any_setting_never_takes_less(larger):
-    def total(config: RunConfig) -> int:
-        talk = workload_of(100, [[2, 1], [2]], config.generation.max_new_tokens)
-        return estimate_memory(TINY, config, talk, full=False).total
-
-    assert total(replace(RUN, **larger)) > total(RUN)
-
-
-@pytest.mark.parametrize(
-    "field", ["hidden", "layers", "keys", "queries", "inner", "vocabulary", "parameters"]
-)
-def test_more_of_any_width_takes_more(field):
-    larger = dataclasses.replace(TINY, **{field: 2 * getattr(TINY, field)})
-    for full in (True, False):
-        totals = [estimate_memory(shape, RUN, TALK, full=full).total for shape in (TINY, larger)]
-        assert totals[1] > totals[0]
 
 
 def test_a_forward_of_a_half_billion_parameter_model_is_bounded_by_both_budgets():
@@ -138,20 +74,6 @@ def test_shapes_of_other_architectures_are_read_too():
     assert (gpt.hidden, gpt.inner, gpt.keys, len(gpt.linears)) == (32, 128, 32, 8)
 
 
-def test_a_workload_counts_every_conversation_whole():
-    found = workload_of(7, [[3, 1], [2]], 4)
-    assert (found.prefix, found.opening, found.longest, found.turns, found.scored) == (
-        7,
-        3,
-        12,
-        2,
-        4,
-    )
-    assert found.columns == (3 + 1 + 2) / 3 + 4
-    chosen = workload_of(7, [[3]], 4, choices=[2, 3])
-    assert (chosen.scored, chosen.longest, chosen.columns) == (5, 6, 8)
-
-
 @pytest.mark.parametrize(
     ("line", "mounted", "limit", "usage", "cache", "none"),
     [
@@ -179,10 +101,18 @@ def test_a_control_group_may_leave_less_than_the_machine(
     assert host_free(tmp_path) == 4_000_000
 
 
-@pytest.mark.slow
-def test_a_measured_peak_is_within_a_quarter_of_the_predicted_one():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.memory", "--setting", "20M-full"],
-        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    assert float(done.stdout.split()[-1]) == pytest.approx(1.0, abs=0.25)
+@pytest.mark.parametrize(
+    ("elements", "full", "fits"), [(4, True, True), (3.9, True, False), (1, False, True)]
+)
+def test_a_run_whose_weights_and_moments_do_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, elements: float, full: bool, fits: bool
+) -> None:
+    config = RunConfig(agent="blackjack", run_dir="", full_finetuning=full, device="cpu")
+    read, _ = read_config(str(bundled_model_path()), local=True)
+    there = int(elements * 4 * counted_shape(read).parameters)
+    monkeypatch.setattr("llamagym_tui.engine.memory.free_memory", lambda device: there)
+    if fits:
+        require_memory(config, learns=True)
+        return
+    with pytest.raises(UsageError, match=r"weights and what trains them, and .* are free on cpu"):
+        require_memory(config, learns=True)
