@@ -72,7 +72,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """What plays and what learns."""
+    """Agent, model, policy, learner and environments."""
 
     agent: AgentBase
     loaded: LoadedModel
@@ -80,7 +80,7 @@ class Parts:
     learner: Learner
     rollout: Rollout
     threads: int
-    """How many threads compute."""
+    """The number of threads that compute."""
     start: Counters
     """Where the run stood when this session began."""
 
@@ -173,7 +173,7 @@ class Run:
         """Update at which each kind of finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
-        """Whether the one that the run begins with has not been made."""
+        """The warm start that the run begins with is still to be made."""
         self._is_first_batch = self.learner.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
@@ -200,7 +200,7 @@ class Run:
 
     @property
     def limit_reached(self) -> str:
-        """What was played of the limit at which the run ends, for people; empty: it is at none."""
+        """The limit that the run has reached, in words; empty if it has reached none."""
         limits = {
             "s": (self.stopwatch.elapsed_s, self.config.minutes and self.config.minutes * 60),
             "episodes": (self.rollout.episodes, self.config.episodes),

@@ -31,7 +31,7 @@ LARGEST_SEED = 2**31
 
 
 class Seat(NamedTuple):
-    """What the other player of an episode has before it, where it is to move."""
+    """The situation of the other player when it is to move."""
 
     seed: int
     """Of the episode."""
@@ -44,7 +44,7 @@ class Seat(NamedTuple):
 
 class Opponent(Protocol):
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
-        """What it replies in each seat. Raises GeneratorError: replies do not come."""
+        """Its reply in each seat. Raises GeneratorError: there is none."""
         ...
 
     def learnt(self, updates: int) -> None:
@@ -173,7 +173,7 @@ class EarlierSelves:
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-    """What a policy replies in each seat, to as many at once as its sampler has slots."""
+    """A policy's reply in each seat, as many at once as its sampler has slots."""
     return [
         reply
         for first in range(0, len(seats), sampler.count)
