@@ -54,7 +54,7 @@ _SIGNS: dict[int, int | str | None] = {
 
 
 def answer(reply: str) -> str:
-    """The text of a reply after its last thought, or before it if nothing follows; empty if it ends within a thought."""
+    """The text after the last thought, or before it if nothing follows; empty if a reply ends within a thought."""
     said = [""]
     is_thinking = False
     at = 0

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.protocol.wire import encoded, framed
 
 MOST_WAITING = 1024 * 1024
-"""Bytes that wait before the conversation is left out; so many are compressed together."""
+"""Bytes that wait before the conversation is left out, and that are compressed together."""
 PIECE = 16 * 1024
 """Bytes that are written at once."""
 PATIENCE_S = 5.0

@@ -288,7 +288,7 @@ class Run:
         return self._monitor.judge(stats)
 
     def _measure(self, batch: Sequence[Trajectory], turns_per_s: float) -> None:
-        """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
+        """Take the settings that follow from the first batch, but for those that were changed live."""
         changes = changes_since(self.given, self.config)
         open_ones = [
             name for name, why in self.config.measured.items() if not why and name != "history"

@@ -278,7 +278,7 @@ class Session:
     def _update(self, run: Run) -> None:
         run.report_episodes()
         if not run.learner.updates and run.stopwatch.elapsed_s >= SLOW_S:
-            # The update of a large model takes long, too: whoever leaves meanwhile finds the run again.
+            # The update of a large model takes long, too: whoever leaves during it finds the run again.
             run.save_or_warn(requested=False)
         self._enter("updating")
         verdict = run.update(should_stop=lambda: self._should_end_update(run))
@@ -298,7 +298,7 @@ class Session:
     def _should_end_update(self, run: Run) -> bool:
         """True if the run should stop; a pause waits for the end of the update.
 
-        Commands that change nothing of the run are handled meanwhile.
+        Commands that change nothing of the run are handled at once.
         """
         while command := self.inbox.take(
             commands.Watch,
@@ -451,7 +451,7 @@ class Session:
             self._warm_start(run, data, command.episodes)
 
     def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
-        """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
+        """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after."""
         facts = training_facts(data, run.agent, run.rollout.system_prompt)
         self._emit(facts)
         for doubt in doubts(facts, data.method):
@@ -514,7 +514,7 @@ class Session:
         """The end of the run, after its last checkpoint; a full disk is waited for.
 
         Raises:
-            RunStoreError: `ATTEMPTS` were in vain, or a stop was requested meanwhile.
+            RunStoreError: `ATTEMPTS` failed, or a second stop was requested.
         """
         waits = ATTEMPTS
         while True:

@@ -48,7 +48,7 @@ class Opponent(Protocol):
         ...
 
     def learnt(self, updates: int) -> None:
-        """The policy that is trained was updated, for the so-manieth time."""
+        """The trained policy has had this many updates."""
         ...
 
     def state(self) -> Any:
@@ -60,7 +60,7 @@ class Opponent(Protocol):
         ...
 
     def begin_anew(self) -> None:
-        """The policy that is trained is another one, as after a roll back, or under a prompt of its own."""
+        """Begin with the present policy, as after a roll back."""
         ...
 
 
@@ -126,7 +126,7 @@ class EarlierSelves:
     """Earlier selves of the policy that is trained, of which each game draws one, and anew where one is added."""
 
     def __init__(self, policy: Policy, seats: int) -> None:
-        """The first self is the policy as it is now; so many `seats` are asked for at once, and more in turn."""
+        """Keep the present policy as the first self; `seats` are asked for at once, more in turn."""
         self._policy = policy
         self._seats = seats
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
