@@ -1,4 +1,4 @@
-"""Measures the app while a run emits many events: key to paint, lag of the event loop, processor time.
+"""Measures the app while a run emits many events: key to paint, and processor time.
 
     python -m benchmarks.ui_latency
     python -m benchmarks.ui_latency --first-frame 7
@@ -11,8 +11,6 @@ in turn instead. POSIX only.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import fcntl
 import os
 import pty
@@ -30,10 +28,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import msgspec
+import psutil
 import typer
 
 from benchmarks.timing import alternate, ratios, spread
@@ -47,8 +45,6 @@ START_S = 300.0
 """Seconds until the first turns are painted, at most."""
 TURNS = 2_000
 EVENTS_PER_S = 200
-BEAT_S = 0.01
-"""Seconds between two beats of the event loop's pulse."""
 PROMPT = "You are playing Blackjack. Reply with an action: stick or hit."
 RUN = events.RunStarted(
     agent="Blackjack",
@@ -194,52 +190,15 @@ def trainer() -> None:
 # The app's part
 
 
-class Beat(NamedTuple):
-    """A beat of the event loop."""
-
-    at_s: float
-    """Monotonic, the same clock in both processes."""
-    lag_s: float
-
-
-class Notes(msgspec.Struct):
-    """Measurements by the app's own process."""
-
-    beats: list[Beat] = []
-    processor: list[tuple[float, float]] = []
-    """Monotonic time, and processor seconds of the process until then."""
-
-
-def app(notes_path: str, run_dir: str) -> None:
-    """The app as it is, and a pulse that SIGUSR1 starts."""
+def app(run_dir: str) -> None:
+    """Run the app as it is, with the script in the trainer's place."""
     from llamagym_tui.app.app import LlamaGymApp, run_app
     from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.config import RunConfig
 
-    notes = Notes()
-    pulses: list[asyncio.Task[None]] = []
-
-    async def pulse() -> None:
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(BEAT_S)
-            now = time.monotonic()
-            notes.beats.append(Beat(now, now - began - BEAT_S))
-
-    class Measured(LlamaGymApp):
-        def on_mount(self) -> None:
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(
-                signal.SIGUSR1, lambda: pulses.append(asyncio.create_task(pulse()))
-            )
-            self.set_interval(
-                0.5, lambda: notes.processor.append((time.monotonic(), time.process_time()))
-            )
-
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
     config = RunConfig(agent="blackjack", run_dir=run_dir, seed=1)
-    run_app(Measured(config, client_factory=lambda: client))
-    Path(notes_path).write_bytes(msgspec.json.encode(notes))
+    run_app(LlamaGymApp(config, client_factory=lambda: client))
 
 
 # The person's part
@@ -364,24 +323,15 @@ def open_metrics(terminal: Terminal, times: Times) -> None:
     terminal.watch(0.5)
 
 
-class Phase(NamedTuple):
-    """A stretch of time, monotonic."""
-
-    begin_s: float
-    end_s: float
-
-
-def during(seconds: float, terminal: Terminal) -> Phase:
-    """A stretch without keys."""
-    begin_s = time.monotonic()
+def share(terminal: Terminal, seconds: float) -> float:
+    """Percent of a core that the app uses in a stretch without keys."""
+    process = psutil.Process(terminal.process.pid)
+    before = process.cpu_times()
+    began_s = time.monotonic()
     terminal.watch(seconds)
-    return Phase(begin_s, time.monotonic())
-
-
-def share(notes: Notes, phase: Phase) -> float:
-    """Percent of a core that the app used."""
-    within = [each for each in notes.processor if phase.begin_s <= each[0] <= phase.end_s]
-    return 100 * (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
+    after = process.cpu_times()
+    used_s = after.user + after.system - before.user - before.system
+    return 100 * used_s / (time.monotonic() - began_s)
 
 
 def p95(values: list[float]) -> float:
@@ -400,34 +350,22 @@ def line_of(name: str, seconds: list[float]) -> str:
 def measure(rounds: int, seconds: float) -> None:
     """Start the app, wait for its turns, press keys, then none, then pause it."""
     with tempfile.TemporaryDirectory() as folder:
-        notes_path = Path(folder) / "notes.json"
         env = {**os.environ, "LLAMAGYM_TUI_DATA": folder, "LLAMAGYM_TUI_CONFIG": folder}
-        command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app"]
-        with Terminal([*command, str(notes_path), f"{folder}/run"], env) as terminal:
+        command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app", f"{folder}/run"]
+        with Terminal(command, env) as terminal:
             terminal.wait(lambda _: terminal.high >= TURNS, START_S)
             terminal.watch(3.0)
-            terminal.process.send_signal(signal.SIGUSR1)
             times: Times = defaultdict(list)
-            began_s = time.monotonic()
             for _ in range(rounds):
                 scroll(terminal, times)
                 open_metrics(terminal, times)
-            keyed = Phase(began_s, time.monotonic())
-            busy = during(seconds, terminal)
+            busy = share(terminal, seconds)
             terminal.press(b" ", lambda painted: b"paused" in painted)
             terminal.watch(2.0)
-            idle = during(seconds, terminal)
-            terminal.press(b"q", lambda painted: b"Leav" in painted)
-            terminal.write(b"\r")
-            with contextlib.suppress(SystemExit):  # it ends, as it should
-                terminal.watch(PATIENCE_S)
-            terminal.process.wait(PATIENCE_S)
-        notes = msgspec.json.decode(notes_path.read_bytes(), type=Notes)
+            idle = share(terminal, seconds)
     for name, pressed in times.items():
         print(line_of(name, pressed))
-    beats = [beat for beat in notes.beats if keyed.begin_s <= beat.at_s <= keyed.end_s]
-    print(line_of("event loop", [beat.lag_s for beat in beats]))
-    print(f"processor    busy {share(notes, busy):.1f} %   idle {share(notes, idle):.1f} %")
+    print(f"processor    busy {busy:.1f} %   idle {idle:.1f} %")
 
 
 def first_frames(runs: int) -> None:
@@ -454,7 +392,7 @@ def frame_s(arguments: list[str], needle: bytes, env: Mapping[str, str]) -> floa
 
 
 def main(
-    paths: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    run_dir: Annotated[str, typer.Argument(hidden=True)] = "",
     rounds: Annotated[int, typer.Option(help="How often all keys are pressed.")] = 10,
     seconds: Annotated[float, typer.Option(help="Of each measurement of processor time.")] = 10.0,
     first_frame: Annotated[
@@ -463,7 +401,7 @@ def main(
     role: Annotated[str, typer.Option(hidden=True)] = "person",
 ) -> None:
     if role == "app":
-        app(*(paths or []))
+        app(run_dir)
     elif role == "trainer":
         trainer()
     elif first_frame:

@@ -39,7 +39,6 @@ TIMED = (
     "elapsed_s",
     "update_s",
     "rollout_s",
-    "tokens_per_s",
     "episodes_per_s",
     "run_dir",
     "pid",

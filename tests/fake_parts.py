@@ -25,7 +25,7 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.learner import Learner as EngineLearner
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy as EnginePolicy
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -103,8 +103,8 @@ class Ended(EpisodeCounts):
 def made_up_stats(**figures: Any) -> UpdateStats:
     """What the engine's update returns: nothing has moved."""
     found: dict[str, Any] = {field.name: 0 for field in fields(UpdateStats) if field.required}
-    found |= {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH, "tokens": 40, "epochs": 1}
-    found |= {"mean_return": 0.5, "return_std": 0.5, "reward_scale": 1.0, "update_s": UPDATE_S}
+    found |= {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH}
+    found |= {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S}
     return UpdateStats(**found | figures)
 
 
@@ -163,6 +163,8 @@ class Learner:
         """What the next updates measure."""
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[Sequence[Trajectory]] = []
+        self.minibatches = 0
+        """That the last update made."""
         self.prompts: list[str] = []
         """Under which it was asked to go on, or to play."""
         self._clock = clock
@@ -186,17 +188,16 @@ class Learner:
         progress: Callable[[int, int], None],
     ) -> UpdateStats:
         self.batches.append(batch)
-        made = 0
         for number in range(MINIBATCHES):
             self.before_minibatch(number)
             if number and should_stop():
                 break
             progress(number, MINIBATCHES)
             self._clock.now += UPDATE_S / MINIBATCHES
-            made += 1
+            self.minibatches = number + 1
         self.updates += 1
         self._policy.version += 1
-        return made_up_stats(**{"epochs": made / MINIBATCHES, **self.figures})
+        return made_up_stats(**self.figures)
 
 
 class Rollout:
@@ -399,11 +400,11 @@ class FakeBuilders(Builders):
         self._takes(policy=policy)
         return ""
 
-    def learner(self, policy: EnginePolicy) -> EngineLearner:
+    def learner(self, policy: EnginePolicy) -> PPO:
         self._takes(policy=policy)
         made = Learner(self.clock, cast(Policy, policy), self.config.ppo)
         self.made["learner"] = made
-        return cast(EngineLearner, made)
+        return cast(PPO, made)
 
     def rollout(
         self,
@@ -467,7 +468,7 @@ class FakeBuilders(Builders):
     def warm_start(
         self,
         policy: EnginePolicy,
-        learner: EngineLearner,
+        learner: PPO,
         data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
@@ -503,7 +504,7 @@ class FakeBuilders(Builders):
         self.made["restored_start"] = True
 
     def save_checkpoint(
-        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner, counters: Counters
+        self, run_dir: Path, policy: EnginePolicy, learner: PPO, counters: Counters
     ) -> None:
         self._fail("save")
         self._takes(policy=policy, learner=learner)
@@ -526,9 +527,7 @@ class FakeBuilders(Builders):
         else:
             (run_dir / name).mkdir(exist_ok=True)
 
-    def keep_with_reference(
-        self, run_dir: Path, policy: EnginePolicy, learner: EngineLearner
-    ) -> None:
+    def keep_with_reference(self, run_dir: Path, policy: EnginePolicy, learner: PPO) -> None:
         self._fail("keep_with_reference")
         self._takes(policy=policy, learner=learner)
         self.good.append(self.saved[-1])

@@ -90,17 +90,9 @@ STATS = UpdateStats(
     parse_failure_rate=0.0026,
     episodes=540,
     turns=781,
-    shortened=0,
-    tokens=7029,
-    tokens_per_s=5312.0,
-    episodes_per_s=212.0,
     rollout_s=1.3,
     update_s=1.2,
-    epochs=4,
     lr=0.0004,
-    kl_coef=0.08,
-    entropy_coef=0.1,
-    reward_scale=1.0,
     skipped_steps=0,
 )
 

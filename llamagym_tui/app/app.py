@@ -23,11 +23,10 @@ from textual.worker import Worker, WorkerError
 
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
-from llamagym_tui.app.downloads import DownloadQuestions
 from llamagym_tui.app.leaving import Leaving, run_to_end
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -41,6 +40,7 @@ from llamagym_tui.state.watching import TURN_S
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
+    from llamagym_tui.screens.play.classroom import Classroom
 
 PAINT_S = 1 / 10
 """Least number of seconds between two paintings of new events."""
@@ -57,7 +57,7 @@ YIELD_EVENTS = 64
 SCREENS = Path(screens.__file__).parent
 
 
-class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
+class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     """The app, which begins with the playground of a run, a replay, or home."""
 
     TITLE = "llamagym-tui"
@@ -361,6 +361,31 @@ class LlamaGymApp(DemoActions, PastRunActions, DownloadQuestions, Leaving):
         return self._agent.own_prompt()
 
 
+class SeatApp(LlamaGymApp):
+    """The app of a visitor in a class: a seat at the table, without a trainer."""
+
+    def __init__(self, classroom: Classroom, seat: int) -> None:
+        """The app of a seat, counted from 1."""
+        super().__init__()
+        self._classroom = classroom
+        self._seat = seat
+        config = classroom.record.config
+        self._agent = RunAgent(config.agent, config=config, demos=classroom.seat_path(seat))
+
+    def get_default_screen(self) -> Screen[Any]:
+        return Screen()
+
+    def on_mount(self) -> None:
+        from llamagym_tui.screens.play.seat import SeatScreen
+
+        record = self._classroom.record
+        state = replace(initial_state(record.config), match=record.match)
+        game = self.recorder.table(lambda: record.config.system_prompt or "")
+        match = self._classroom.match_of(self._seat)
+        screen = SeatScreen(game, match, self._agent.title, state, self._classroom, self._seat)
+        self.push_screen(screen)
+
+
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:
     """Open the playground of a run, with the text of a lesson. Returns the exit code, 0 unless the run failed."""
     app = LlamaGymApp(config, tour=True)
@@ -378,6 +403,24 @@ def open_replay(run_dir: Path) -> int:
 
     read_config(run_dir)
     return run_app(LlamaGymApp(replay=run_dir))
+
+
+def open_seat(folder: Path, seat: int) -> int:
+    """Play at a seat of a class. Returns the exit code.
+
+    Raises:
+        UsageError: the folder holds no class, or it has no such seat.
+        LlamaGymError: the seat's file cannot be read, or the agent's code is not trusted.
+    """
+    from llamagym_tui.screens.play.classroom import Classroom
+    from llamagym_tui.setup.trust import require_trusted
+
+    classroom = Classroom.read(folder)
+    if not 1 <= seat <= classroom.record.seats:
+        raise UsageError(f"The class has seats 1 to {classroom.record.seats}, and no seat {seat}.")
+    require_trusted(classroom.record.config.agent)
+    classroom.match_of(seat)
+    return run_app(SeatApp(classroom, seat))
 
 
 def run_app(app: LlamaGymApp) -> int:

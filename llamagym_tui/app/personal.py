@@ -28,10 +28,9 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.fitted import is_too_small
-from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.key_bar import is_refused, key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES, readable
-from llamagym_tui.screens.widgets.refused import is_refused
 from llamagym_tui.user_files import file_text
 
 KEYS_FILE = "keys.toml"

@@ -15,13 +15,14 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.worker import Worker
 
+from llamagym_tui import model_registry
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UntrustedAgent
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
-from llamagym_tui.user_files import data_dir, replace_file
+from llamagym_tui.user_files import cache_dir, data_dir, replace_file
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.branch import Branch
@@ -35,6 +36,8 @@ GREETING = (
     "{policy_map} shows its policy, {table} opens a table for you, {help} lists all keys."
 )
 GREETING_S = 30.0
+SHIPPED = RunConfig(agent="", run_dir="").model
+"""The default model, which ships with the package."""
 
 
 class PastRunActions(PersonalApp):
@@ -214,3 +217,42 @@ class PastRunActions(PersonalApp):
         # If nothing can be written, the greeting comes again next time.
         with contextlib.suppress(OSError):
             replace_file(marker, b"")
+
+    # Models
+
+    def require_model(
+        self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
+    ) -> None:
+        """Call `then` if the model of a run is here or the person lets it be downloaded, else `otherwise`."""
+        if config.model == SHIPPED:
+            then()
+        else:
+            self._look_for_model(config, then, otherwise)
+
+    @work(group="model")
+    async def _look_for_model(
+        self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
+    ) -> None:
+        # The hub's library takes a while to be imported.
+        download = await asyncio.to_thread(model_registry.download_of, config.model)
+        if download is None:
+            then()
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+                return
+            with contextlib.suppress(OSError):
+                Path(config.run_dir).rmdir()  # it was reserved, and is empty
+            otherwise()
+
+        kept = f" Converted, it is kept in {cache_dir()}." if download.package else ""
+        question = ConfirmDialog(
+            "download the model?",
+            f"{download.name} is not on this machine. It is downloaded once: {download.source}.{kept}",
+            "The model that ships with the app needs no download: --model bundled.",
+            yes="download it",
+            no="leave it",
+        )
+        self.push_screen(question, answered)

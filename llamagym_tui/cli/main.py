@@ -475,7 +475,7 @@ def seat(
     """Play at a seat of a class, as its visitors do."""
     if not _is_shown():
         raise UsageError("A seat needs a terminal.")
-    from llamagym_tui.app.seat import open_seat
+    from llamagym_tui.app.app import open_seat
 
     raise typer.Exit(open_seat(folder, number))
 

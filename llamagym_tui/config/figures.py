@@ -20,7 +20,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     return_std: float
     """Standard deviation of the same returns."""
     design_effect: float = 1.0
-    """How many times the variance of `mean_return` is what it would be if no two episodes had the same seed."""
+    """Variance of `mean_return` relative to episodes of which no two share a seed."""
     policy_loss: float
     value_loss: float
     approx_kl: float
@@ -31,14 +31,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Nats per token of the sampling distribution."""
     action_entropy: float
     """Nats per action where admissible replies part; 0 if no reply was of the canonical form."""
-    action_information: float = 0.0
-    """Nats of mutual information between state and action; 0 if no reply was of the canonical form."""
-    group_spread: float = 0.0
-    """Mean standard deviation of the outcomes within groups, where episodes or turns are compared; else 0."""
     flat_groups: float = 0.0
     """Share of the groups whose outcomes do not differ."""
-    idle_share: float = 0.0
-    """Share of the batch's turns that no group teaches."""
     clip_fraction: float
     explained_variance: float
     first_ratio: float
@@ -53,26 +47,9 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Episodes in the batch."""
     turns: int
     """Turns in the batch."""
-    shortened: int
-    """Turns in the batch whose prompt left out older ones, as the model reads no more."""
-    known_prompts: float = 0.0
-    """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
-    tokens: int
-    """Sampled tokens in the batch."""
-    tokens_per_s: float = 0.0
-    """Sampled tokens over rollout time."""
-    episodes_per_s: float = 0.0
-    """Episodes over rollout and update time."""
     rollout_s: float = 0.0
     update_s: float
-    epochs: float
-    """Passes made, one that a stop ended by its share; fewer than configured if target KL stopped
-    them."""
     lr: float
-    kl_coef: float
-    entropy_coef: float
-    reward_scale: float
-    """Factor on the environment's reward."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 
@@ -98,19 +75,19 @@ class WarmStartStats(Struct, frozen=True, kw_only=True):
     elapsed_s: float
     """TRL's import included."""
     cancelled: bool
-    """Whether it was cancelled; what was learnt until then stays."""
+    """True if it was cancelled; what was learnt until then stays."""
 
 
-FIGURES_OF_A_RUN = ("known_prompts", "tokens_per_s", "episodes_per_s", "rollout_s")
+FIGURES_OF_A_RUN = ("rollout_s",)
 """Figures of the rollout before an update, which only a run knows."""
 
 
 FigureGroup = Literal["learning", "policy", "critic", "speed"]
-"""Of what a figure tells: whether it gets better; how it acts and how far it moves; what it foresees; what it costs."""
+"""The subject of a figure: improvement, the policy and its moves, the critic, or cost."""
 
 
 class FigureText(Struct, frozen=True, kw_only=True):
-    """What a figure is called, what it means, and where it is shown."""
+    """Name, meaning and place of a figure."""
 
     title: str
     group: FigureGroup
@@ -121,11 +98,11 @@ class FigureText(Struct, frozen=True, kw_only=True):
     healthy: str
     """The healthy range in words."""
     low: float | None = None
-    """Least healthy value. None: no bound."""
+    """Least healthy value; None for no bound."""
     high: float | None = None
-    """Largest healthy value. None: no bound."""
+    """Largest healthy value; None for no bound."""
     charted: bool = False
-    """Whether a large metrics screen has a small chart of it."""
+    """True if a large metrics screen charts it."""
 
 
 FIGURES = {
@@ -175,15 +152,6 @@ FIGURES = {
         low=0.1,
         charted=True,
     ),
-    "action_information": FigureText(
-        group="policy",
-        title="action information",
-        short="act. info",
-        meaning="How much the state decides the action, in nats; 0: all states are treated alike.",
-        healthy="above 0.01 where what is right differs by state",
-        low=0.01,
-        charted=True,
-    ),
     "clip_fraction": FigureText(
         group="policy",
         title="clip fraction",
@@ -229,31 +197,6 @@ FIGURES = {
         low=1e-06,
         charted=True,
     ),
-    "return_std": FigureText(
-        group="learning",
-        title="spread of returns",
-        short="return std",
-        meaning="How much the returns of a batch differ: their standard deviation.",
-        healthy="not near 0 while returns are poor: then nothing is left to compare",
-        low=0.01,
-        charted=True,
-    ),
-    "group_spread": FigureText(
-        group="learning",
-        title="spread within groups",
-        short="group std",
-        meaning="How much outcomes differ within a group, which is all that is learnt from.",
-        healthy="above 0 while returns are poor: an advantage comes from nothing else",
-        low=1e-6,
-        charted=True,
-    ),
-    "design_effect": FigureText(
-        group="learning",
-        title="luck that episodes share",
-        short="shared luck",
-        meaning="Times the variance of the mean return is what it is without shared seeds.",
-        healthy="1 without them, at most the group's size; the mean's ± has it",
-    ),
     "flat_groups": FigureText(
         group="learning",
         title="groups without a spread",
@@ -261,15 +204,6 @@ FIGURES = {
         meaning="Share of the groups whose outcomes are all the same, which teach nothing.",
         healthy="below 0.9; near 1 nothing is learnt: too easy, too hard, or too small",
         high=0.9,
-    ),
-    "idle_share": FigureText(
-        group="learning",
-        title="share that teaches nothing",
-        short="idle turns",
-        meaning="Share of the batch's turns that teach nothing, as no group compares them.",
-        healthy="below 0.9; what is above 0 was played for nothing",
-        high=0.9,
-        charted=True,
     ),
     "first_ratio": FigureText(
         group="policy",
@@ -295,42 +229,12 @@ FIGURES = {
         meaning="What an update makes smaller: PPO's clipped surrogate.",
         healthy="around 0; its size means little",
     ),
-    "skipped_steps": FigureText(
-        group="policy",
-        title="skipped steps",
-        short="skipped",
-        meaning="Optimizer steps that were left out, because the gradient was not finite.",
-        healthy="0",
-        low=0.0,
-        high=0.0,
-    ),
     "lr": FigureText(
         group="policy",
         title="learning rate",
         short="lr",
         meaning="How large the policy's steps are; 0 while the critic alone is trained.",
         healthy="on its schedule",
-    ),
-    "kl_coef": FigureText(
-        group="policy",
-        title="KL coefficient",
-        short="KL coef",
-        meaning="How strongly the policy is held to the model that it began as.",
-        healthy="on its schedule",
-    ),
-    "entropy_coef": FigureText(
-        group="policy",
-        title="entropy coefficient",
-        short="entr. coef",
-        meaning="How strongly the policy is kept undecided about its action.",
-        healthy="on its schedule",
-    ),
-    "reward_scale": FigureText(
-        group="learning",
-        title="reward scale",
-        short="reward sc.",
-        meaning="What rewards are multiplied by, so that the critic's targets are about 1.",
-        healthy="steady after some updates",
     ),
     "episodes": FigureText(
         group="speed",
@@ -345,48 +249,6 @@ FIGURES = {
         short="turns",
         meaning="How many turns the batch has.",
         healthy="at least the batch size",
-    ),
-    "shortened": FigureText(
-        group="speed",
-        title="shortened",
-        short="shortened",
-        meaning="Turns whose prompt left out older ones, as the model reads no more.",
-        healthy="0",
-    ),
-    "known_prompts": FigureText(
-        group="speed",
-        title="known prompts",
-        short="known",
-        meaning="Share of the prompts that needed no forward of their own.",
-        healthy="near 1 where states are few",
-    ),
-    "tokens": FigureText(
-        group="speed",
-        title="tokens",
-        short="tokens",
-        meaning="How many tokens were sampled for the batch.",
-        healthy="turns × length of a reply",
-    ),
-    "epochs": FigureText(
-        group="policy",
-        title="epochs",
-        short="epochs",
-        meaning="How often the update went over the batch.",
-        healthy="as set, fewer if target KL stopped them",
-    ),
-    "tokens_per_s": FigureText(
-        group="speed",
-        title="tokens a second",
-        short="tokens/s",
-        meaning="How many tokens are sampled in a second of play.",
-        healthy="steady",
-    ),
-    "episodes_per_s": FigureText(
-        group="speed",
-        title="episodes a second",
-        short="episodes/s",
-        meaning="How many episodes are played and learnt from in a second.",
-        healthy="steady",
     ),
     "rollout_s": FigureText(
         group="speed",

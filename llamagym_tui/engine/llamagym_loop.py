@@ -27,9 +27,10 @@ from llamagym_tui.config import (
     from_dict,
     turns_kept,
 )
-from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for, unused_settings
-from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.learning.head_steps import HeadSteps
+from llamagym_tui.engine.learning.imitation import train_head_on
+from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
+from llamagym_tui.engine.learning.trl_training import train_on
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import (
     NO_CAUSAL_LM,
@@ -232,9 +233,11 @@ class LlamaGymLoop:
         _require_ends(generate_config or {}, self.policy.chat)
         # A loop of one's own is a conversation, unless the agent says otherwise.
         self.policy.history = turns_kept("own", agent.history)
-        if demonstrations:
+        if demonstrations and self.policy.narrow is None:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
-        self.learner: Learner = learner_for(self.policy, ppo, seed, ALONE)
+        self.learner = learner_for(self.policy, ppo, seed, ALONE)
+        if demonstrations and isinstance(self.learner.steps, HeadSteps):
+            train_head_on(self.learner.steps, demonstrations, SFTSettings(), seed=seed)
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]

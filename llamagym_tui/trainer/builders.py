@@ -20,14 +20,12 @@ from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import keep_template
-from llamagym_tui.engine.learning.depth import what_is_trained
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.head_sft import prefer_by_head, train_head_on
-from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for, unused_settings
-from llamagym_tui.engine.learning.preferences import prefer
+from llamagym_tui.engine.learning.head_steps import HeadSteps
+from llamagym_tui.engine.learning.imitation import prefer_by_head, train_head_on
+from llamagym_tui.engine.learning.movement import what_is_trained
+from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.sft import train_on
+from llamagym_tui.engine.learning.trl_training import prefer, train_on
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
@@ -134,7 +132,7 @@ class Builders:
         """The number and place of the trained weights, in words."""
         return what_is_trained(policy)
 
-    def learner(self, policy: Policy) -> Learner:
+    def learner(self, policy: Policy) -> PPO:
         """The learner; its reference is the policy as it is now.
 
         Raises:
@@ -286,7 +284,7 @@ class Builders:
     def warm_start(
         self,
         policy: Policy,
-        learner: Learner,
+        learner: PPO,
         data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
@@ -295,10 +293,11 @@ class Builders:
         """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
         it the learner's reference."""
         learn: Callable[..., WarmStartStats]
-        if isinstance(learner, HeadPPO) and data.method == "dpo":
-            learn = partial(prefer_by_head, learner, data.preferences, self.config.dpo)
-        elif isinstance(learner, HeadPPO):
-            learn = partial(train_head_on, learner, data.conversations, self.config.sft)
+        steps = learner.steps
+        if isinstance(steps, HeadSteps) and data.method == "dpo":
+            learn = partial(prefer_by_head, steps, data.preferences, self.config.dpo)
+        elif isinstance(steps, HeadSteps):
+            learn = partial(train_head_on, steps, data.conversations, self.config.sft)
         elif data.method == "dpo":
             learn = partial(prefer, policy, data.preferences, self.config.dpo)
         else:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
-from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.trainer.builders import Builders
@@ -79,7 +79,7 @@ class Checkpoints:
         self.note = ""
         """For people: why another checkpoint than the latest one was restored; empty if none was."""
 
-    def restore(self, policy: Any, learner: Learner) -> Counters:
+    def restore(self, policy: Any, learner: PPO) -> Counters:
         """Read policy and learner back, from the latest checkpoint that can be used; where the run stood.
 
         Raises:
@@ -92,7 +92,7 @@ class Checkpoints:
         self._awaits_judgement = not self.note
         return self._last
 
-    def save(self, policy: Any, learner: Learner, counters: Counters) -> None:
+    def save(self, policy: Any, learner: PPO, counters: Counters) -> None:
         """Write a checkpoint. Raises RunStoreError: it cannot be written; the one before still stands."""
         self._tried_s = counters.elapsed_s
         self.is_failing = True
@@ -116,7 +116,7 @@ class Checkpoints:
             self._files().keep_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
-    def keep_before_warm_start(self, policy: Any, learner: Learner) -> None:
+    def keep_before_warm_start(self, policy: Any, learner: PPO) -> None:
         """Keep the latest checkpoint as the last good one: what a warm start leads to has to prove good first.
 
         Raises:
@@ -124,7 +124,7 @@ class Checkpoints:
         """
         self._files().keep_with_reference(self._run_dir, policy, learner)
 
-    def roll_back(self, policy: Any, learner: Learner) -> None:
+    def roll_back(self, policy: Any, learner: PPO) -> None:
         """Put the last good checkpoint into policy and learner.
 
         Raises:

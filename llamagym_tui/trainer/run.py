@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from llamagym_tui.config import (
     Mode,
     RunConfig,
-    UpdateStats,
     Value,
     changed,
     changes_since,
@@ -25,14 +24,13 @@ from llamagym_tui.config import (
 )
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
-from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import unused_settings
 from llamagym_tui.engine.learning.measured_settings import (
     SMALLEST_BATCH,
     Measured,
     measured_novelty,
     measured_settings,
 )
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -77,7 +75,7 @@ class Parts:
     agent: AgentBase
     loaded: LoadedModel
     policy: Policy
-    learner: Learner
+    learner: PPO
     rollout: Rollout
     threads: int
     """The number of threads that compute."""
@@ -271,7 +269,7 @@ class Run:
         if self.rollout.opponent is not None:
             self.rollout.opponent.learnt(self.learner.updates)
         self.rollout.forget_caches()  # they were computed by other weights
-        stats = update_stats(figures, rollout_s, known_prompts)
+        stats = replace(figures, rollout_s=rollout_s)
         self._begin_batch()
         self._emit(
             events.UpdateFinished(
@@ -305,7 +303,7 @@ class Run:
         """Find how many earlier turns help; whether prompts have any from now on, and the batch is of no use."""
         if not self.config.finds_history:
             return False
-        self._first_episodes += episodes_of(self.policy, batch, self.learner.encoded)
+        self._first_episodes += episodes_of(self.learner, batch)
         found = turns_that_help(self._first_episodes)
         if found is None and self.learner.updates < FIRST_UPDATES:
             return False
@@ -594,17 +592,6 @@ def run_started(config: RunConfig, parts: Parts, trained: str) -> RunStarted:
         episodes=parts.start.episodes,
         updates=parts.learner.updates,
         trained=trained,
-    )
-
-
-def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
-    """An update's figures, with those of the rollout that only the session knows."""
-    return replace(
-        figures,
-        known_prompts=known_prompts,
-        rollout_s=rollout_s,
-        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
-        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
     )
 
 

@@ -12,7 +12,6 @@ from textual.widgets import Static
 from llamagym_tui.config import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
@@ -26,15 +25,15 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.state.run import RunState
 
-SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups", "idle_share")
+SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
-OF_ENDED = ("mean_return", "return_std")
+OF_ENDED = ("mean_return",)
 """Figures of the episodes that ended in a batch."""
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 while only the critic is trained."""
 OF_CRITIC = ("explained_variance", "value_loss")
-OF_GROUPS = ("design_effect", "group_spread", "flat_groups", "idle_share")
+OF_GROUPS = ("flat_groups",)
 
 
 class Health(NamedTuple):
@@ -172,12 +171,6 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         value = (figure_value(state.stats, field), "bold")
         words = (found.words, found.badge[1])
         lines.append(Content.assemble(("now      ", ASIDE), value, "  ", words))
-    if field == "action_information" and state.map_layout is not None and state.mapped is not None:
-        policy = MappedPolicy(state.map_layout, state.mapped)
-        if policy.information is not None:
-            on_map = (f"{policy.information:.3f}", "bold")
-            over = "  over the states of the policy map"
-            lines.append(Content.assemble(("map      ", ASIDE), on_map, over))
     lines.append(Content.assemble(("healthy  ", ASIDE), FIGURES[field].healthy))
     if field == "mean_return":
         known = "".join(

@@ -11,12 +11,13 @@ from typing import Any
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.events import MouseUp
 from textual.style import Style
 from textual.widget import Widget
 
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.refused import is_refused
+from llamagym_tui.user_files import browser_session
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
@@ -95,3 +96,18 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
     keys = app._keymap.get(id)
     shown = app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
+
+
+def is_refused(owner: DOMNode, action: str, parameters: tuple[object, ...]) -> bool:
+    """True if this session of `llamagym-tui serve` may not do an action.
+
+    `REFUSED_IN_BROWSER` of a class has the names of its refused actions for each kind of session, ``play``, ``seat`` or
+    ``watch``. A bare name refuses the action with any parameters, ``ask('load')`` only with these.
+    """
+    session = browser_session()
+    with_parameters = f"{action}({', '.join(map(repr, parameters))})"
+    for kind in type(owner).__mro__:
+        refused = vars(kind).get("REFUSED_IN_BROWSER", {}).get(session, ())
+        if action in refused or with_parameters in refused:
+            return True
+    return False

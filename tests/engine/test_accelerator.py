@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning.ppo import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy

@@ -535,5 +535,7 @@ def test_a_default_adapter_becomes_one_on_the_head_where_replies_are_known(token
     assert len(trained(BlackjackAgent, is_default=True, **whole)) == 1, "its steps are on batches"
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
     model.adapt(LoraConfig(layers="head"))
-    with pytest.raises(ConfigError, match=r"on the LM head alone has no use for ppo\.target_kl"):
+    with pytest.raises(
+        ConfigError, match=r"ppo\.target_kl has no effect when an adapter on the LM head alone"
+    ):
         BlackjackAgent(model, tokenizer, use_target_kl=True)

@@ -16,7 +16,6 @@ from textual.screen import Screen
 from llamagym_tui import app, screens
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.steering.version_list import VersionList
 
 
@@ -95,10 +94,6 @@ def test_a_slip_in_the_name_of_an_action_is_seen(
 
 def refusing_classes() -> list[type[DOMNode]]:
     return [kind for kind in OWN if "REFUSED_IN_BROWSER" in vars(kind)]
-
-
-def test_the_prompt_editor_and_the_app_refuse_actions_in_a_browser() -> None:
-    assert {PromptEditor, LlamaGymApp} < set(refusing_classes())
 
 
 @pytest.mark.parametrize("kind", refusing_classes(), ids=lambda kind: kind.__name__)

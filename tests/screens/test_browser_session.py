@@ -12,7 +12,6 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import UsageError
 from llamagym_tui.run_store import EVENTS_FILE, LOCK_FILE
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.setup import catalog, trust
 from llamagym_tui.state.replay import ReplayPlayer
@@ -20,7 +19,7 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.past_runs.test_replay import replay_of, stamped
-from tests.screens.steps import notices, reaches, sees, until
+from tests.screens.steps import notices, sees, until
 
 SIZE = (100, 30)
 AGENT = "from llamagym_tui.agent import Agent\n"
@@ -52,26 +51,18 @@ def watching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
-async def test_no_key_of_the_prompt_editor_starts_a_program_or_opens_a_file(
-    make_app: MakeApp, playing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_no_picture_is_saved_where_the_server_is(
+    make_app: MakeApp, playing: None, tmp_path: Path
 ):
-    monkeypatch.setenv("EDITOR", f"touch {tmp_path}/edited")
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await sees(pilot, "Prompt")
-        await pilot.press("p")
-        await reaches(pilot, PromptEditor)
-        for count, key in enumerate(("f5", "f3", "f4"), 1):
-            await pilot.press(key)
-            assert notices(app) == [user_files.REFUSED] * count
-            assert not app.screen.has_class("-path")
-        await pilot.press("escape")
         await pilot.press("Y")
-        assert notices(app) == [user_files.REFUSED] * 4
+        assert notices(app) == [user_files.REFUSED]
         await app.run_action("app.save_screen(True)")  # the film of the policy map
         await pilot.pause()
-        assert notices(app) == [user_files.REFUSED] * 5
-    assert not [*tmp_path.glob("*.svg"), *tmp_path.glob("edited")]
+        assert notices(app) == [user_files.REFUSED] * 2
+    assert not [*tmp_path.glob("*.svg")]
 
 
 @pytest.mark.parametrize("key", ["h", "d", "o", "Y"])

@@ -41,7 +41,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
-from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
+from tests.fake_parts import Clock, Rollout, Stage
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
 
@@ -97,8 +97,6 @@ def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
     assert (first.update, second.update) == (1, 2)
     assert (first.episodes, second.episodes) == (8, 16)
     assert second.stats.rollout_s == pytest.approx(0.5)
-    assert second.stats.tokens_per_s == pytest.approx(40 / 0.5)
-    assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
 
 
 @pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llamagym_tui.engine.learning import checkpoint_folders as folders
-from llamagym_tui.engine.learning.learner import Learner, LearnerState
+from llamagym_tui.engine.learning.ppo import PPO, LearnerState
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
@@ -77,7 +77,7 @@ class Loaded(NamedTuple):
     """For people: which checkpoint was taken, and why; empty if it was the latest one."""
 
 
-def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: Any) -> Path:
+def save_checkpoint(run_dir: Path, policy: Policy, learner: PPO, counters: Any) -> Path:
     """Write model, tokenizer, optimizer, random states and the session's counters; the model's folder.
 
     Args:
@@ -85,10 +85,9 @@ def save_checkpoint(run_dir: Path, policy: Policy, learner: Learner, counters: A
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    moments = learner.optimizer.state_dict()["state"]
     tensors = {
         f"{index}.{name}": value.contiguous()
-        for index, of_weight in moments.items()
+        for index, of_weight in learner.moments.items()
         for name, value in of_weight.items()
     }
     tensors[GENERATOR] = policy.generator.get_state()
@@ -124,7 +123,7 @@ def keep_checkpoint(run_dir: Path, name: str = GOOD_MODEL_DIR) -> Path:
 
 
 def load_checkpoint(
-    run_dir: Path, policy: Policy, learner: Learner, kind: type[C] | Any = dict
+    run_dir: Path, policy: Policy, learner: PPO, kind: type[C] | Any = dict
 ) -> Loaded:
     """Restore weights and learner state in a policy and a learner made from the original model.
 
@@ -175,7 +174,7 @@ def load_checkpoint(
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
 
 
-def keep_with_reference(run_dir: Path, policy: Policy, learner: Learner) -> None:
+def keep_with_reference(run_dir: Path, policy: Policy, learner: PPO) -> None:
     """Keep the latest checkpoint and the reference, which is about to be replaced, to be restored by `roll_back`.
 
     Raises:
@@ -187,7 +186,7 @@ def keep_with_reference(run_dir: Path, policy: Policy, learner: Learner) -> None
     keep_checkpoint(run_dir)
 
 
-def roll_back(run_dir: Path, policy: Policy, learner: Learner) -> Path:
+def roll_back(run_dir: Path, policy: Policy, learner: PPO) -> Path:
     """Restore weights, learner state and reference of the last good checkpoint; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
@@ -255,7 +254,7 @@ def _read_start(place: Path, policy: Policy) -> Weights:
         ) from error
 
 
-def _read(place: Path, policy: Policy, learner: Learner, kind: Any) -> Saved:
+def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:
     """A checkpoint that fits a policy and a learner; raises Unfit if it cannot be read, or does not fit."""
     with _understood(place):
         require_regular(place)
@@ -267,13 +266,14 @@ def _read(place: Path, policy: Policy, learner: Learner, kind: Any) -> Saved:
             index, _, moment = name.partition(".")
             optimizer.setdefault(int(index), {})[moment] = value
         weights = _read_weights(place, policy)
-        if not learner.takes(optimizer):
+        state = msgspec.convert(plain["learner"], LearnerState)
+        if not learner.takes(state, optimizer):
             raise Unfit("its optimizer belongs to other weights")
         return Saved(
             weights=weights,
             optimizer=optimizer,
             generator=generator,
-            learner=msgspec.convert(plain["learner"], type(learner.state)),
+            learner=state,
             version=plain["version"],
             counters=msgspec.convert(plain["counters"], kind),
         )
@@ -314,12 +314,9 @@ def _put_weights(weights: Weights, policy: Policy) -> None:
         model.causal_lm.load_state_dict(weights.lm, strict=False)
 
 
-def _put(saved: Saved, policy: Policy, learner: Learner) -> None:
+def _put(saved: Saved, policy: Policy, learner: PPO) -> None:
     _put_weights(saved.weights, policy)
-    # Rates are those of this learner's settings.
-    groups = learner.optimizer.state_dict()["param_groups"]
-    learner.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
-    learner.restore(saved.learner)
+    learner.restore(saved.learner, saved.optimizer)
 
 
 def _set_generator(policy: Policy, state: Tensor) -> None:

@@ -10,20 +10,17 @@ together, and the past would seem to help. Notation: N turns, D hidden size, K c
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
+from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.rewards import discounted_returns
-from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
-Encode = Callable[[Sequence[Row]], Iterable[tuple[PackedRows, Encoded]]]
-"""Computes rows in parts, each with its hidden states."""
 COMPONENTS = 32
 """Principal components of the states, K, at most."""
 NEXT_COMPONENTS = 4
@@ -82,11 +79,8 @@ class Gain(NamedTuple):
 
 
 @torch.no_grad()
-def episodes_of(policy: Policy, trajectories: Sequence[Trajectory], encode: Encode) -> list[Played]:
-    """Episodes that the policy played alone, with the states of its model; as many as are looked at.
-
-    `encode` gives rows as forwards, each with what the policy's model says of it.
-    """
+def episodes_of(learner: PPO, trajectories: Sequence[Trajectory]) -> list[Played]:
+    """Episodes that the learner's policy played alone, with the states of its model; as many as are looked at."""
     sample: list[Trajectory] = []
     turns = 0
     for trajectory in trajectories:
@@ -97,7 +91,7 @@ def episodes_of(policy: Policy, trajectories: Sequence[Trajectory], encode: Enco
     rows = batch_rows(sample)
     every = sum(len(row.segment.turns) for row in rows)
     states: Tensor | None = None
-    for part, encoded in encode(rows):
+    for part, encoded in learner.encoded(rows):
         found = encoded.hidden[part.turns.rows, part.turns.columns].float().cpu()
         if states is None:
             states = found.new_zeros(every, found.shape[1])

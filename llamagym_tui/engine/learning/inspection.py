@@ -8,9 +8,6 @@ from llamagym_tui.config import LEARNERS, Credit, LearnerName
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
-MOST_TEXT = 160
-"""Characters of an observation or reply that are kept."""
-
 
 class Earned(NamedTuple):
     """What an update aims at for a decision; shared by the decisions of a turn if credit goes to turns."""

@@ -1,12 +1,24 @@
-"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value.
+"""PPO's losses: pure functions, and `Objective`, which adds them up for a part of a batch.
 
-They are sums over tokens; `ppo` divides by the number of turns.
+They are sums over turns; whoever makes a step divides by the number of its turns. Notation: N tokens, U turns or tokens
+with a value, D decisions.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from llamagym_tui.config import PPOConfig
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.learning.figures import UpdateSums
+    from llamagym_tui.engine.learning.packing import PackedRows
+    from llamagym_tui.engine.learning.targets import Targets
+    from llamagym_tui.engine.model.forward import Encoded
 
 
 class PolicyLoss(NamedTuple):
@@ -67,3 +79,67 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
     """() half the squared error, weighted and summed; (U,) each."""
     return 0.5 * (weights * (values - returns).square()).sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The loss of one update."""
+
+    config: PPOConfig
+    targets: Targets
+    v_head: nn.Module
+    temperature: float
+    kl_coef: float
+    entropy_coef: float
+    is_warming_up: bool
+    """True while the critic alone is trained."""
+
+    def loss(
+        self, part: PackedRows, encoded: Encoded, sums: UpdateSums, *, is_first: bool
+    ) -> Tensor:
+        """() sum over a part's turns of policy, value, entropy and KL loss.
+
+        Args:
+            part: of the batch.
+            encoded: what the present weights say of it, with gradients.
+            sums: the figures are added to them.
+            is_first: True before the first step of the update.
+        """
+        scored = part.score(encoded, self.temperature)
+        # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
+        # dropout. `first_ratio` in the figures shows it.
+        policy = clipped_policy_loss(
+            scored.logprobs,
+            part.old_logprobs,
+            self.targets.advantages[part.credited_to(self.config.credit)],
+            self.config.clip_range,
+        )
+        critic = self._critic_loss(part, encoded)
+        loss = critic
+        if not self.is_warming_up:
+            loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
+            reference = self.targets.reference_logprobs
+            if self.config.kl_form == "loss" and reference is not None:
+                kl = reference_kl(scored.logprobs, reference[part.decisions.indices])
+                loss = loss + self.kl_coef * kl.sum()
+        sums.log_ratios.append((scored.logprobs - part.old_logprobs).detach())
+        sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
+        return loss
+
+    def _critic_loss(self, part: PackedRows, encoded: Encoded) -> Tensor:
+        """() half the squared error of the values, summed over turns; 0 without a critic."""
+        if not self.config.has_critic:
+            return self.targets.returns.new_zeros(())
+        units = part.credited(self.config.credit)
+        hidden = encoded.hidden[units.rows, units.columns]  # (U, D)
+        # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
+        # `value_coef`, and none while the critic warms up.
+        coef = 0.0 if self.is_warming_up else self.config.value_coef
+        seen = hidden.detach()
+        if coef:
+            seen = coef * hidden + (1 - coef) * seen
+        return value_loss(
+            self.v_head(seen),
+            self.targets.returns[units.indices],
+            self.targets.value_weights[units.indices],
+        )

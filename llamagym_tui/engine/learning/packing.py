@@ -78,19 +78,6 @@ class Units(NamedTuple):
     """(U,) column of the last token before it, where V is read."""
 
 
-class Actions(NamedTuple):
-    """For each of F turns, where its distribution over actions stands, and of what that is.
-
-    A choice has the whole of it. Of sampled tokens it is the distribution over those at which the admissible replies
-    part first: the tokens of names that begin alike count as one action.
-    """
-
-    places: Tensor
-    """(F,) index into the M branches, or the K choices."""
-    names: Tensor
-    """(F, A) a number for each action, the same in every forward; -1 where there are fewer."""
-
-
 @dataclass(frozen=True, slots=True)
 class PackedRows:
     """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
@@ -115,8 +102,6 @@ class PackedRows:
     """(M,) index into the N tokens."""
     branch_children: Tensor
     """(M, A) admissible ids, -1 where there are fewer."""
-    actions: Actions
-    """What a turn's action is told by, where that is known."""
     choices: Choices | None
     """How tokens make up choices; None: each token is a decision of its own."""
 
@@ -145,10 +130,6 @@ class PackedRows:
         if self.choices is None:
             return token_decisions(score, places, ids, self.branch_tokens, self.branch_children)
         return reply_decisions(score, places, ids, self.choices, temperature)
-
-    def action_shares(self, scored: Decisions) -> tuple[Tensor, Tensor]:
-        """(F, A) numbers of actions, -1 for none, and their probabilities in each turn of which they are known."""
-        return self.actions.names, scored.action_shares[self.actions.places]
 
     def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
         """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""
@@ -340,7 +321,6 @@ def collate(
     turn_indices: list[int] = []
     turn_trees: list[int] = []
     turn_columns: list[int] = []
-    first_branches: list[int] = []
     decision_indices: list[int] = []
     decision_turns: list[int] = []
     decision_trees: list[int] = []
@@ -377,8 +357,6 @@ def collate(
                 old_logprobs += turn.decision_logprobs
                 if turn.choice is None:
                     # Each sampled token is a decision.
-                    if turn.branches:
-                        first_branches.append(len(branch_tokens))
                     for branch in turn.branches:
                         branch_tokens.append(len(token_ids) + branch.at)
                         branch_children.append(branch.children)
@@ -399,17 +377,6 @@ def collate(
     most_children = max((len(children) for children in branch_children), default=1)
     children = [padded(each, most_children, -1) for each in branch_children]
 
-    if is_chosen:
-        # Python hashes tuples of integers alike in all processes.
-        named = [list(map(hash, choice.replies)) for choice in choices]
-        widest = max((len(names) for names in named), default=1)
-        actions = [padded(names, widest, -1) for names in named]
-        action_places = list(range(len(choices)))
-    else:
-        actions = [children[at] for at in first_branches]
-        widest = most_children
-        action_places = first_branches
-
     def integers(values: Sequence[object]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
 
@@ -428,7 +395,6 @@ def collate(
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         branch_tokens=integers(branch_tokens),
         branch_children=integers(children).reshape(len(children), most_children),
-        actions=Actions(integers(action_places), integers(actions).reshape(len(actions), widest)),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,
     )
 

@@ -3,15 +3,11 @@
 It is the same model with the weights that were trained as they were at the start, put back for a forward.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
-from llamagym_tui.engine.learning.packing import Row, forwards, parts_of
-from llamagym_tui.engine.model.shape import ForwardLimits
-from llamagym_tui.engine.parallel import on_threads
 from llamagym_tui.engine.policy.policy import Policy
 
 
@@ -25,22 +21,6 @@ class Reference:
         self.start = [(weight, weight.detach().clone()) for weight in trained]
         """The policy's weights, and their values at the start. Those of an adapter are not zero after a warm
         start, so a disabled adapter would be another policy than the one that PPO began from."""
-
-    def logprobs(self, rows: Sequence[Row], decisions: int, limits: ForwardLimits) -> Tensor:
-        """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
-        temperature = self.policy.generation.temperature
-        backbone = self.policy.model.backbone
-        logprobs = torch.zeros(decisions, device=backbone.device)
-
-        @torch.no_grad()
-        def score(some: Sequence[Row]) -> None:
-            for part in forwards(some, limits, backbone.device):
-                scored = part.score(part.encode(backbone), temperature)
-                logprobs[part.decisions.indices] = scored.logprobs
-
-        with self.in_place():
-            on_threads(score, parts_of(rows, self.policy.threads))
-        return logprobs
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

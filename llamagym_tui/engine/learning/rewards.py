@@ -1,4 +1,4 @@
-"""The reward that PPO sees: the environment's, scaled, less the penalty for unread replies.
+"""The reward that PPO sees: the environment's, scaled, less the penalty for unread replies, with a bonus for novelty.
 
 The KL to the reference is subtracted in `targets`, because it belongs to tokens and not to turns. K turns.
 """
@@ -14,6 +14,8 @@ from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 
 SMALLEST_SPREAD = 1e-6
 """Returns that spread less than this are all the same: there is nothing to scale by."""
+MOST_KNOWN = 100_000
+"""Pairs of prompt and reply that are counted; others count as new, however often they come."""
 
 
 class ReturnMoments(NamedTuple):
@@ -71,3 +73,44 @@ def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -
         for turn in turns
     ]
     return torch.tensor(rewards)
+
+
+class Novelty:
+    """A bonus for what is seldom tried: it falls with the number of times that a reply was given to its prompt.
+
+    Where every reward is the same until a goal is met, nothing in the rewards leads there. Each turn then earns
+    coef / sqrt(n), n the number of times that its reply was given to its prompt since the run began, less the mean of
+    the batch. Without that, a bonus would pay for every further turn, and the end of an episode would cost it. Where no
+    prompt comes twice all turns have the same, so there is none. Source: MBIE-EB, Strehl and Littman 2008
+    (doi:10.1016/j.jcss.2007.08.009), whose bonus is added to the rewards of a model.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        """By a number for each pair that is the same in every process."""
+
+    def bonuses(self, trajectories: Sequence[Trajectory]) -> Tensor:
+        """(K,) 1 / sqrt(n) of each turn of a batch, less their mean; the batch itself is counted first.
+
+        0 for turns that someone else chose; they are not counted.
+        """
+        pairs: list[int | None] = []
+        for trajectory in trajectories:
+            for segment in trajectory.segments:
+                for turn in segment.turns:
+                    prompt = (segment.prefix, tuple(segment.ids[: turn.start]))
+                    reply = tuple(segment.ids[turn.start : turn.end])
+                    # Python hashes tuples of integers alike in all processes; a collision of 64 bits harms little.
+                    pairs.append(hash((prompt, reply)) if turn.is_trained else None)
+        for pair in pairs:
+            if pair is None:
+                continue
+            if pair in self.counts or len(self.counts) < MOST_KNOWN:
+                self.counts[pair] = self.counts.get(pair, 0) + 1
+        own = torch.tensor([pair is not None for pair in pairs])
+        found = torch.tensor(
+            [0.0 if pair is None else self.counts.get(pair, 1) ** -0.5 for pair in pairs]
+        )
+        if own.any():
+            found[own] -= found[own].mean()
+        return found

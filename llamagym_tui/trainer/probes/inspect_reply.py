@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
-from llamagym_tui.engine.learning.learner import Learner
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
@@ -62,7 +62,7 @@ class _Chosen(NamedTuple):
 
 
 class ReplyInspector:
-    def __init__(self, policy: Policy, learner: Learner, rollout: Rollout) -> None:
+    def __init__(self, policy: Policy, learner: PPO, rollout: Rollout) -> None:
         self._policy = policy
         self._learner = learner
         self._rollout = rollout

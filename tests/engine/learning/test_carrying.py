@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning.carrying import MOST, MOST_MARGIN, carried, seen_in
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
 from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.fixed_trunk import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from tests.engine.conftest import REPLIES
@@ -17,12 +17,11 @@ BEFORE = "Play."
 AFTER = "Play well."
 
 
-def learnt(tokenizer) -> tuple[Policy, HeadPPO]:
+def learnt(tokenizer) -> tuple[Policy, PPO]:
     """A policy with a direction for each observation, that has taken in a batch under `BEFORE`."""
     policy = head_policy(tokenizer, r=32)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
-    learner.narrow.scale = 2.0
+    learner.steps.narrow.scale = 2.0
     learner.use_prompt(BEFORE)
     learner.update(play(policy))
     return policy, learner
@@ -49,8 +48,8 @@ def test_under_a_new_prompt_each_observation_is_shifted_as_it_was_within_bounds(
     policy, learner = learnt(tokenizer)
     torch.manual_seed(0)
     with torch.no_grad():
-        rows = torch.randn(len(learner.narrow.trained), len(learner.narrow.down))
-        learner.narrow.up[learner.narrow.trained] = times * rows / 5
+        rows = torch.randn(len(learner.steps.narrow.trained), len(learner.steps.narrow.down))
+        learner.steps.narrow.up[learner.steps.narrow.trained] = times * rows / 5
     before = margins(policy, BEFORE)
     assert learner.use_prompt(AFTER)
     expected = [min(max(margin, -MOST_MARGIN), MOST_MARGIN) for margin in before]
@@ -68,22 +67,21 @@ def test_values_go_along_and_learning_goes_on(tokenizer) -> None:
     opened = [policy.chat.opening(AFTER, text) for text in OBSERVATIONS]
     values = critic(states_of(policy, opened, policy.trie).hidden[:, 0])
     assert values.tolist() == pytest.approx([3.0] * len(OBSERVATIONS), abs=0.01)
-    rate = learner.optimizer.param_groups[0]["lr"]
-    up = learner.narrow.up.detach().clone()
+    rate = learner.steps.optimizer.param_groups[0]["lr"]
+    up = learner.steps.narrow.up.detach().clone()
     learner.update(play(policy))
-    assert not torch.equal(learner.narrow.up, up)
-    assert learner.optimizer.param_groups[0]["lr"] > rate / 4
+    assert not torch.equal(learner.steps.narrow.up, up)
+    assert learner.steps.optimizer.param_groups[0]["lr"] > rate / 4
 
 
 def test_nothing_is_carried_before_the_first_batch(tokenizer) -> None:
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     learner.use_prompt(BEFORE)
     assert carried(policy, policy.model.v_head, [], (BEFORE, AFTER)) is None
     assert learner.use_prompt(AFTER)
-    assert not learner.narrow.up.any()
-    assert not learner.narrow.down.any()
+    assert not learner.steps.narrow.up.any()
+    assert not learner.steps.narrow.down.any()
 
 
 def test_observations_are_kept_once_and_not_without_end(tokenizer, monkeypatch) -> None:

@@ -24,10 +24,8 @@ from llamagym_tui.engine.learning.checkpoint import (
     save_checkpoint,
     save_start,
 )
-from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 
@@ -50,7 +48,7 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {})
     keep_checkpoint(tmp_path)
-    good, moments = weights(policy), ppo.optimizer.state_dict()["state"]
+    good, moments = weights(policy), ppo.steps.optimizer.state_dict()["state"]
     head = policy.model.v_head.out.weight.detach().clone()
     moments = {
         index: {name: value.clone() for name, value in state.items()}
@@ -63,7 +61,7 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     assert roll_back(tmp_path, policy, ppo) == tmp_path / "good"
     assert torch.equal(weights(policy), good)
     assert torch.equal(policy.model.v_head.out.weight, head)
-    found = ppo.optimizer.state_dict()["state"]
+    found = ppo.steps.optimizer.state_dict()["state"]
     assert all(
         torch.equal(found[index][name], value)
         for index in moments
@@ -86,10 +84,8 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
     ppo.update(episodes)
     save_checkpoint(tmp_path, policy, ppo, {})
     keep_with_reference(tmp_path, policy, ppo)
-    before, moments = weights(policy), copy.deepcopy(ppo.optimizer.state_dict()["state"])
-    rows = batch_rows(episodes)
-    decisions = sum(len(turn.decision_logprobs) for episode in episodes for turn in episode.turns)
-    reference = ppo.reference.logprobs(rows, decisions, ForwardLimits(4096))
+    before, moments = weights(policy), copy.deepcopy(ppo.steps.optimizer.state_dict()["state"])
+    reference = ppo.targets(episodes).reference_logprobs
     with torch.no_grad():
         for weight in policy.model.parameters():
             if weight.requires_grad:
@@ -111,16 +107,17 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
     assert (torch.equal(weights(policy), trained), ppo.updates) == (True, update)
     roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), before)
-    found = ppo.optimizer.state_dict()["state"]
+    found = ppo.steps.optimizer.state_dict()["state"]
     assert all(
         torch.equal(found[index][name], value)
         for index in moments
         for name, value in moments[index].items()
     )
     assert ppo.updates == 1
-    assert torch.equal(ppo.reference.logprobs(rows, decisions, ForwardLimits(4096)), reference)
+    assert torch.equal(ppo.targets(episodes).reference_logprobs, reference)
     load_start(tmp_path, policy)  # as a resumed run makes its reference
-    assert torch.equal(Reference(policy).logprobs(rows, decisions, ForwardLimits(4096)), reference)
+    ppo.reference = Reference(policy)
+    assert torch.equal(ppo.targets(episodes).reference_logprobs, reference)
 
 
 def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(
@@ -331,7 +328,7 @@ def test_an_optimizer_of_another_shape_is_refused(three_checkpoints, make_policy
     policy, ppo, run_dir = vars(three_checkpoints).values()
     shutil.rmtree(run_dir / "model.old")
     shutil.rmtree(run_dir / "good")
-    ppo.optimizer.param_groups[1]["params"].reverse()
+    ppo.steps._head.reverse()
     with pytest.raises(RunStoreError, match="its optimizer belongs to other weights"):
         load_checkpoint(run_dir, policy, ppo)
 

@@ -14,10 +14,8 @@ from safetensors.torch import load
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.directions import measure
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.learner import Learner
-from llamagym_tui.engine.learning.learners import learner_for
 from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.ppo import PPO, learner_for
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.episode import Episode
@@ -45,7 +43,7 @@ def reply_of(name: str) -> str:
     return json.dumps({"action": int(name)})
 
 
-def head_learner(policy: Policy) -> Learner:
+def head_learner(policy: Policy) -> PPO:
     return learner_for(policy, CONFIG, 0, ALONE)
 
 
@@ -86,7 +84,6 @@ def policy(tokenizer) -> Policy:
 def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None:
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     before = {name: value.clone() for name, value in policy.model.named_parameters()}
     learner.update(play(policy))
     assert policy.narrow is not None
@@ -105,8 +102,7 @@ def test_only_the_rows_of_tokens_at_which_replies_part_change(tokenizer) -> None
 def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(tokenizer) -> None:
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
-    narrow = learner.narrow
+    narrow = learner.steps.narrow
     # three observations differ in two directions, behind the one that is the same for all
     learner.update(play(policy, 3))
     first = narrow.down.detach().clone()
@@ -134,7 +130,6 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
     policy = Policy(model, tokenizer, settings, replies, replies_of=reply_of, names_by_turn=True)
     policy.history = 0
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     sampler = Sampler(policy, 1)
     batch = []
     for observation, pair in zip(OBSERVATIONS, pairs, strict=True):
@@ -147,8 +142,8 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
         batch.append(episode.finish("terminated"))
     learner.update(batch)
     # each set is a part of its own, of one state: its mean is that state, and left out, nothing would be left
-    assert learner.narrow.down.any(1).all()
-    assert learner.narrow.up.any()
+    assert learner.steps.narrow.down.any(1).all()
+    assert learner.steps.narrow.up.any()
 
 
 def test_a_world_of_one_observation_is_learnt_too(tokenizer) -> None:
@@ -228,7 +223,6 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
     # Three episodes show few directions: those of later batches come beside them.
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     for _ in range(made):
         learner.update(play(policy, episodes))
     save_checkpoint(tmp_path, policy, learner, {})
@@ -247,21 +241,20 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
         assert torch.allclose(policy.narrow.down, again.narrow.down, rtol=1e-3, atol=1e-4)
 
 
-def learnt_under(learner: HeadPPO) -> dict[str, dict[str, torch.Tensor]]:
+def learnt_under(learner: PPO) -> dict[str, dict[str, torch.Tensor]]:
     """What the learner has, under every prompt."""
-    return {prompt: load(learnt) for prompt, learnt in learner.state.learnt.items()}
+    return {prompt: load(learnt) for prompt, learnt in learner.state.head.learnt.items()}
 
 
 def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
     policy = head_policy(tokenizer)
     learner = learner_for(policy, replace(CONFIG, kl_coef=0.1), 0, ALONE)
-    assert isinstance(learner, HeadPPO)
     assert not learner.use_prompt("Play.")
     learner.update(play(policy))
     version = policy.version
     before = learnt_under(learner)["Play."]
     assert before["adam.exp_avg"].any()
-    assert float(before["rate"]) == learner.optimizer.param_groups[0]["lr"]
+    assert float(before["rate"]) == learner.steps.optimizer.param_groups[0]["lr"]
     assert not learner.use_prompt("Play.")
     assert policy.version == version
     assert learner.use_prompt("Play well.")
@@ -285,17 +278,16 @@ def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(t
 def test_under_another_prompt_for_a_while_the_policy_is_another_and_then_as_it_was(tokenizer):
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     learner.use_prompt("Play.")
     learner.update(play(policy))
     state, version, used = learner.state, policy.version, list(learner.used)
-    up = learner.narrow.up.detach().clone()
+    up = learner.steps.narrow.up.detach().clone()
     with learner.under_prompt("Always play 1."):
-        assert not torch.equal(learner.narrow.up, up)
+        assert not torch.equal(learner.steps.narrow.up, up)
         assert policy.version != version
     assert (learner.state, policy.version, list(learner.used)) == (state, version, used)
     with learner.under_prompt("Play."):
-        assert torch.equal(learner.narrow.up, up)
+        assert torch.equal(learner.steps.narrow.up, up)
     assert (learner.state, policy.version) == (state, version)
 
 
@@ -333,13 +325,12 @@ def test_a_run_goes_on_under_each_of_its_prompts_as_if_undisturbed(tokenizer, tm
 def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer) -> None:
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
-    assert isinstance(learner, HeadPPO)
     learner.update(play(policy))
-    tokens = list(learner._tokens)
-    before = learner.optimizer.state[learner._rows]["exp_avg"].clone()
+    tokens = list(learner.steps._tokens)
+    before = learner.steps.optimizer.state[learner.steps._rows]["exp_avg"].clone()
     new = max(tokens) + 1
-    learner._regroup(sorted([*tokens, 0, new]))
-    moments = learner.optimizer.state[learner._rows]
+    learner.steps._regroup(sorted([*tokens, 0, new]))
+    moments = learner.steps.optimizer.state[learner.steps._rows]
     assert torch.equal(moments["exp_avg"][1:-1], before)
     assert not moments["exp_avg"][[0, -1]].any()
     assert float(moments["step"]) == 8.0

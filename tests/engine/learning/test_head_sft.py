@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 from statistics import fmean
 
 import pytest
 
 from llamagym_tui.config import DPOSettings, SFTSettings
-from llamagym_tui.engine.learning.head_ppo import PREFERRED, HeadPPO
-from llamagym_tui.engine.learning.head_sft import STEPS, _either, prefer_by_head, train_head_on
+from llamagym_tui.engine.learning.imitation import (
+    PREFERRED,
+    STEPS,
+    prefer_by_head,
+    train_head_on,
+)
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.errors import UsageError
@@ -24,23 +29,23 @@ LESSONS = [
 
 
 @pytest.fixture
-def learner(tokenizer) -> HeadPPO:
-    learner = head_learner(head_policy(tokenizer, r=24))
-    assert isinstance(learner, HeadPPO)
-    return learner
+def learner(tokenizer) -> PPO:
+    return head_learner(head_policy(tokenizer, r=24))
 
 
-def scores(learner: HeadPPO) -> list[float]:
+def scores(learner: PPO) -> list[float]:
     """Probability of the lesson's reply among both, by observation."""
     prompts = [Episode(learner.policy, "Play.").prompt_for(each) for each in OBSERVATIONS]
     found = probabilities_of_actions(learner.policy, prompts)
     return [each[number % 2] / sum(each) for number, each in enumerate(found)]
 
 
-def test_it_learns_the_reply_that_each_observation_has(learner: HeadPPO) -> None:
+def test_it_learns_the_reply_that_each_observation_has(learner: PPO) -> None:
     assert fmean(scores(learner)) < 0.6
     seen: list[tuple[int, int, float]] = []
-    stats = train_head_on(learner, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each))
+    stats = train_head_on(
+        learner.steps, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each)
+    )
     assert fmean(scores(learner)) > 0.7
     assert (stats.steps, stats.demonstrations, stats.cancelled) == (STEPS, len(LESSONS), False)
     assert stats.last_loss < stats.first_loss
@@ -49,22 +54,22 @@ def test_it_learns_the_reply_that_each_observation_has(learner: HeadPPO) -> None
     assert learner.policy.version == 1
 
 
-def test_a_stop_leaves_what_the_steps_have_learnt(learner: HeadPPO) -> None:
+def test_a_stop_leaves_what_the_steps_have_learnt(learner: PPO) -> None:
     asked: list[int] = []
 
     def should_stop() -> bool:
         asked.append(1)
         return len(asked) > 3
 
-    stats = train_head_on(learner, LESSONS, SFTSettings(), should_stop=should_stop)
+    stats = train_head_on(learner.steps, LESSONS, SFTSettings(), should_stop=should_stop)
     assert (stats.steps, stats.cancelled) == (3, True)
-    assert learner.narrow.up.any()
+    assert learner.steps.narrow.up.any()
 
 
-def test_settings_of_steps_that_it_does_not_make_are_refused(learner: HeadPPO) -> None:
-    with pytest.raises(UsageError, match=r"has no use for sft\.epochs, sft\.lr: leave it out"):
-        train_head_on(learner, LESSONS, SFTSettings(lr=1e-4, epochs=9))
-    assert train_head_on(learner, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
+def test_settings_of_steps_that_it_does_not_make_are_refused(learner: PPO) -> None:
+    with pytest.raises(UsageError, match=r"does not use sft\.epochs, sft\.lr: leave it out"):
+        train_head_on(learner.steps, LESSONS, SFTSettings(lr=1e-4, epochs=9))
+    assert train_head_on(learner.steps, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
 
 
 def preference(number: int, chosen: int) -> Preference:
@@ -75,12 +80,14 @@ def preference(number: int, chosen: int) -> Preference:
 
 
 def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_everywhere(
-    learner: HeadPPO,
+    learner: PPO,
 ) -> None:
     pairs = [preference(number, number % 2) for number in range(8)]
     with pytest.raises(UsageError, match="ask again after the first update"):
-        prefer_by_head(learner, pairs, DPOSettings())
-    train_head_on(learner, [[*each[:2], assistant(REPLIES[0])] for each in LESSONS], SFTSettings())
+        prefer_by_head(learner.steps, pairs, DPOSettings())
+    train_head_on(
+        learner.steps, [[*each[:2], assistant(REPLIES[0])] for each in LESSONS], SFTSettings()
+    )
 
     def margins() -> list[float]:
         """Nats by which the second reply is likelier than the first, by observation."""
@@ -93,7 +100,7 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
     before = margins()
     losses: list[float] = []
     stats = prefer_by_head(
-        learner,
+        learner.steps,
         pairs,
         DPOSettings(beta=0.5),
         progress=lambda step, steps, loss: losses.append(loss),
@@ -112,33 +119,6 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
         )
 
 
-def test_the_loss_of_preferences_is_that_of_the_change_since_the_policy_before(
-    learner: HeadPPO,
-) -> None:
-    opened = Episode(learner.policy, "Play.").prompt_for(OBSERVATIONS[0])
-    gaps: list[float] = []
-    losses: list[float] = []
-
-    def progress(step: int, steps: int, loss: float) -> None:
-        losses.append(loss)
-        learner._put_rows()
-        [[one, two]] = probabilities_of_actions(learner.policy, [opened])
-        gaps.append(log(two / one))
-        learner._take_rows()
-
-    pairs = [
-        Preference([system("Play."), user(text)], REPLIES[number == 0], REPLIES[number != 0])
-        for number, text in enumerate(OBSERVATIONS)
-    ]
-    [[one, two]] = probabilities_of_actions(learner.policy, [opened])
-    gaps.append(log(two / one))
-    learner.prefer(
-        [_either(learner.policy, pair) for pair in pairs][:1], 0.5, 3, progress, lambda: False
-    )
-    for loss, gap in zip(losses, gaps, strict=False):
-        assert loss == pytest.approx(log(1 + exp(-0.5 * (gap - gaps[0]))), abs=1e-4)
-
-
-def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: HeadPPO) -> None:
-    with pytest.raises(UsageError, match=r"has no use for dpo\.lr: leave it out"):
-        prefer_by_head(learner, [preference(0, 1)], DPOSettings(lr=1e-4))
+def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: PPO) -> None:
+    with pytest.raises(UsageError, match=r"does not use dpo\.lr: leave it out"):
+        prefer_by_head(learner.steps, [preference(0, 1)], DPOSettings(lr=1e-4))

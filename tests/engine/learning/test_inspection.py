@@ -310,7 +310,7 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
 
 def test_after_a_roll_back_undone_updates_cannot_be_inspected(course):
     batch = course.update()
-    course.ppo.restore(course.ppo.state)
+    course.ppo.restore(course.ppo.state, course.ppo.moments)
     assert "are not kept" in course.inspect(batch[0].episode, 0).why_not
 
 

@@ -12,16 +12,12 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import PPOConfig, RunConfig, SFTSettings
-from llamagym_tui.engine.learning import directions
-from llamagym_tui.engine.learning.head_ppo import HeadPPO
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.movement import Marks
-from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.sft import train_on
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.learning.ppo import PPO, learner_for
 from llamagym_tui.engine.ranks import ALONE
-from llamagym_tui.errors import ConfigError, LlamaGymError, StoodStill
+from llamagym_tui.errors import ConfigError, StoodStill
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
 from tests.engine.learning.test_ppo import QUICK, collect, weights
@@ -135,8 +131,7 @@ def test_an_adapter_on_the_head_that_sees_one_state_alone_says_so(
 ) -> None:
     policy = head_policy(tokenizer)
     monkeypatch.setattr("tests.engine.learning.test_head_ppo.OBSERVATIONS", OBSERVATIONS[:1])
-    # Nor is the place at which replies part any different from the others.
-    monkeypatch.setattr(directions, "constant", lambda mean, *_: torch.zeros_like(mean))
+    monkeypatch.setattr(head_steps, "measure", lambda down, parts: None)
     with pytest.raises(StoodStill, match="sees in what states differ, and these differ in nothing"):
         head_learner(policy).update(play(policy, 20))
 
@@ -145,22 +140,10 @@ def test_steps_of_a_head_that_went_too_far_and_were_undone_are_no_stand_still(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = head_policy(tokenizer)
-    monkeypatch.setattr(HeadPPO, "_kl", lambda self: 1e9)
+    monkeypatch.setattr(head_steps.HeadSteps, "_kl", lambda self, objective: 1e9)
     learner = head_learner(policy)
     learner.update(play(policy))
     assert not policy.model.causal_lm.lm_head.lora_B["default"].weight.any()
-
-
-def test_an_adapter_on_the_head_is_not_taught_in_silence(tokenizer: Any) -> None:
-    policy: Policy = head_policy(tokenizer)
-    with pytest.raises(LlamaGymError, match=r"TRL does not train this model .* `lm_head`"):
-        train_on(policy, [TALK, TALK], SFTSettings(epochs=2, min_steps=0))
-
-
-def test_a_warm_start_that_left_every_weight_where_it_was_is_an_error(make_policy: Any) -> None:
-    for settings in ({"epochs": 2, "lr": 1e-30}, {"epochs": 1}):  # the rate of a first step is 0
-        with pytest.raises(StoodStill, match="left every weight where it was: make more steps"):
-            train_on(make_policy(), [TALK, TALK], SFTSettings(min_steps=0, **settings))
 
 
 def test_with_demonstrations_a_default_adapter_stays_in_all_layers(
@@ -186,7 +169,7 @@ def test_a_run_with_a_setting_that_its_adapter_has_no_use_for_does_not_begin(
     policy = head_policy(tokenizer)
     whole_batch = PPOConfig(batch_size=64, mini_batch_size=64)
     config = RunConfig(agent="blackjack", run_dir="", ppo=whole_batch)
-    assert isinstance(Builders(config).learner(policy), HeadPPO)
+    assert isinstance(Builders(config).learner(policy), PPO)
     config = RunConfig(agent="blackjack", run_dir="", ppo=PPOConfig(epochs=4, target_kl=0.1))
-    with pytest.raises(ConfigError, match=r"no use for ppo\.epochs, ppo\.target_kl, as its steps"):
+    with pytest.raises(ConfigError, match=r"ppo\.epochs, ppo\.target_kl have no effect"):
         Builders(config).learner(policy)

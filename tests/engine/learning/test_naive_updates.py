@@ -16,9 +16,9 @@ from torch import Tensor
 
 from llamagym_tui.config import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.config.ppo import UNUSED_BY_HEAD
-from llamagym_tui.engine.learning import head_ppo
-from llamagym_tui.engine.learning.learners import learner_for
+from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.packing import batch_rows, minibatches
+from llamagym_tui.engine.learning.ppo import learner_for
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -53,7 +53,7 @@ CASES = [
     Case("whole", "score"),
     Case("adapter", "generate", kl_form="loss"),
     Case("adapter", "score"),
-    Case("head", "generate"),
+    Case("head", "score"),
     Case("head", "score", kl_form="loss"),
 ]
 
@@ -224,38 +224,6 @@ def naive_advantages(
     return advantages, []
 
 
-def odds_of_leaving(policy: Policy, begun: tuple[int, ...]) -> list[Tensor]:
-    """Log-odds of a token with which no admissible reply goes on, at each place of these."""
-    found = []
-    replies = policy.trie.replies
-    for path in sorted({reply[:at] for reply in replies for at in range(len(reply))}):
-        staying = sorted({reply[len(path)] for reply in replies if reply[: len(path)] == path})
-        logits = logits_of(policy, [*begun, *path])[-1] / policy.generation.temperature
-        leaving = [token for token in range(len(logits)) if token not in staying]
-        found.append(logits[leaving].logsumexp(0) - logits[staying].logsumexp(0))
-    return found
-
-
-def form_loss(policy: Policy, turns: list[tuple[Any, int, Turn]]) -> Tensor:
-    """What leaving the form costs more than with the untrained model, or one in a thousand, a prompt."""
-    prompts = {
-        (*segment.prefix, *segment.ids[: turn.start])
-        for segment, _, turn in turns
-        if turn.is_trained
-    }
-    costs = []
-    for begun in prompts:
-        now = odds_of_leaving(policy, begun)
-        up = policy.narrow.up.detach().clone()
-        with torch.no_grad():
-            policy.narrow.up.zero_()
-            untrained = odds_of_leaving(policy, begun)
-            policy.narrow.up.copy_(up)
-        for odds, allowed in zip(now, untrained, strict=True):
-            costs.append((odds - max(float(allowed), -7.0)).clamp(min=0) ** 2)
-    return torch.stack(costs).sum() / len(prompts)
-
-
 def each_learner_and_case() -> Iterator[Any]:
     """All pairs; those that are not slow have every learner and every case."""
     for (at, name), (number, case) in product(enumerate(LEARNERS), enumerate(CASES)):
@@ -275,17 +243,17 @@ def test_an_update_has_the_gradient_of_a_naive_one(
     if case.weights == "head":  # whose settings are its own
         unused = {each: getattr(PPOConfig(), each) for each in UNUSED_BY_HEAD}
         config = replace(config, **unused)
-        monkeypatch.setattr(head_ppo, "STEPS", 1)
+        monkeypatch.setattr(head_steps, "STEPS", 1)
     learner: Any = learner_for(policy, config, 5, ALONE)
     batch = batch_of(policy)
     if case.weights == "head":
         learner.update(batch)  # so that the adapter is not 0
-        learner.optimizer.param_groups[0]["lr"] = 1e-12
+        learner.steps.optimizer.param_groups[0]["lr"] = 1e-12
     torch.manual_seed(0)
     for weight, then in learner.reference.start:
         moved = 0.05 * torch.randn_like(then)
         if case.weights == "head" and weight is policy.narrow.up:
-            moved[[at for at in range(len(moved)) if at not in learner._tokens]] = 0.0
+            moved[[at for at in range(len(moved)) if at not in learner.steps._tokens]] = 0.0
         then += moved
     rows = batch_rows(batch)
     turns: list[tuple[Any, int, Turn]] = [
@@ -346,11 +314,9 @@ def test_an_update_has_the_gradient_of_a_naive_one(
         losses.append(loss)
     if case.weights == "head":
         loss = torch.stack(losses).mean()
-        if case.kind == "generate":
-            loss = loss + form_loss(policy, turns)
         (expected,) = torch.autograd.grad(loss, [policy.narrow.up])
-        gradient = expected[learner._tokens].flatten()
-        found = learner._rows.grad.flatten()
+        gradient = expected[learner.steps._tokens].flatten()
+        found = learner.steps._rows.grad.flatten()
     else:
         weights = [
             each for each in policy.model.pretrained_model.parameters() if each.requires_grad

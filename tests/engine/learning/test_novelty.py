@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.novelty import Novelty
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.rewards import Novelty
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 
@@ -38,7 +38,7 @@ def test_where_nothing_comes_twice_there_is_no_bonus():
 
 
 def test_beyond_the_most_that_is_kept_all_count_as_new(monkeypatch):
-    monkeypatch.setattr("llamagym_tui.engine.learning.novelty.MOST_KNOWN", 1)
+    monkeypatch.setattr("llamagym_tui.engine.learning.rewards.MOST_KNOWN", 1)
     novelty = Novelty()
     found = novelty.bonuses([episode((1, 5), (1, 5), (1, 5), (1, 5), (2, 5), (2, 5))])
     assert found.tolist() == pytest.approx([-1 / 6] * 4 + [1 / 3] * 2)
@@ -52,13 +52,13 @@ def test_a_learner_adds_it_to_rewards_by_its_weight_and_goes_on_with_its_counts(
     batch = [episode((1, 5)), episode((1, 5)), episode((2, 5))]
     learner = PPO(make_policy(), config)
     plain = PPO(make_policy(), PPOConfig(kl_coef=0.0, kl_coef_final=0.0, reward_scale=3.0))
-    returns = learner.targets(batch, ()).returns
+    returns = learner.targets(batch).returns
     bonuses = Novelty().bonuses(batch)
-    assert (returns - plain.targets(batch, ()).returns).tolist() == pytest.approx(
+    assert (returns - plain.targets(batch).returns).tolist() == pytest.approx(
         (0.5 * bonuses).tolist(), abs=1e-6
     )
     assert not plain.state.counts
     other = PPO(make_policy(), config)
-    other.restore(learner.state)
-    expected = learner.targets(batch, ()).returns.tolist()
-    assert other.targets(batch, ()).returns.tolist() == expected
+    other.restore(learner.state, learner.moments)
+    expected = learner.targets(batch).returns.tolist()
+    assert other.targets(batch).returns.tolist() == expected

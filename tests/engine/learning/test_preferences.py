@@ -10,8 +10,7 @@ import torch
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import DPOSettings, GenerationConfig
-from llamagym_tui.engine.learning import sft
-from llamagym_tui.engine.learning.preferences import pair_row, prefer
+from llamagym_tui.engine.learning.trl_training import pair_row, prefer
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.chat import Preference, assistant, system, user
@@ -83,28 +82,6 @@ def test_the_loss_is_that_of_the_change_since_the_policy_before(make_policy, lor
     assert not any("v_head" in name for name in before.keys() - same)
     assert any(name in trained for name in before.keys() - same)
     assert policy.version == 2
-
-
-@pytest.mark.parametrize(
-    ("lora", "few"), [pytest.param(False, 1, marks=pytest.mark.slow), (True, 2)]
-)
-def test_a_batch_in_several_forwards_is_the_same_step(
-    make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool, few: int
-) -> None:
-    pairs = [
-        pair(total, chosen=HIT if total < 15 else STICK, rejected=JOKE) for total in (9, 12, 17, 20)
-    ]
-
-    def trained(at_once: int) -> dict[str, torch.Tensor]:
-        monkeypatch.setattr(sft, "rows_at_once", lambda *_: at_once)
-        policy = make_policy(lora=lora)
-        prefer(policy, pairs, DPOSettings(epochs=2, min_steps=0, batch_size=4, lr=1e-3))
-        return {name: each.detach() for name, each in policy.model.named_parameters()}
-
-    weights = trained(4)
-    same = trained(few)
-    for name, each in weights.items():
-        torch.testing.assert_close(same[name], each, atol=2e-5, rtol=1e-3, msg=name)
 
 
 @pytest.mark.slow

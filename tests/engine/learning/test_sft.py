@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +14,13 @@ from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig, SFTSettings, WarmStartStats
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.engine.learning import sft
+from llamagym_tui.engine.learning import trl_training as sft
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import Conversation, assistant, system, user
 
 AGENT = BlackjackAgent()
@@ -134,31 +132,6 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     assert (policy.version, policy.model.training, lm.training) == (1, False, False)
 
 
-def test_no_word_of_a_training_leaves_the_machine(
-    make_policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from huggingface_hub import constants
-    from huggingface_hub.utils import _telemetry
-
-    sent: list[str] = []
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: sent.append("telemetry"))
-    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=2, min_steps=0))
-    assert sent == []
-
-
-def test_it_trains_where_the_model_is_and_shows_no_bar_of_its_own(
-    make_policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, arguments = [], sft.arguments
-    monkeypatch.setattr(
-        sft, "arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1]
-    )
-    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=2, min_steps=0))
-    assert given[0].use_cpu, "although there may be an accelerator"
-    assert given[0].disable_tqdm
-
-
 def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
@@ -171,52 +144,6 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     assert changed == {name for name in before if "lora_" in name}
     assert {name: weight.requires_grad for name, weight in after.items()} == wanted
     assert stats.last_loss < stats.first_loss
-
-
-@pytest.mark.parametrize(
-    ("lora", "few"), [pytest.param(False, 1, marks=pytest.mark.slow), (True, 2)]
-)
-def test_a_batch_in_several_forwards_is_the_same_step(
-    make_policy, monkeypatch: pytest.MonkeyPatch, lora: bool, few: int
-) -> None:
-    hands = [hand(12, 20), hand(4, 9, 15, 21), hand(18), hand(13, 14), hand(7, 19), hand(16)]
-
-    def trained(at_once: int) -> tuple[WarmStartStats, dict[str, torch.Tensor]]:
-        monkeypatch.setattr(sft, "rows_at_once", lambda *_: at_once)
-        policy = make_policy(lora=lora)
-        settings = SFTSettings(epochs=2, min_steps=0, batch_size=4, lr=1e-3)
-        stats = sft.train_on(policy, hands, settings)
-        return stats, {name: each.detach() for name, each in policy.model.named_parameters()}
-
-    whole, weights = trained(4)
-    parts, same = trained(few)
-    assert (parts.steps, parts.cancelled) == (whole.steps, False) == (4, False)
-    assert parts.first_loss == pytest.approx(whole.first_loss, abs=1e-3)
-    for name, each in weights.items():
-        torch.testing.assert_close(same[name], each, atol=2e-5, rtol=1e-3, msg=name)
-
-
-def test_forwards_hold_as_many_rows_as_there_is_memory_for(
-    make_policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = make_policy()
-    lm = policy.model.causal_lm
-    # D 32, Q 32, F 64, two layers and one more while the gradient goes back; 4 bytes each.
-    a_token = 2 * 3 * (6 * 32 + 4 * 32 + 4 * 64) * 4 + 4 * lm.config.vocab_size * 4
-
-    def at_once(free_tokens: float, batch_size: int = 16) -> int:
-        monkeypatch.setattr(sft, "free_memory", lambda device: 2 * a_token * free_tokens)
-        return sft.rows_at_once(policy, batch_size, longest=100)
-
-    assert [at_once(tokens) for tokens in (1601, 1599, 799, 99)] == [16, 8, 4, 1]
-    assert at_once(801, batch_size=9) == 3, "a batch is a whole number of forwards"
-    with pytest.raises(
-        UsageError,
-        match=r"the longest conversation, 100 tokens, would take .* are free on cpu: let",
-    ):
-        at_once(49)
-    monkeypatch.setattr(sft, "ACTIVATIONS", 250 * a_token)
-    assert at_once(1_000_000) == 2
 
 
 def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy) -> None:
@@ -237,78 +164,6 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
     sampler.restart(0, opening.prefix)
     (reply,) = sampler.reply([0], [list(opening.rest)])
     assert reply.ids
-
-
-@pytest.mark.parametrize("looks", [5, 7], ids=["on the way there", "on the way back"])
-def test_a_training_ends_amid_a_step_with_what_whole_steps_have_learnt(make_policy, looks) -> None:
-    def trained(**options: Any) -> tuple[WarmStartStats, Policy]:
-        policy = make_policy()
-        settings = SFTSettings(epochs=4, min_steps=0, batch_size=4, warmup=0)
-        return sft.train_on(policy, [hand(12, 20)] * 4, settings, **options), policy
-
-    looked = 0
-
-    def should_stop() -> bool:
-        nonlocal looked
-        looked += 1
-        return looked > looks  # two layers, there and back: four looks a step
-
-    stats, policy = trained(should_stop=should_stop)
-    assert (stats.steps, stats.cancelled, looked) == (1, True, looks + 1)
-    done: list[int] = []
-    _, other = trained(
-        progress=lambda step, steps, loss: done.append(step), should_stop=lambda: bool(done)
-    )
-    for one, two in zip(policy.model.parameters(), other.model.parameters(), strict=True):
-        assert torch.equal(one, two)
-    (stack,) = [each for each in policy.model.modules() if isinstance(each, torch.nn.ModuleList)]
-    assert not any(layer._forward_hooks for layer in stack)
-
-
-def test_ctrl_c_ends_a_step_wherever_it_is_but_not_while_weights_are_changed(
-    make_policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped: list[str] = []
-    went_back = torch.Tensor.backward
-    stepped = torch.optim.AdamW.step
-
-    def interrupt(where: str) -> None:
-        if not stopped:
-            stopped.append(where)
-            signal.raise_signal(signal.SIGINT)
-            stopped.append("went on")
-
-    def go_back(*inputs: Any, **options: Any) -> None:
-        interrupt("between layers")
-        went_back(*inputs, **options)
-
-    def step(self: Any, *inputs: Any, **options: Any) -> Any:
-        interrupt("changing weights")
-        return stepped(self, *inputs, **options)
-
-    settings = SFTSettings(epochs=4, min_steps=0, batch_size=4, warmup=0)
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    ours = signal.getsignal(signal.SIGINT)
-    try:
-        for target, name, made, found in (
-            (torch.Tensor, "backward", go_back, ["between layers"]),
-            (torch.optim.AdamW, "step", step, ["changing weights", "went on"]),
-        ):
-            policy = make_policy()
-            stopped.clear()
-            with monkeypatch.context() as patch:
-                patch.setattr(target, name, made)
-                stats = sft.train_on(
-                    policy,
-                    [hand(12, 20)] * 4,
-                    settings,
-                    should_stop=lambda: bool(stopped),
-                )
-            assert (stopped, stats.cancelled) == (found, True)
-            assert stats.steps == len(found) - 1
-            assert signal.getsignal(signal.SIGINT) is ours
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow

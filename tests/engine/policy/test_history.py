@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
+from llamagym_tui.engine.learning.trl_training import NOT_TRAINED, examples
 from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.errors import PromptTooLongError
@@ -147,7 +146,7 @@ def test_turns_in_rows_of_their_own_are_credited_along_their_episode(make_policy
         policy,
         PPOConfig(kl_coef=0.0, kl_coef_final=0.0, gamma=0.5, lam=0.5, whiten_advantages=False),
     )
-    found = ppo.targets([trajectory], batch_rows([trajectory])).advantages
+    found = ppo.targets([trajectory]).advantages
     # Each V is 0.5, so delta = 0 + 0.25 - 0.5, 1 + 0.25 - 0.5, 2 + 0.25 - 0.5, 3 - 0.5, and A_k = delta_k + A_k+1 / 4.
     assert found.tolist() == pytest.approx([0.0859375, 1.34375, 2.375, 2.5])
 

@@ -15,7 +15,6 @@ from llamagym_tui.screens.metrics.figure_chart import (
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
-from tests.screens.policy_map.test_mapped_policy import BOLD, LAYOUT, mapped
 
 
 def after(field: str, *values: float) -> RunState:
@@ -66,14 +65,3 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     )
     other = replace(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
-
-
-def test_the_information_of_a_batch_has_that_of_the_newest_map_under_it():
-    state = after("action_information", 0.25)
-    (now, *_) = figure_texts(state, "action_information")
-    state = replace(state, map_layout=LAYOUT, mapped=mapped(BOLD).mapped)
-    (again, on_map, *_) = figure_texts(state, "action_information")
-    assert now == again
-    assert now.plain.split()[1] == "0.250"
-    assert on_map.plain == "map      0.189  over the states of the policy map"
-    assert len(figure_texts(state, "kl_ref")) == 2

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from llamagym_tui import user_files
-from llamagym_tui.app.seat import SeatApp, open_seat
+from llamagym_tui.app.app import SeatApp, open_seat
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UntrustedAgent, UsageError

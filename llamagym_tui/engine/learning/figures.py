@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +15,12 @@ from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks
 
-ROUNDING = 1e-5
-"""Nats of mutual information that may be of rounding alone."""
+
+class Made(NamedTuple):
+    """The steps of an update."""
+
+    sums: "UpdateSums"
+    lr: float
 
 
 @dataclass(slots=True)
@@ -39,18 +44,15 @@ class UpdateSums:
     """The policy's, of each step that was made, before clipping."""
     skipped: int = 0
     """Steps that were not made."""
-    log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """For each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
-    actions: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """For each forward of this epoch: (F, A) numbers of actions, and their probabilities in each of F turns."""
+    log_ratios: list[Tensor] = field(default_factory=list)
+    """For each forward of this epoch: (D,) log-ratios of its decisions, new over old."""
 
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
-        found = [log_ratios for _, log_ratios in self.log_ratios]
-        if not found:
+        if not self.log_ratios:
             return 0.0
-        return float(deviation_k3(torch.cat(found)).mean())
+        return float(deviation_k3(torch.cat(self.log_ratios)).mean())
 
     def of_all(self, ranks: Ranks) -> "UpdateSums":
         """The sums of all ranks."""
@@ -78,12 +80,10 @@ class UpdateSums:
         self.grad_norms += part.grad_norms
         self.skipped += part.skipped
         self.log_ratios += part.log_ratios
-        self.actions += part.actions
 
     def begin_epoch(self) -> None:
         """Forget what is of the epoch before alone."""
         self.log_ratios = []
-        self.actions = []
 
     @torch.no_grad()
     def add(
@@ -102,24 +102,6 @@ class UpdateSums:
         if is_first:
             # Unlike max(), clamp keeps a NaN.
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
-
-
-def action_information(actions: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """Mutual information of state and action in nats: H of the mean distribution over actions, less the mean H.
-
-    Args:
-        actions: (F, A) numbers of actions, -1 for none, and their probabilities, in parts of the turns.
-    """
-    turns = sum(len(names) for names, _ in actions)
-    if not turns:
-        return 0.0
-    names = torch.cat([each.flatten() for each, _ in actions]).cpu()
-    shares = torch.cat([each.flatten() for _, each in actions]).cpu().double()
-    known, places = names.unique(return_inverse=True)
-    mean = torch.zeros(len(known), dtype=shares.dtype).index_add(0, places, shares) / turns
-    within = torch.special.entr(shares).sum() / turns
-    found = float(torch.special.entr(mean).sum() - within)
-    return found if found > ROUNDING else 0.0
 
 
 def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> float:
@@ -150,19 +132,12 @@ def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> floa
     return max(1.0, of_clusters * len(sums) / count / variance)
 
 
-def group_figures(targets: Targets) -> tuple[float, float, float]:
-    """Mean spread within the groups of a batch, share of them without one, share of turns that none of them teaches.
-
-    0 where nothing is compared.
-    """
+def flat_groups(targets: Targets) -> float:
+    """Share of a batch's groups whose outcomes do not differ; 0 where nothing is compared."""
     if not targets.comparisons:
-        return 0.0, 0.0, 0.0
-    spreads = torch.cat([each.spreads for each in targets.comparisons])
+        return 0.0
     differ = torch.cat([each.differ for each in targets.comparisons])
-    teaches = torch.stack([each.teaches for each in targets.comparisons]).any(0)
-    of_trained = teaches[targets.trained.cpu()]
-    flat = 1 - float(differ.float().mean())
-    return float(spreads.mean()), flat, 1 - float(of_trained.float().mean())
+    return 1 - float(differ.float().mean())
 
 
 def update_stats(
@@ -171,15 +146,10 @@ def update_stats(
     sums: UpdateSums,
     *,
     update_s: float,
-    epochs: float,
     lr: float,
-    kl_coef: float,
-    entropy_coef: float,
-    reward_scale: float,
 ) -> UpdateStats:
-    """Figures of an update but for those of its rollout; the named ones are those that the learner has itself."""
+    """Figures of an update, without those of its rollout."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
-    tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
     mean_return = math.nan
     return_std = math.nan
@@ -189,7 +159,6 @@ def update_stats(
         mean_return = sum(returns) / len(returns)
         return_std = float(torch.tensor(returns).std(unbiased=False))
     trained = targets.trained
-    group_spread, flat_groups, idle_share = group_figures(targets)
     return UpdateStats(
         mean_return=mean_return,
         return_std=return_std,
@@ -201,10 +170,7 @@ def update_stats(
         entropy=float(sums.entropy) / max(sums.decisions, 1),
         action_entropy=float(sums.action_entropy) / max(sums.branches, 1),
         clip_fraction=float(sums.clipped) / max(sums.decisions, 1),
-        action_information=action_information(sums.actions),
-        group_spread=group_spread,
-        flat_groups=flat_groups,
-        idle_share=idle_share,
+        flat_groups=flat_groups(targets),
         explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
         first_ratio=float(sums.first_ratio),
         grad_norm=float(sum(sums.grad_norms)) / max(len(sums.grad_norms), 1),
@@ -212,13 +178,7 @@ def update_stats(
         refusal_rate=sum(turn.refused for turn in turns) / max(len(turns), 1),
         episodes=sum(not trajectory.goes_on for trajectory in trajectories),
         turns=len(turns),
-        shortened=sum(trajectory.shortened for trajectory in trajectories),
-        tokens=tokens,
         skipped_steps=sums.skipped,
         update_s=update_s,
-        epochs=epochs,
         lr=lr,
-        kl_coef=kl_coef,
-        entropy_coef=entropy_coef,
-        reward_scale=reward_scale,
     )
