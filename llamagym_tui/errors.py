@@ -90,7 +90,7 @@ class NoModelError(LlamaGymError):
 
 
 RAISED = (Exception, SystemExit)
-"""What other people's code may raise: its `sys.exit` ends what was asked of it, and not the program."""
+"""Exceptions of other people's code; its `sys.exit` does not end the program."""
 
 
 def require_library(module: str, extra: str) -> None:
@@ -120,7 +120,7 @@ def _kind_and_words(error: BaseException) -> str:
 
 
 def program_ended(error: SystemExit) -> AgentFileError:
-    """What to say where other people's code ended the program amid something else."""
+    """The sentence for other people's code that tried to end the program."""
     return AgentFileError(f"Code of an agent or environment ended the program: {described(error)}.")
 
 

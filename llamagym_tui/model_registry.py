@@ -48,12 +48,12 @@ class PackagedModel(Struct, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it was fetched and converted."""
+        """True if it was fetched and converted."""
         return (self.folder / "config.json").is_file()
 
 
 class ModelEntry(Struct, frozen=True):
-    """What is known of a model before it is loaded."""
+    """The facts of a model that are known before it is loaded."""
 
     name: str
     """``bundled`` or hub id."""
@@ -64,9 +64,9 @@ class ModelEntry(Struct, frozen=True):
     licence: str = ""
     """The licence's name on the hub."""
     gated: bool = False
-    """Whether downloading needs a hub account that has accepted the licence, and its token in HF_TOKEN."""
+    """True if downloading needs a hub account that has accepted the licence, and its token in HF_TOKEN."""
     full_finetuning: bool = False
-    """Whether all weights are trained, and not an adapter."""
+    """True if all weights are trained, not an adapter."""
     dtype: Dtype = "float32"
     """Type in which the weights are held."""
     generation: GenerationConfig = GenerationConfig(temperature=0.7)
@@ -76,7 +76,7 @@ class ModelEntry(Struct, frozen=True):
     template_arguments: dict[str, Any] = field(default_factory=dict)
     """Arguments that the chat template gets whenever it renders, unless the caller passes others."""
     package: PackagedModel | None = None
-    """What carries the model where no hub can be reached. None: nothing does."""
+    """The package that has the model when no hub can be reached."""
 
 
 class Download(Struct, frozen=True):
@@ -86,11 +86,11 @@ class Download(Struct, frozen=True):
     hub_bytes: int = 0
     """That it has on the hub, about. 0: not known."""
     package: PackagedModel | None = None
-    """What carries it too."""
+    """The package that has it too."""
 
     @property
     def source(self) -> str:
-        """How much is downloaded from where, for people."""
+        """Size and source of the download, for people."""
         size = f"about {self.hub_bytes / MEGABYTE:,.0f} MB " if self.hub_bytes else ""
         source = f"{size}from the hub"
         if self.package is None:
@@ -106,7 +106,7 @@ ENTRIES = msgspec.toml.decode(
 
 
 def find(name: str) -> ModelEntry | None:
-    """The entry of a model by its name, or of the model that a folder was trained from; None: the model is unknown."""
+    """The entry of a model by its name, or of the model that a folder was trained from; None if unknown."""
     names = _origins(name)
     return next(
         (entry for entry in ENTRIES if not names.isdisjoint((entry.name, entry.short))), None
@@ -119,7 +119,7 @@ def full_name(name: str) -> str:
 
 
 def is_endpoint(name: str) -> bool:
-    """Whether a model's name is the address of an endpoint, see `game.endpoint`."""
+    """True for the address of an endpoint, see `game.endpoint`."""
     return name.lower().startswith(("http://", "https://"))
 
 
@@ -140,7 +140,7 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def is_here(name: str) -> bool:
-    """Whether all of a model's weights are on this machine; no hub is contacted."""
+    """True if all of a model's weights are on this machine; no hub is contacted."""
     entry = find(name)
     if name == BUNDLED or (
         entry is not None and entry.package is not None and entry.package.is_here
@@ -150,7 +150,7 @@ def is_here(name: str) -> bool:
 
 
 def download_of(name: str) -> Download | None:
-    """What is to be downloaded before a model can be loaded; None: nothing. No hub is contacted."""
+    """The download that a model needs before it loads, if any. No hub is contacted."""
     if name == BUNDLED or Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
         return None
     entry = next((entry for entry in ENTRIES if entry.name == name), None)
@@ -162,7 +162,7 @@ def download_of(name: str) -> Download | None:
 
 
 def folder_of_known(name: str) -> Path | None:
-    """The folder, on this machine, of a model that ships or that a package carries; None: the folder's name is none."""
+    """The folder of a model that ships or that a package carries, by the folder's name."""
     bundled = Path(__file__).with_name("bundled_model")
     packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
     return next(
@@ -171,7 +171,7 @@ def folder_of_known(name: str) -> Path | None:
 
 
 def fingerprint(name: str) -> str | None:
-    """A hash of samples of a model's weights, the same wherever they lie; None: they are not on this machine.
+    """A hash of samples of a model's weights, the same wherever they lie; None if they are not on this machine.
 
     A model whose weights were trained differs in nearly all of them, so that samples tell it apart.
     """
@@ -273,7 +273,7 @@ def _require_weights(name: str, path: Path) -> None:
 
 
 def is_in_hub_cache(name: str) -> bool:
-    """Whether all weights of a hub id are in the hub's cache on this machine."""
+    """True if all weights of a hub id are in the hub's cache on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
     try:

@@ -34,7 +34,7 @@ def signed(value: float, decimals: int = 3) -> str:
 
 
 def decimals(mean: float, half: float, most: int = 3) -> int:
-    """How many decimals a mean and its ± have: as many as the first two digits of the ± take, and at most so many."""
+    """Decimals of a mean and its ±: the first two digits of the ±, and at most `most`."""
     if not half and float(mean).is_integer():
         return 0
     for bound, enough in ((0.1, most), (1.0, 2), (10.0, 1)):
@@ -56,7 +56,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def left_text(seconds: float | None) -> str:
-    """What stands behind how far something is: how long the rest takes, or nothing if that is not known."""
+    """The time that the rest takes, in words; empty if unknown."""
     if seconds is None:
         return ""
     if seconds < 120:
@@ -240,12 +240,12 @@ def standard_error(spread: float, count: int) -> float:
 
 
 def smoothing_window(episodes: int) -> int:
-    """How many episodes each point of the curve is the mean of: a tenth of the run, at least 20, at most `RECENT`."""
+    """Episodes in the mean of each point of the curve: a tenth of the run, at least 20, at most `RECENT`."""
     return min(RECENT, max(20, episodes // 10))
 
 
 def thinned(points: Sequence[AnyT], at_most: int) -> list[AnyT]:
-    """At most so many of the points, at even distances, the last one always among them."""
+    """At most `at_most` of the points, evenly spaced, with the last one."""
     if at_most < 1 or len(points) <= at_most:
         return list(points)
     step = math.ceil(len(points) / at_most)

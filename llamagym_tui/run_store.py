@@ -204,7 +204,7 @@ class RunInfo:
     """When it was begun (UTC)."""
     has_checkpoint: bool
     is_running: bool = False
-    """Whether a process has the folder now."""
+    """True if a process has the folder now."""
     about: str = ""
     """The text of its file `about.txt`: NAME, or NAME: NOTE."""
 
@@ -215,7 +215,7 @@ class RunInfo:
 
     @property
     def standing(self) -> str:
-        """Whether it can be resumed, for people."""
+        """Its state, for people."""
         if self.is_running:
             return "running"
         return "can be resumed" if self.has_checkpoint else "no checkpoint"
@@ -254,12 +254,12 @@ def _is_made(folder: Path) -> bool:
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether a path is the folder of a run."""
+    """True for the folder of a run."""
     return (Path(path) / CONFIG_FILE).is_file() and (Path(path) / EVENTS_FILE).is_file()
 
 
 def find_run(spec: str | None) -> Path:
-    """The folder of a run that is named by its path, or by its name among the user's runs; None: the latest.
+    """The folder of a run that is named by its path, or by its name among the user's runs; the latest by default.
 
     Raises:
         RunStoreError: there is none at all.
@@ -345,7 +345,7 @@ def list_runs() -> list[RunInfo]:
 
 
 def about(folder: Path) -> str:
-    """What the owner of a run says of it, empty if that is nothing."""
+    """The owner's words on a run; empty if there are none."""
     try:
         return file_content(folder / ABOUT_FILE, most=10_000).decode("utf-8", "replace")
     except OSError:
@@ -353,12 +353,12 @@ def about(folder: Path) -> str:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether the run in a folder can be resumed."""
+    """True if the run in a folder can be resumed."""
     return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process has the lock of a folder; nothing is written. False where the system cannot be asked."""
+    """True if a process holds the lock of a folder; False if the system cannot be asked. Nothing is written."""
     if sys.platform == "win32":
         return False
     import fcntl

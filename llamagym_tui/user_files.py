@@ -37,7 +37,7 @@ def browser_session() -> str:
 
 
 def may_open(spec: str) -> bool:
-    """Whether the file or module of an agent, by its absolute spec, may be opened here."""
+    """True if the file or module of an agent, by its absolute spec, may be opened here."""
     return not browser_session() or spec == os.environ[BROWSER].partition(" ")[2]
 
 
@@ -47,12 +47,12 @@ def _require_writer() -> None:
 
 
 class Preferences(Struct, frozen=True, kw_only=True):
-    """What the user chose last."""
+    """The user's last choices."""
 
     theme: str | None = None
-    """Name of a theme. None: the app's own theme."""
+    """Name of a theme; the app's own by default."""
     drawing: bool | None = None
-    """Whether the watched state is drawn. None: it is if there is room for it next to the conversation."""
+    """Draw the watched state; by default if there is room next to the conversation."""
 
 
 class HomelessError(UsageError, FileNotFoundError):
@@ -142,9 +142,9 @@ MOST_FILE = 4 * 2**30
 BUFFER = 2**18
 """Bytes that are read at a time: so much passes over a line without an end twenty times faster than the usual 8 KiB."""
 PREFIX = ".llamagym-"
-"""How the names of files and folders begin while they are being written."""
+"""Prefix of files and folders while they are being written."""
 SUFFIX = ".partial"
-"""How these names end."""
+"""Suffix of these names."""
 ABANDONED_S = 3600.0
 """Age in seconds at which a draft counts as left behind by a crash."""
 _NEVER_WAIT = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
@@ -204,7 +204,7 @@ def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
 
 
 def _opened(path: Path, flags: int, most: int) -> int:
-    """The descriptor of an opened file, which is a regular one of at most so many bytes."""
+    """The descriptor of an opened file, a regular one of at most `most` bytes."""
     try:
         descriptor = os.open(path, flags | _NEVER_WAIT, 0o600)
     except OSError as error:

@@ -22,9 +22,9 @@ class EpisodeEnd(NamedTuple):
     env: int
     """Index of the environment."""
     truncated: bool
-    """Whether a limit cut it off and the environment did not end it."""
+    """True if a limit cut it off."""
     final_observation: Any
-    """What the environment showed last, before any reset."""
+    """The environment's last observation, before any reset."""
 
 
 class VectorEpisodes:
@@ -86,7 +86,7 @@ class VectorEpisodes:
         return ends
 
     def _final_observations(self, observations: Any, infos: Mapping[str, Any]) -> Any:
-        """What each environment showed last before any reset, by its index."""
+        """Each environment's last observation before any reset, by its index."""
         if self._mode is not AutoresetMode.SAME_STEP:
             return list(iterate(self._envs.observation_space, observations))
         if "final_obs" not in infos:

@@ -45,9 +45,9 @@ def export(
     gguf: bool = False,
     base: str | None = None,
 ) -> str:
-    """Write a run's latest model into a new folder; returns a sentence on where everything is.
+    """Write a run's latest model into a new folder; returns a sentence that names the places.
 
-    `base` is where the base model of an adapter is. None: where the run's folder says.
+    `base` is the place of an adapter's base model, if it has moved.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -107,7 +107,7 @@ def export(
 
 
 def _defaults(chat: ChatTokenizer, sampling: GenerationConfig) -> dict[str, bool | int | float]:
-    """What a GGUF file says of sampling, of a prompt's beginning and of the ends of replies, by its names.
+    """The GGUF metadata of sampling, of a prompt's beginning and of the ends of replies.
 
     It has room for three ends; the template's own, the tokenizer's and the model's come first.
     """

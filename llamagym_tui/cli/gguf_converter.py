@@ -18,7 +18,7 @@ GPT2 = "gpt-2"
 
 
 def splits_as_gpt2(tokenizer: Any) -> bool:
-    """Whether a fast tokenizer splits text by GPT-2's expression, and changes nothing before."""
+    """True for a fast tokenizer that splits text by GPT-2's expression and changes nothing before."""
     whole = json.loads(tokenizer.backend_tokenizer.to_str())
     before = whole["pre_tokenizer"] or {}
     wanted = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}

@@ -48,14 +48,14 @@ class Report(Protocol):
     def take(self, event: events.Event) -> None: ...
 
     def figures(self) -> dict[str, Any]:
-        """What the line of JSON has."""
+        """The line of JSON."""
 
     def sentence(self) -> str:
         """The same for people."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether all that was learnt is on the disk, so that ctrl+c may end the session where it stands."""
+        """True if all that was learnt is on the disk, so ctrl+c may end the session at once."""
 
 
 def train(
@@ -135,7 +135,7 @@ def evaluate(
 
 
 def class_record(config: RunConfig, seats: int, *, debug: bool = False) -> ClassRecord:
-    """Play the model's part in a class of so many seats: greedily, and in the environment of training, as people do."""
+    """Play the model's part of a class greedily, in the environment of training, as people do."""
     from llamagym_tui.trainer.builders import EVALUATION_SEED
     from llamagym_tui.trainer.evaluations import returns_by_number
 
@@ -175,7 +175,7 @@ def quiet_progress(
 
 
 class Summary:
-    """How a run began and ended; how well it plays is the evaluation of the policy that it ended with."""
+    """The outcome of a run, with the evaluation of its last policy."""
 
     is_kept = False
 
@@ -373,7 +373,7 @@ class Player:
 
         Args:
             shown: called with the number of episodes that have ended.
-            seed: None: one that no training sees.
+            seed: by default one that no training sees.
             ended: receives the episodes that have ended.
             held_out: play in the environment of the agent's evaluations, if it has one.
             env: further keyword arguments of the environment.

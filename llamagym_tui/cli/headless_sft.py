@@ -20,9 +20,9 @@ FACTS = (
     "under_present_prompt",
     "preferences",
 )
-"""What the line of JSON says of the demonstrations."""
+"""Figures of the demonstrations in the line of JSON."""
 TRAINED = ("demonstrations", "tokens", "steps", "first_loss", "last_loss")
-"""What the line of JSON says of the training; each is null if nothing was trained."""
+"""Figures of the training in the line of JSON; null if nothing was trained."""
 
 
 def warm_start(
@@ -35,8 +35,7 @@ def warm_start(
 ) -> int:
     """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
-    The evaluations before and after have so many greedy episodes, or those of some `config.final_s` seconds each. 0:
-    there are none.
+    The evaluations before and after take this many greedy episodes, or `config.final_s` seconds each; 0 skips them.
     """
     script = _Script(config, episodes, method)
     try:

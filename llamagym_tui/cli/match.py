@@ -15,11 +15,11 @@ from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 SIDES = {"player": "begins", "opponent": "comes second"}
-"""What A does, by who begins."""
+"""A's part, by who begins."""
 
 
 def outcomes(returns: Sequence[float]) -> dict[str, int]:
-    """How many games were won, drawn and lost, by what each has earned."""
+    """The numbers of games won, drawn and lost, from their returns."""
     won = sum(each > 0 for each in returns)
     lost = sum(each < 0 for each in returns)
     return {"won": won, "drawn": len(returns) - won - lost, "lost": lost}

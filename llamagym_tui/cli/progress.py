@@ -1,6 +1,6 @@
 """Progress on stderr: a bar if it is a terminal, else a line now and then.
 
-A sink of a session's events; shows how far the run is on its way to its limit, and how well it plays.
+A sink of a session's events: shows how far the run is and how well it plays.
 """
 
 import re
@@ -10,18 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self, TextIO
 
-from llamagym_tui.demos.training_data import fact_lines
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted, left_text
-from llamagym_tui.state.reduce import (
-    measured_text,
-    progress_text,
-    warm_start_text,
-)
+from llamagym_tui.state.reduce import measured_text, progress_text, warm_start_text
 
 LINE_EVERY_S = 10.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 
 
 class Progress:
@@ -43,14 +38,12 @@ class Progress:
         self._began_at: float | None = None
         self._updates = 0
         self._returns: deque[float] = deque(maxlen=RECENT)
-        self._played: events.EpisodesCounted | None = None
+        self._play = ""
         """The latest figures of play."""
-        self._doing = ""
-        """How far something is that takes seconds. Empty: nothing is under way."""
         self._stage = ""
-        """What is done before the play, without its figures."""
+        """The stage before play, without its figures."""
         self._shown = ""
-        """What was shown last."""
+        """The last line that was shown."""
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -61,16 +54,18 @@ class Progress:
         with suppress(OSError):  # the terminal may be gone
             if self._bar:
                 self._bar.stop()
-            elif error is None and self._text and self._text != self._shown:
-                self.show(self._text)
+            elif error is None and self._play and self._play != self._shown:
+                self.show(self._play)
 
     def notify(self, text: str) -> None:
+        """Show a line that stays."""
         if self._bar:
             self._bar.console.print(one_line(text), markup=False, highlight=False)
         else:
             self.show(text)
 
     def show(self, text: str) -> None:
+        """Show a line, until the next one where there is a bar."""
         self._shown_at = self._clock()
         self._shown = text
         if self._bar:
@@ -79,7 +74,7 @@ class Progress:
             echo(text, to=self._stream)
 
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Show how far it is; without a bar, only if nothing was shown shortly before."""
+        """Move the bar; without one, show the line if none was shown shortly before."""
         if self._bar:
             self._bar.update(
                 self._bar.task_ids[0], description=one_line(text), completed=done, total=total
@@ -91,53 +86,45 @@ class Progress:
         match event:
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.show_stage(event.detail)
-            case events.PhaseChanged():
-                self._doing = ""
-                if event.phase == "evaluating" and event.detail:
-                    self.update(f"evaluating: {event.detail}")
-                elif event.phase == "rolling_out" and event.detail:
-                    self.update(event.detail)
+            case events.PhaseChanged() if event.detail:
+                self.update(event.detail)
             case events.Progressed():
-                self._doing = progress_text(event)
-                self.update(", ".join(filter(None, [self._text, self._doing])))
+                doing = progress_text(event)
+                self.update(f"{self._play}, {doing}" if self._play else doing)
             case events.WarmStartProgressed(step=step, steps=steps):
                 left = left_text(event.left_s)
-                self.update(
-                    f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}{left}",
-                    step,
-                    steps,
-                )
+                text = f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}{left}"
+                self.update(text, step, steps)
             case events.RunStarted():
                 self._updates = event.updates
                 if event.trained:
                     self.notify(f"trained: {event.trained}")
             case events.UpdateFinished():
+                self._play = self._play.replace(
+                    counted(self._updates, "update"), counted(event.update, "update")
+                )
                 self._updates = event.update
-                self._doing = ""
             case events.EpisodesCounted():
-                self._show_play(event)
+                self._episodes_counted(event)
             case events.WarningRaised():
                 self.notify(f"warning: {event.message}")
             case events.DemonstrationsRead():
-                facts = [f"{name} {text}" for name, text in fact_lines(event).items()]
-                self.notify(f"warm start: {'; '.join(facts)}")
+                self.notify(f"warm start: {counted(event.episodes, 'episode')} of {event.path}")
             case events.EvaluationCancelled(why=why) if why:
                 self.notify(f"warning: {why}")
             case events.WarmStartFinished():
                 self.notify(f"warm start: {warm_start_text(event)}")
             case events.RolledBack():
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
-            case events.SettingsChanged():
-                changes = [f"{name} = {value}" for name, value in event.changes.items()]
-                self.notify(f"changed: {', '.join(changes)}")
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
 
     def evaluated(self, episodes: int) -> None:
+        """Show how many episodes of an evaluation have ended."""
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
 
     def show_stage(self, detail: str) -> None:
-        """Show what is done before the play; if only its figures are others, now and then."""
+        """Show a stage before play; if only its figures differ, now and then."""
         stage = re.sub(r"[\d.,]+", "", detail)
         if stage == self._stage:
             self.update(detail)
@@ -145,25 +132,16 @@ class Progress:
             self._stage = stage
             self.show(detail)
 
-    @property
-    def _text(self) -> str:
-        """The latest figures of play, with the updates by now; empty before the first."""
-        play = self._played
-        if play is None:
-            return ""
-        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
-        text = f"{counted(play.episodes, 'episode')}, mean return {mean:,.3f}"
-        text += f", {counted(self._updates, 'update')}, {play.episodes_per_s:.0f}/s"
-        return f"{text}, {play.dropped:,} dropped" if play.dropped else text
-
-    def _show_play(self, event: events.EpisodesCounted) -> None:
+    def _episodes_counted(self, event: events.EpisodesCounted) -> None:
         if self._began_at is None:
             self._began_at = self._clock()
         self._returns.extend(event.returns)
-        self._played = event
+        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
+        text = f"{counted(event.episodes, 'episode')}, mean return {mean:,.3f}"
+        text += f", {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s"
+        self._play = f"{text}, {event.dropped:,} dropped" if event.dropped else text
         done = event.episodes if self._episodes else self._clock() - self._began_at
-        shown = ", ".join(filter(None, [self._text, self._doing]))
-        self.update(shown, done, self._episodes or self._seconds)
+        self.update(self._play, done, self._episodes or self._seconds)
 
 
 def _bar_on(stream: TextIO, total: float | None) -> Any:

@@ -53,7 +53,7 @@ TOP = 24
 
 
 class Story(NamedTuple):
-    """What a report shows of a run."""
+    """The parts of a run that its report shows."""
 
     state: RunState
     summary: RunSummary
@@ -64,7 +64,7 @@ class Story(NamedTuple):
 
     @property
     def methods(self) -> str:
-        """How the model was trained, in words."""
+        """The training of the model, in words."""
         words = {"sft": "demonstrations (SFT)", "dpo": "a person's corrections (DPO)"}
         found = [words[each.method] for each in self.warm_starts]
         if self.state.updates or not found:
@@ -95,7 +95,7 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
 
 
 def story_of(run_dir: Path) -> Story:
-    """What a run's log tells.
+    """Read a run's log.
 
     Raises:
         RunStoreError: the run cannot be read.
@@ -170,7 +170,7 @@ def page(story: Story, name: str) -> str:
 
 
 def summary(story: Story) -> list[str]:
-    """How a run ended and how well it played, in lines."""
+    """The end of a run and its mean returns, in lines."""
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
     lines += [warm_start_text(each) for each in story.warm_starts]

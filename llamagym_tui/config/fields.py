@@ -18,7 +18,7 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
 
 Value = bool | int | float | str | None
-"""What a setting can be changed to."""
+"""A value that a setting can be changed to."""
 
 
 class Option(Struct, frozen=True, kw_only=True):

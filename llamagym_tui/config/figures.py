@@ -20,7 +20,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     return_std: float
     """Standard deviation of the same returns."""
     design_effect: float = 1.0
-    """How many times the variance of `mean_return` is what it would be if no two episodes had the same seed."""
+    """Variance of `mean_return` relative to episodes of which no two share a seed."""
     policy_loss: float
     value_loss: float
     approx_kl: float
@@ -75,7 +75,7 @@ class WarmStartStats(Struct, frozen=True, kw_only=True):
     elapsed_s: float
     """TRL's import included."""
     cancelled: bool
-    """Whether it was cancelled; what was learnt until then stays."""
+    """True if it was cancelled; what was learnt until then stays."""
 
 
 FIGURES_OF_A_RUN = ("rollout_s",)
@@ -83,11 +83,11 @@ FIGURES_OF_A_RUN = ("rollout_s",)
 
 
 FigureGroup = Literal["learning", "policy", "critic", "speed"]
-"""Of what a figure tells: whether it gets better; how it acts and how far it moves; what it foresees; what it costs."""
+"""The subject of a figure: improvement, the policy and its moves, the critic, or cost."""
 
 
 class FigureText(Struct, frozen=True, kw_only=True):
-    """What a figure is called, what it means, and where it is shown."""
+    """Name, meaning and place of a figure."""
 
     title: str
     group: FigureGroup
@@ -98,11 +98,11 @@ class FigureText(Struct, frozen=True, kw_only=True):
     healthy: str
     """The healthy range in words."""
     low: float | None = None
-    """Least healthy value. None: no bound."""
+    """Least healthy value; None for no bound."""
     high: float | None = None
-    """Largest healthy value. None: no bound."""
+    """Largest healthy value; None for no bound."""
     charted: bool = False
-    """Whether a large metrics screen has a small chart of it."""
+    """True if a large metrics screen charts it."""
 
 
 FIGURES = {

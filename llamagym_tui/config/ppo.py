@@ -8,11 +8,11 @@ from llamagym_tui.config.fields import Count, Fraction, NonNegative, Option, Pos
 from llamagym_tui.errors import ConfigError
 
 LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
-"""How advantages are estimated; each estimator is a file in `engine/learning/estimators`."""
+"""Ways to estimate advantages; each is a file in `engine/learning/estimators`."""
 Grouping = Literal["seed", "observation"]
-"""What the episodes or turns that are compared with one another have in common."""
+"""The common property of compared episodes or turns."""
 Credit = Literal["turn", "token"]
-"""What has a value and an advantage of its own: a turn, or each token of its reply."""
+"""The unit that has a value and an advantage: a turn, or each token of its reply."""
 KlForm = Literal["reward", "loss"]
 """Where the KL to the reference is charged."""
 SCHEDULED = ("lr", "kl_coef", "entropy_coef")
@@ -28,16 +28,16 @@ they make, and its critic is fitted in closed form."""
 
 
 class LearnerFacts(Struct, frozen=True, kw_only=True):
-    """What settings, rollout and screens need to know of a learner."""
+    """Facts of a learner for settings, rollout and screens."""
 
     title: str
     """For people."""
     has_critic: bool = False
     """True if a value head predicts returns."""
     groups: Grouping | None = None
-    """What compared episodes or turns have in common; None if nothing is compared."""
+    """The common property of compared episodes or turns; None if nothing is compared."""
     formula: str = ""
-    """How a comparison becomes an advantage, for people."""
+    """The formula from a comparison to an advantage, for people."""
 
 
 LEARNERS: dict[LearnerName, LearnerFacts] = {
@@ -104,7 +104,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="KL to the reference, in nats per token, that the KL coefficient is adapted to.",
         ),
     ] = None
-    """None: the coefficient goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
+    """With None the coefficient goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
     target_kl: Annotated[
         Positive | None,
         Option(
@@ -112,7 +112,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="An update stops early once it has moved the policy this far, in nats per token.",
         ),
     ] = None
-    """None: never."""
+    """Never, if None."""
     update_kl: Annotated[
         Positive,
         Option(
@@ -191,8 +191,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Factor on rewards; none: by the spread of returns so far.",
         ),
     ] = 1.0
-    """None: one over the standard deviation of the discounted returns, from each turn on, of all episodes trained on so
-    far. Penalties are not scaled."""
+    """If None, one over the standard deviation of the discounted returns, from each turn on, of all episodes so far.
+    Penalties are not scaled."""
     parse_penalty: Annotated[
         NonNegative,
         Option(

@@ -27,31 +27,31 @@ from llamagym_tui.config.ppo import SCHEDULED, PPOConfig
 from llamagym_tui.errors import ConfigError
 
 Mode = Literal["train", "inference"]
-"""Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
+"""``train`` collects episodes for PPO, ``inference`` only plays them."""
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
 """At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
 OnCollapse = Literal["warn", "rollback"]
-"""What happens when the policy has collapsed."""
+"""The reaction to a collapsed policy."""
 ParallelEnvs = Literal["auto", "on", "off"]
-"""Whether environments step at the same time, each in a process of its own; ``auto``: where a step takes over 5 ms."""
+"""Step environments at the same time; ``auto`` does if a step takes over 5 ms."""
 MAX_FAILURES = 32
 """Episodes in a row that may fail before a run ends, unless its settings say otherwise."""
 History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
-"""Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+"""``generate`` samples replies token by token, ``score`` chooses whole admissible replies by their scores."""
 Tracker = Literal["tensorboard", "wandb"]
 """A program that shows the figures of runs, by the name of its extra."""
 MOST_UNREAD = 0.5
 """Share of replies without an action from which a person is told of it: mostly the fallback plays then."""
 Normalization = Literal["sum", "token", "word"]
-"""What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
+"""Divisor of a reply's summed log-probability: none, its tokens, or its words."""
 
 
 class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How replies are sampled. There is no top-p or top-k: PPO scores the distribution that was sampled."""
+    """Sampling of replies. There is no top-p or top-k: PPO scores the distribution that was sampled."""
 
     max_new_tokens: Annotated[
         Count,
@@ -86,7 +86,7 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "Drops the current batch.",
         ),
     ] = "sum"
-    """What a score is divided by: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not. Unused
+    """Divisor of a score: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not. Unused
     where replies are sampled token by token."""
 
 
@@ -104,7 +104,7 @@ class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     warmup: Fraction = 0.1
     """Share of the steps in which the learning rate rises from 0."""
     max_examples: Count | None = None
-    """Demonstrations used, drawn at random by the run's seed. None: all of them."""
+    """Demonstrations used, drawn at random by the run's seed; all of them by default."""
 
 
 class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +113,7 @@ class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     lr: Positive = 3e-6
     """Adam's learning rate after `warmup`; far lower than SFT's, or the preferred action is taken everywhere."""
     beta: Positive = 0.1
-    """How much a change from the policy before counts: the higher, the nearer to it the policy stays."""
+    """Weight of changes from the policy before; higher keeps the policy nearer to it."""
 
 
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,9 +123,9 @@ class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``top``: `target_modules` in
     the top quarter of the layers, below which a prompt is read once; ``all``: in every layer."""
     r: Count | None = None
-    """Rank. None: 64 on the head, where it is the number of directions that the adapter sees, else 16."""
+    """Rank; by default 16, or 64 on the head, where it is the number of directions that the adapter sees."""
     alpha: Positive | None = None
-    """Scale: the adapter's output is multiplied by alpha / rank. None: the rank on the head, else twice the rank."""
+    """Scale: the adapter's output is multiplied by alpha / rank. By default twice the rank, or the rank on the head."""
     target_modules: str | list[str] = "all-linear"
     """Modules that get an adapter, as PEFT names them, where it is not on the head alone."""
 
@@ -158,8 +158,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = field(default_factory=dict)
     """Keyword arguments of ``gymnasium.make``, on top of the agent's own."""
     observation_ranges: list[tuple[Number, Number]] | None = None
-    """Least and largest number that the generic agent shows as 0 and 99, for each of an observation's numbers. None: as
-    the agent has them."""
+    """Least and largest number that the generic agent shows as 0 and 99, for each of an observation's numbers; the
+    agent's by default."""
     model: Annotated[
         str,
         Option(
@@ -168,9 +168,9 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "bundled"
     base: str | None = None
-    """Where the base model of an adapter in `model` is. None: where the adapter's folder says."""
+    """Base model of an adapter in `model`, if it has moved."""
     weights: str | None = None
-    """A fingerprint of the weights of `model` when the run began, by which it is known elsewhere. None: not known."""
+    """Fingerprint of the weights of `model` when the run began; None if unknown."""
     run_dir: Annotated[
         str, Option(flag="--run-dir", help="Folder of the run. Not given: a new one.")
     ]
@@ -214,7 +214,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
     row."""
     max_turns: Count | None = None
-    """Turns after which an episode is truncated. None: the environment's own limit, or 200 where it has none."""
+    """Turns after which an episode is truncated; by default the environment's own limit, or 200."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
     """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
     device: Annotated[Device, Option(flag="--device", help="Where the model runs.")] = "auto"
@@ -260,12 +260,12 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds after which that evaluation begins no further episode; where those under way take three times as long, it
     has no result."""
     full_finetuning: bool | None = None
-    """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
+    """Train all weights, or a LoRA adapter; by default the model's registry entry decides."""
     dtype: Annotated[
         Dtype | None,
         Option(flag="--dtype", help="Type of the weights; bfloat16 needs an adapter."),
     ] = None
-    """None: the model's registry entry decides, else float32."""
+    """By default the model's registry entry decides, else float32."""
     on_collapse: Annotated[
         OnCollapse,
         Option(
@@ -273,8 +273,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="warn: only show a warning. rollback: go back to the last good checkpoint.",
         ),
     ] = "warn"
-    """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
-    three times in a run."""
+    """At most three roll backs in a run."""
     resume: Annotated[
         bool, Option(flag="--resume", help="Go on from the checkpoint in --run-dir.")
     ] = False
@@ -326,13 +325,13 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def finds_history(self) -> bool:
-        """Whether it is not known yet how many earlier turns help; meanwhile prompts have none."""
+        """True until the number of earlier turns that help is measured; until then prompts have none."""
         return self.history == "own" and self.measured.get("history") == ""
 
     @property
     def cuts_episodes(self) -> bool:
-        """Whether batches end in the middle of episodes; the first one that is measured never does, and without a
-        critic none does, as nothing foresees how an episode would have gone on."""
+        """True if batches end in the middle of episodes. The first, measured batch never does, and without a critic
+        none does, as nothing predicts the rest of an episode."""
         may_cut = not self.ppo.whole_episodes and self.ppo.has_critic
         # The number of earlier turns may take several batches to find.
         return may_cut and all(why for name, why in self.measured.items() if name != "history")
@@ -473,13 +472,13 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
 
 
 def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
-    """What differs between the settings at a run's beginning and those of now."""
+    """The differences between the settings at a run's beginning and now."""
     pairs = {name: Change(value_of(began, name), value_of(now, name)) for name in LIVE}
     return {name: change for name, change in pairs.items() if change.before != change.after}
 
 
 def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
-    """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
+    """Changes that a resumed run has to make again: those of settings that were not given anew."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {
         name: change.after

@@ -24,7 +24,7 @@ SCHEMA = 1
 MOST_LINE = 16 * 2**20
 """Bytes in which a demonstration and its line's end have to fit."""
 MOST_DEEP = 50
-"""How deep lists and objects may be nested in an action or in an argument of the environment."""
+"""Depth to which an action or an argument of the environment may be nested."""
 
 
 class PlayedTurn(NamedTuple):
@@ -33,10 +33,10 @@ class PlayedTurn(NamedTuple):
     observation: str
     """The user message."""
     admissible: Sequence[str] | None
-    """Names of the actions that were admissible. None: all actions."""
+    """Names of the admissible actions; None for all."""
     reply: str
     action: Any
-    """What the environment got."""
+    """The action that the environment received."""
     reward: float
 
 
@@ -50,9 +50,9 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     env_id: str
     env_kwargs: dict[str, Any]
     seed: int | None
-    """Seed with which the environment was reset. None: it is not known."""
+    """Seed of the reset; None if unknown."""
     actions: list[Any]
-    """What the environment got, turn by turn."""
+    """The actions that the environment received, turn by turn."""
     rewards: list[float]
     """The environment's rewards, turn by turn, without penalties."""
     episode_return: float
@@ -62,7 +62,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     source: str
     """The player: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
     model: str | None
-    """The model that wrote the replies. None: no model did."""
+    """The model that wrote the replies, if one did."""
     prompt_sha256: str
     """Digest of the system prompt."""
     recorded_at: str
@@ -72,7 +72,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """The model's own replies in the turns (counted from 0) in which a person acted in its place; only those turns are
     trained on. Absent: one player took all turns."""
     admissible: list[list[str] | None] | UnsetType = UNSET
-    """Names of the actions that were admissible in each turn; None: all actions. Absent: all actions in every turn."""
+    """Names of the admissible actions of each turn, None for all; absent if all were admissible in every turn."""
 
     @classmethod
     def of(
@@ -133,7 +133,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         return self.replaced_replies or {}
 
     def admissible_in(self, turn: int) -> list[str] | None:
-        """Names of the actions that were admissible in a turn, counted from 0. None: all actions."""
+        """Names of the admissible actions of a turn, counted from 0; None for all."""
         if not self.admissible or turn >= len(self.admissible):
             return None
         return self.admissible[turn]
@@ -216,7 +216,7 @@ def decode(line: bytes) -> Demonstration:
 
 
 def _inner_values(values: Iterable[Any]) -> list[Any]:
-    """What is in the lists and objects among some values, one level deep."""
+    """The values inside lists and objects, one level deep."""
     inner: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -227,7 +227,7 @@ def _inner_values(values: Iterable[Any]) -> list[Any]:
 
 
 def readable(line: bytes) -> Demonstration | None:
-    """The demonstration in a line; None: there is none in it."""
+    """The demonstration in a line, if there is one."""
     try:
         return decode(line)
     except ValueError:

@@ -10,7 +10,7 @@ from llamagym_tui.demos.demonstration import MOST_LINE, SCHEMA, Demonstration, d
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 
 RETURN_TOLERANCE = 1e-6
-"""How much `episode_return` may differ from the sum of rewards, relative to the larger of the two and at least to 1."""
+"""Tolerated difference of `episode_return` from the sum of rewards, relative to the larger of the two and 1."""
 LONGEST = 60
 """Most characters that a fault quotes of a value."""
 

@@ -84,7 +84,7 @@ class HumanGame:
             against_model: whether the model that is trained is the other player of a game for two, by `let_model_act`.
         """
         self.against_model = against_model and bool(agent.opponents)
-        """Whether the model is the other player."""
+        """True if the model is the other player."""
         if self.against_model:
             agent = with_kwargs(agent, {OPPONENT: POLICY})
         elif opponent_of(agent):
@@ -114,9 +114,9 @@ class HumanGame:
         """The state before the next action."""
         self._seed = 0
         self.over = True
-        """Whether no episode is under way."""
+        """True if no episode is under way."""
         self.match: MatchAgainstModel | None = None
-        """The match against the model; None: there is none."""
+        """The match against the model, if there is one."""
 
     @property
     def score(self) -> float:
@@ -125,7 +125,7 @@ class HumanGame:
 
     @property
     def awaits_model(self) -> bool:
-        """Whether the model is to move, which is the other player."""
+        """True if it is the model's move, as the other player."""
         return not self.over and self.game.awaits_other
 
     @property
@@ -143,7 +143,7 @@ class HumanGame:
 
     @property
     def has_expert(self) -> bool:
-        """Whether the agent has a scripted expert."""
+        """True if the agent has a scripted expert."""
         return type(self._agent).expert is not AgentBase.expert
 
     @property

@@ -22,11 +22,11 @@ class TrainingData(NamedTuple):
     path: Path
     demonstrations: list[Demonstration]
     method: Literal["sft", "dpo"]
-    """How they are learnt from: ``sft`` from conversations, ``dpo`` from preferences."""
+    """``sft`` learns from conversations, ``dpo`` from preferences."""
 
     @property
     def conversations(self) -> list[Conversation]:
-        """What supervised training learns from."""
+        """The conversations of supervised training."""
         return [demo.lesson for demo in self.demonstrations]
 
     @property
@@ -80,7 +80,7 @@ def training_data(
 
 
 def shipped(agent: AgentBase) -> Path | None:
-    """The file of demonstrations that ships for an agent; None: there is none."""
+    """The file of demonstrations that ships for an agent, if there is one."""
     module = type(agent).__module__
     if not module.startswith(AGENTS):
         return None

@@ -28,10 +28,10 @@ class WatchedEpisode:
     observations: list[str] = field(default_factory=list)
     """The observations, turn by turn."""
     admissible: list[list[str] | None] = field(default_factory=list)
-    """Names of the actions that were admissible in each turn; None: all actions."""
+    """Names of the admissible actions of each turn; None for all."""
     turns: list[TurnFinished] = field(default_factory=list)
     finished: EpisodeFinished | None = None
-    """How the episode ended; None while it is under way."""
+    """The end of the episode; None while it is under way."""
 
     # What is cached here is only read once the episode is finished.
 

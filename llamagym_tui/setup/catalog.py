@@ -45,7 +45,7 @@ class AgentFile(NamedTuple):
     path: Path
     """The file's absolute path."""
     class_name: str | None
-    """Name of a class in it. None: the only agent that it defines."""
+    """Name of a class in it; None for the only agent that it defines."""
 
 
 def built_in() -> dict[str, type[AgentBase]]:
@@ -172,7 +172,7 @@ def absolute_spec(spec: str) -> str:
 
 
 def is_same_agent(spec: str, other: str) -> bool:
-    """Whether two specs name the same agent; a spec that names only a file means the only agent there."""
+    """True if two specs name the same agent; a spec of a file alone means the only agent there."""
     file = agent_file(spec)
     other_file = agent_file(other)
     if file is None or other_file is None:
@@ -240,7 +240,7 @@ def _agent_in(name: str) -> type[AgentBase] | None:
 
 
 def _agent_for(env_id: str) -> type[AgentBase] | None:
-    """The agent that ships for ids like this one, made to play this one; None: there is none."""
+    """The agent that ships for ids like this one, adapted to this one; None if there is none."""
     for agent in built_in().values():
         module, colon, _ = agent.env_id.rpartition(":")
         name = absolute_spec(env_id.removeprefix(f"{module}:"))

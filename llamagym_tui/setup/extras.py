@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 def install_command(extra: str) -> str:
-    """How pip installs an extra of ours, or the package that a user's agent names."""
+    """The pip command for an extra of ours, or for the package that a user's agent names."""
     if extra not in EXTRAS:
         return f"pip install {extra}"
     return f"pip install 'llamagym-tui[{extra}]'"

@@ -30,7 +30,7 @@ KNOWN = msgspec.json.decode(
     file_content(Path(__file__).with_name("known_environments.json")),
     type=dict[str, dict[str, tuple[str | int, ...] | dict[str, tuple[str, ...]]]],
 )
-"""What is documented of Gymnasium's own environments, by their names without a version."""
+"""Gymnasium's documentation of its environments, by their names without a version."""
 
 
 def completed(
@@ -39,7 +39,7 @@ def completed(
     """A subclass that knows the spaces of its environment.
 
     Args:
-        ranges: ranges of the numbers of Boxes, as they were found before. None: they are found now.
+        ranges: ranges of the numbers of Boxes, found now if None.
     """
     try:
         env = wrapped_env(base())
@@ -70,7 +70,7 @@ def completed(
 
 
 def _known(env: Env) -> dict[str, Any]:
-    """What is documented of the environment, if it is one of Gymnasium's own."""
+    """Gymnasium's documentation of the environment, if it is one of its own."""
     if env.spec is None or not str(env.spec.entry_point).startswith("gymnasium.envs."):
         return {}
     return KNOWN.get(env.spec.name, {})
@@ -143,7 +143,7 @@ def _require_text(env_id: str, env: Env) -> None:
 
 
 def _count(space: Any) -> int:
-    """How many numbers an observation of a space has; a text counts as one."""
+    """The count of numbers in an observation of a space; a text counts as one."""
     if isinstance(space, Dict):
         return sum(_count(part) for part in space.spaces.values())
     if isinstance(space, Tuple):

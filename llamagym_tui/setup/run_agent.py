@@ -25,7 +25,7 @@ class RunAgent:
 
         Args:
             spec: its name, ``path.py[:Class]`` or Gymnasium id.
-            config: settings of the run that it plays in. None: it plays in no run.
+            config: settings of its run, if it plays in one.
             may_run_code: whether a file or module that `spec` names may be executed; a recorded run executes none.
             demos: file for a person's demonstrations. None: the agent's among the user's own.
         """

@@ -34,7 +34,7 @@ SETTINGS_OF_HEAD: Mapping[str, Any] = {
     "ppo.entropy_coef_final": 0.01,
     "ppo.novelty_coef": 0.3,
 }
-"""What an adapter on the LM head alone learns best by, where it is not given."""
+"""Defaults of an adapter on the LM head alone."""
 
 
 def run_config(
@@ -43,7 +43,7 @@ def run_config(
     """Settings of a run.
 
     Args:
-        agent: the spec as typed. None: the agent of the run that is resumed or branched off from.
+        agent: the spec as typed; None for the agent of the run that is resumed or branched off from.
         given: settings by their dotted names; ``parent`` is RUN[@UPDATE].
         trust_agent: agree to execute an agent file that only the folder of the run names.
     """
@@ -118,13 +118,13 @@ def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> N
 
 
 def holds_adapter(model: str) -> bool:
-    """Whether a model is the folder of an adapter, or of a run that trained one."""
+    """True for the folder of an adapter, or of a run that trained one."""
     folders = (Path(model), Path(model) / run_store.MODEL_DIR)
     return any((folder / "adapter_config.json").is_file() for folder in folders)
 
 
 def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
-    """Whether all weights of a run's model are trained by the registry's defaults."""
+    """True if all weights are trained, by the settings or the registry's defaults."""
     chosen = settings.get("full_finetuning")
     if chosen is not None:
         return bool(chosen)
@@ -133,7 +133,7 @@ def _is_fully_trained(settings: Mapping[str, Any]) -> bool:
 
 
 def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
-    """Whether an adapter on the LM head alone is what a run trains, unless the settings say otherwise.
+    """True if a run trains an adapter on the LM head alone.
 
     It chooses among replies that are known, is trained in one process, and imitates nothing. A model that could be
     trained whole is not, unless a setting is given that has no use otherwise.
@@ -152,7 +152,7 @@ def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -
 
 
 def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
-    """Whether a run finds out how many earlier turns help: nobody has said so, nor do demonstrations."""
+    """True if a run measures how many earlier turns help: neither settings nor demonstrations say so."""
     if agent_class.history is not None or given.get("history", "own") != "own":
         return False
     return _samples_alone(given) and not given.get("sft_warm_start")
@@ -245,12 +245,12 @@ def require_startable(config: RunConfig) -> None:
 
 
 def is_launched() -> bool:
-    """Whether torchrun has started this process together with others."""
+    """True if torchrun started this process together with others."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def ranks_of(config: RunConfig) -> int:
-    """The number of processes of a run; raises UsageError if it cannot have so many."""
+    """The number of processes of a run; raises UsageError if there are fewer environments."""
     size = int(os.environ["WORLD_SIZE"]) if is_launched() else config.ranks
     if config.n_envs < size:
         raise UsageError(f"{size} ranks need an environment each; set --envs to {size} or more.")
@@ -411,7 +411,7 @@ def _place(agent: type[AgentBase], name: str) -> str:
 
 
 def _looks_local(name: str) -> bool:
-    """Whether a name can only be a path, as a hub id is ``name`` or ``owner/name``."""
+    """True for a name that can only be a path; a hub id is ``name`` or ``owner/name``."""
     return (
         name.startswith((".", "/", "~"))
         or "\\" in name

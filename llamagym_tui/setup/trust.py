@@ -19,7 +19,7 @@ FILE = "trusted_agents.json"
 
 
 class _Trusted(Struct, frozen=True):
-    """What the user trusts."""
+    """The code that the user trusts."""
 
     typed: frozenset[str] = frozenset()
     """Absolute paths and modules that the user has typed."""
@@ -28,7 +28,7 @@ class _Trusted(Struct, frozen=True):
 
 
 def code_of(spec: str) -> str | None:
-    """The code that an agent's spec would execute, as an absolute path or a module; None: nothing of the user's own.
+    """The code of the user's that an agent's spec would execute, as an absolute path or a module; None if none.
 
     Gymnasium imports the module of an id of the form ``module:Id``.
     """

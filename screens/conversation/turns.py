@@ -188,6 +188,7 @@ class Paragraph(NamedTuple):
 def in_full(row: Row, width: int, *, by_person: bool = False) -> Content:
     """All of a turn; `by_person`: a person speaks in the agent's place."""
     parts = [part for each in row.entries for part in paragraphs(each.fact, by_person=by_person)]
+    parts.sort(key=lambda part: part.label == "system")  # Last, as it is long and mostly known.
     return typeset(parts, width)
 
 

@@ -25,7 +25,7 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 
 ROOMY = 80
-"""Cells of the screen from which the column of tokens is wide."""
+"""Columns of the screen from which the tokens have a wide column."""
 
 
 class TurnPlace(NamedTuple):
@@ -38,7 +38,7 @@ class TokenTable(DataTable[Text]):
 
     @property
     def _aside(self) -> str:
-        """The style of a row that is less important, as Rich names it; the terminal's own colours can only be dim."""
+        """The style of a less important row, as Rich names it."""
         color = plot_colors(self.app.theme_variables)["aside"]
         return "dim" if self.app.native_ansi_color else color
 
@@ -144,7 +144,7 @@ class InspectorScreen(Screen[None]):
 
     @property
     def _turns(self) -> int:
-        """Replies of the episode, as far as they are known."""
+        """Known replies of the episode."""
         found = self._state.inspection.found
         return found.turns if found is not None and found.episode == self._place.episode else 0
 

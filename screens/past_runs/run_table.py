@@ -30,9 +30,11 @@ MARK = "●"
 BRANCH = "↳"
 """Stands before a branch of another run."""
 COLUMNS = {
-    "": 1, "when": 12, "agent": 18, "model": 20, "episodes": 8, "return": 7, "ended": 11, "curve": 18,
+    "": 1, "when": 12, "agent": 18, "episodes": 8, "return": 7, "ended": 11, "curve": 18, "model": 20,
 }  # fmt: skip
 """The widths of the columns, in cells."""
+NUMBERS = ("episodes", "return")
+"""The columns that are aligned at the right."""
 READ_AT_ONCE = 20
 """Runs that are read between two paintings."""
 
@@ -87,13 +89,16 @@ class RunRow:
             (MARK if is_marked else mark, "bold"),
             (f"{self.info.started_at:%d %b %H:%M}", "dim"),
             (": ".join(filter(None, (self.agent, self.info.name))), ""),
-            (PurePath(self.info.config.model).name, ""),
-            (f"{episodes:>8}", ""),
-            (f"{short_return(self.known.mean_return):>7}", "bold"),
+            (episodes, ""),
+            (short_return(self.known.mean_return), "bold"),
             (self.ending, "dim"),
             (spark(curve, COLUMNS["curve"]), ""),
+            (PurePath(self.info.config.model).name, ""),
         )
-        return [Text(one_line(text) if text.strip() else text, style) for text, style in texts]
+        return [
+            Text(one_line(text), style, justify="right" if title in NUMBERS else "left")
+            for title, (text, style) in zip(COLUMNS, texts, strict=True)
+        ]
 
     def order(self, column: str) -> tuple[float, str]:
         """The sort key of a column."""

@@ -25,7 +25,7 @@ from llamagym_tui.state.transcript import ReplySoFar
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
-    """Whether an action of these keys can be done now; None: its key is shown dim."""
+    """True if an action can be done now, None if its key is dim."""
     able = state.live and state.run is not None and not state.stopping
     watching = state.watching
     match action:
@@ -58,7 +58,7 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
 class PlaygroundActions(Screen[None]):
     _state: RunState
     _drawing_wanted: bool | None = None
-    """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
+    """The choice of a person; None to draw where the screen is wide."""
 
     def action_metrics(self) -> None:
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
@@ -66,7 +66,7 @@ class PlaygroundActions(Screen[None]):
         self.app.push_screen(MetricsScreen(self._state))
 
     def action_policy_map(self) -> None:
-        """Open the policy on its map; meanwhile the trainer computes it often."""
+        """Open the policy map."""
         from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 
         self.app.push_screen(PolicyMapScreen(self._state))
@@ -88,9 +88,8 @@ class PlaygroundActions(Screen[None]):
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 
         question = (
-            "Go back to the last good checkpoint? Good is one after which a whole batch was played and went well, so "
-            "not one of a moment ago; right after a warm start, the one before it. What was learnt since is lost; "
-            "episodes stay counted, and the batch under way is dropped."
+            "Go back to the last good checkpoint? A checkpoint is good once a whole batch went well after it. "
+            "What was learnt since is lost and the present batch is dropped; episodes stay counted."
         )
         asked = partial(self.post_message, CommandAsked(RollBack()))
         ConfirmDialog("roll back?", question, yes="roll back", no="stay").ask(self.app, asked)
@@ -120,11 +119,11 @@ class PlaygroundActions(Screen[None]):
         open_inspector(self.query_one(ConversationView), self._state)
 
     def action_turn(self, by: int) -> None:
-        """Mark the reply before the marked one, or after it."""
+        """Mark the reply above or below the marked one."""
         self.query_one(ConversationView).mark_next(by)
 
     def action_unmark(self) -> None:
-        """Go back to the play as it goes: mark no reply and follow the newest line."""
+        """Unmark the reply and follow the newest line."""
         self.query_one(ConversationView).action_follow()
 
     @property
@@ -133,14 +132,14 @@ class PlaygroundActions(Screen[None]):
         return next((view.marked for view in self.query(ConversationView)), None)
 
     def action_take_wheel(self) -> None:
-        """Act in the agent's place; if that is so already, go back to it."""
+        """Take over from the agent, or go back to the open wheel."""
         from llamagym_tui.screens.play.wheel_screen import WheelScreen
 
         self.app.post_message(CommandAsked(TakeWheel()))
         self.app.push_screen(WheelScreen(self._state))
 
     def action_view(self) -> None:
-        """Show the drawing of the watched state, or hide it; remembered for next time."""
+        """Show or hide the drawing of the watched state, now and in later runs."""
         self._drawing_wanted = not self._draws
         try:
             user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
@@ -156,9 +155,8 @@ class PlaygroundActions(Screen[None]):
         raise NotImplementedError
 
     def show_drawing(self) -> None:
-        """Show the drawing where there is one, above the conversation; request it if wanted."""
+        """Show the drawing above the conversation, and request it from the trainer."""
         state, wanted = self._state, self._draws
-        # Of a recorded run only what it holds is known; in a live one a drawing may come.
         can_come = state.live and state.run is not None and state.run.draws
         is_there = can_come or state.view.drawn is not None
         self.query("StateDrawing").set_class(wanted and is_there, "-shown")

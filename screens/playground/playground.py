@@ -1,4 +1,4 @@
-"""The playground: composes and routes conversation, curve, figures, and the keys that steer a run."""
+"""The main screen of a run: conversation, curve, map, figures, and the keys that steer it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.playground.status_lines import Banner
 
 LOW = 30
-"""Rows below which there is no room for what explains the curve."""
+"""Rows below which the legend of the curve is hidden."""
 LOWEST = 22
-"""Rows below which there is none for the curve."""
+"""Rows below which the curve is hidden."""
 LEAST_CHART = 9
 """Rows that the curve keeps above a map."""
 MOST_SIDE = 90
@@ -39,7 +39,7 @@ SPEED = Binding.Group("Speed", compact=True)
 
 
 class Panels(NamedTuple):
-    """The parts that are not texts alone, once they are mounted."""
+    """The mounted panes that are no texts."""
 
     banner: Banner
     chart: ReturnChart
@@ -397,7 +397,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.set_class(fits and size.width >= WIDE, "-map")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what the trainer can do now; the key of the opposite state is hidden."""
+        """Hide the key of the opposite state, and dim what the trainer cannot do now."""
         state = self._state
         match action:
             case "pause" | "resume":
@@ -409,9 +409,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             case "unmark":
                 return self.marked is not None
             case "roll_back" if isinstance(self.focused, Input):
-                return (
-                    False  # of all keys it would be the one that is left next to those of a search
-                )
+                return False  # It would stand next to the keys of a search.
             case _:
                 return allowed(action, state, parameters)
         return True if state.live and state.run is not None else None
@@ -427,12 +425,12 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:
-    """What stands in place of a conversation that has not begun."""
+    """The placeholder of a conversation that has not begun."""
     if state.failure:
         return "No conversation."
     if state.recorded:
         return "No conversation up to here."
-    return f"{table_key} opens a table for you meanwhile"  # the line above says what is being done
+    return f"{table_key} opens a table of your own"
 
 
 def with_keys(text: str, key_of: KeyOf = lambda id, usual: usual) -> str:

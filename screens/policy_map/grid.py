@@ -57,6 +57,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.changed: frozenset[Spot] = frozenset()
         """The cells in which the newest map prefers another action; marked for a moment."""
         self.places = places_for(self.policy.layout, 0, 0)
+        self._fitted: tuple[PolicyMapLaidOut, Size] | None = None
 
     @property
     def pointed(self) -> MappedCell | None:
@@ -67,7 +68,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.policy = policy
         if policy.layout is not before.layout:
             self.cursor = next(iter(policy.cells), NOWHERE) if self.can_focus else NOWHERE
-            self._place()
+        self.fit()
         if self.app.animation_level != "none" and (changed := changed_choices(before, policy)):
             self.changed = changed
             self.set_timer(FLASH_S, lambda: self._settle(changed))
@@ -79,9 +80,13 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.refresh()
 
     def on_resize(self) -> None:
-        self._place()
+        self.fit()
 
-    def _place(self) -> None:
+    def fit(self) -> None:
+        """Lay the cells out anew if the map or the size changed."""
+        if self._fitted == (self.policy.layout, self.size):
+            return
+        self._fitted = (self.policy.layout, self.size)
         self.places = places_for(self.policy.layout, *self.size)
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()

@@ -101,6 +101,7 @@ class PolicyMapScreen(Fitted[None]):
         is_known = layout is grid.policy.layout and mapped is grid.policy.mapped
         if layout is not None and not layout.why_not and not is_known:
             grid.show(MappedPolicy(layout, mapped))
+        grid.fit()
         self._show_texts()
 
     @on(PolicyGrid.Pointed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,6 @@ from llamagym_tui.protocol.events import TurnInspected, UpdateFinished
 from llamagym_tui.protocol.inspected import PeerGroup
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import TokenTable
-from llamagym_tui.screens.inspector.texts import _share
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
@@ -55,15 +53,6 @@ async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_i
         assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], (
             "prompt and template"
         )
-
-
-def test_a_probability_that_is_no_number_is_called_so_and_not_small() -> None:
-    assert [_share(each) for each in (math.nan, 0.0004, 0.0, 0.5)] == [
-        "no number",
-        "<0.1%",
-        "<0.1%",
-        "50.0%",
-    ]
 
 
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):

@@ -60,19 +60,6 @@ async def test_the_watched_conversation_streams(make_app: MakeApp):
         assert client.started is not None
 
 
-async def test_a_reply_without_an_action_is_told_in_words(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.demo_run())
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "no action named  ▼ −1")
-
-
-async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_app: MakeApp):
-    client = fakes.FakeClient(fakes.demo_run())
-    async with make_app(client).run_test(size=LARGE) as pilot:
-        await sees(pilot, "TRAIN  Blackjack · Blackjack-v1 · bundled")
-        await sees(pilot, "rolling out · episode 20,480 · 212 ep/s")
-
-
 async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_terminal(
     make_app: MakeApp,
 ):
@@ -181,7 +168,7 @@ async def test_q_leaves_at_once_while_nothing_is_trained(make_app: MakeApp):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "h opens a table for you meanwhile")
+        await sees(pilot, "h opens a table of your own")
         await pilot.press("q")
         await until(pilot, lambda: client.stopped)
 
@@ -213,14 +200,6 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(
         await sees(pilot, "Your total:")
         await pilot.press("escape", "q")
     assert app.return_code == 1
-
-
-async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
-    client = fakes.FakeClient()
-    async with make_app(client).run_test(size=(58, 15)) as pilot:
-        await sees(pilot, "terminal too small: it needs 60 × 16")
-        await pilot.resize_terminal(80, 24)
-        await sees(pilot, "space Pause")
 
 
 async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):

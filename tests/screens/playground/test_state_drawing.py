@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
@@ -25,7 +24,7 @@ from tests.protocol.test_literal import NASTY, harmful
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import SMALL, WIDE, at_sizes
-from tests.screens.steps import rolling_out, sees, shown, strips, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ {} │\n└────┘ └────┘     └────┘\ndealer            you"
 
@@ -72,21 +71,6 @@ async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: Mak
         await until(pilot, lambda: "│ 22 │" not in shown(pilot))
 
 
-async def test_what_a_field_stands_on_has_its_colour_and_an_unknown_ground_none(make_app: MakeApp):
-    client = fakes.FakeClient(opening())
-    app = make_app(client)
-    places = [(0, 3, "ice"), (3, 6, "danger"), (7, 9, "lava"), (9, 99, "goal")]
-    async with app.run_test(size=WIDE) as pilot:
-        client.emit(drawn(7, 0, " S  O \nx?", grounds=places))
-        await sees(pilot, " S  O ")
-        line = next(strip for strip in strips(app) if strip.text.startswith("  S  O "))
-        grounds = {text: style.bgcolor.name for text, style, _ in line if style and style.bgcolor}
-        assert grounds[" S "] == app.theme_variables["field-ice"].lower()
-        assert grounds[" O "] == app.theme_variables["field-danger"].lower()
-        below = next(strip for strip in strips(app) if strip.text.startswith(" x? "))
-        assert len({style.bgcolor.name for _, style, _ in below.crop(0, 40) if style}) == 1
-
-
 async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_and_takes_it_away(
     make_app: MakeApp, tmp_path: Path
 ):
@@ -106,36 +90,12 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_v_does_nothing_where_no_state_can_be_drawn(make_app: MakeApp, size: tuple[int, int]):
-    client = fakes.FakeClient(opening(draws=False))
-    async with rolling_out(make_app(client), size) as pilot:
-        await pilot.press("v")
-        client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
-        await sees(pilot, "Your total: 9.")
-        assert (places(pilot), client.sent) == ([], [])
-
-
 async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):
     run_dir = record(tmp_path / "run", [*opening(), *told_with_drawings()])
     async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await pilot.press("v")
         await until(pilot, lambda: places(pilot) == [])
-
-
-async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
-    client = fakes.FakeClient(opening())
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        client.emit(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
-        await sees(pilot, "FHFH")
-        place = pilot.app.screen.query_one("#drawing", StateDrawing)
-        marked = [
-            segment.text
-            for segment in place.render_line(2)
-            if segment.style and segment.style.reverse
-        ]
-        assert marked == ["H"]
 
 
 @at_sizes((60, 20), and_slowly=(WIDE,))

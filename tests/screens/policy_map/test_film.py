@@ -7,10 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.events import EpisodesCounted, PolicyMapLaidOut, UpdateFinished
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
@@ -99,22 +97,6 @@ def test_what_agents_write_is_text_of_the_picture_and_nothing_outside_it_is_name
     }
     assert "\x1b" not in svg
     assert "http" not in svg.replace(SVG.strip("{}"), "")
-
-
-def test_the_command_line_writes_it(tmp_path: Path) -> None:
-    record(tmp_path / "run", [*blackjack(3.0), hitting(16.5, update=13)])
-    words = [
-        "report",
-        str(tmp_path / "run"),
-        "-o",
-        str(tmp_path / "r.html"),
-        "--film",
-        str(tmp_path / "f.svg"),
-    ]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines() == [str(tmp_path / "r.html"), str(tmp_path / "f.svg")]
-    assert len(frames((tmp_path / "f.svg").read_text(encoding="utf-8"))) == 2
 
 
 async def test_a_replay_steps_through_its_maps_and_saves_them(

@@ -16,7 +16,6 @@ from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.actions import allowed
-from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering import prompt_editor
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor, draft_file
 from llamagym_tui.state.reduce import reduce
@@ -24,7 +23,7 @@ from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
-from tests.screens.steps import notices, reaches, sees, until
+from tests.screens.steps import reaches, sees, until
 from tests.state.test_comparison import comparison
 
 SMALL = (80, 24)
@@ -103,15 +102,6 @@ async def test_escape_does_not_throw_away_a_draft_that_cannot_be_saved(make_app:
         await pilot.press("x", "escape")
         await sees(pilot, "The draft was not saved")
         assert draft.text == f"{fakes.PROMPT}x"
-
-
-async def test_an_unchanged_prompt_leaves_no_draft(make_app: MakeApp):
-    app = make_app()
-    async with app.run_test(size=SMALL) as pilot:
-        await open_editor(pilot, app)
-        await pilot.press("x", "backspace", "escape")
-        await reaches(pilot, PlaygroundScreen)
-        assert (notices(app), kept_draft()) == ([], None)
 
 
 async def test_an_applied_draft_is_no_draft_any_more(
