@@ -211,8 +211,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 1
     parallel_envs: ParallelEnvs = "auto"
-    """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
-    row."""
+    """Step environments at the same time, in threads; auto does so where a step takes over 5 ms."""
     max_turns: Count | None = None
     """Turns after which an episode is truncated; by default the environment's own limit, or 200."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES

@@ -129,11 +129,11 @@ class Builders:
         return policy
 
     def trained(self, policy: Policy) -> str:
-        """How many weights of the model are trained, and where, in words."""
+        """The number and place of the trained weights, in words."""
         return what_is_trained(policy)
 
     def learner(self, policy: Policy) -> PPO:
-        """What trains the policy; the KL to the reference is to the policy as it is now.
+        """The learner; its reference is the policy as it is now.
 
         Raises:
             ConfigError: it would train nothing, has no use for a setting that is not as usual, or is to learn from

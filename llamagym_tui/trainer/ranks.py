@@ -38,7 +38,7 @@ def started(config: RunConfig) -> Iterator[Ranks]:
     """Rank 0 of a run, with the others at work until it leaves.
 
     Raises:
-        UsageError: the run cannot have so many.
+        UsageError: the run cannot have this many.
         RankLost: the others do not come.
     """
     if (size := ranks_of(config)) == 1:

@@ -55,7 +55,7 @@ class _Place(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """What is reported of a reply that was chosen whole."""
+    """The report of a reply that was chosen whole."""
 
     decision: Decision
     replies: list[ScoredReply]
@@ -69,7 +69,7 @@ class ReplyInspector:
 
     @own_torch()
     def inspect(self, episode: int, turn: int) -> TurnInspected:
-        """What is known of a reply, or why nothing is; both are counted from 0."""
+        """The report of a reply, or why there is none; episode and turn count from 0."""
         stage: Stage = "trained"
         batch: UsedBatch | None = None
         if used := self._used(episode, turn):
@@ -283,7 +283,7 @@ class ReplyInspector:
 
 
 def _has(trajectory: Trajectory, turn: int) -> bool:
-    """Whether a turn is of this part of its episode, or comes after an episode's end."""
+    """The turn is in this part of its episode, or comes after the episode's end."""
     first = len(trajectory.earlier)
     if turn < first:
         return False

@@ -65,7 +65,7 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Shared:
-    """What all places of a rollout have in common."""
+    """Settings that all slots of a rollout share."""
 
     agent: AgentBase
     policy: Policy
@@ -124,7 +124,7 @@ class EnvSlot:
         self.others = []
 
     def seat(self, system_prompt: str) -> Seat:
-        """What the other player sees. Raises EpisodeFault: the agent cannot word it."""
+        """The other player's situation. Raises EpisodeFault: the agent cannot word it."""
         shown = self.game.look()
         return Seat(self.shared.seed_of(self.counts.number), system_prompt, self.others, shown)
 
@@ -185,7 +185,7 @@ class EnvSlot:
             ) from error
 
     def prompt(self) -> Prompt:
-        """What the sampler has not seen of the conversation, the new observation last."""
+        """The part of the conversation that the sampler has not seen; the new observation comes last."""
         prompt = self.under_way.observe(*self.shown)
         if self.knows_last:
             return prompt
@@ -313,16 +313,16 @@ class EnvSlot:
         )
 
     def is_at(self, episode: int, turn: int) -> bool:
-        """Whether so many turns of an episode have been played, and no more."""
+        """Exactly this many turns of this episode have been played."""
         return self.counts.number == episode and self.counts.length == turn
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there are turns to cut off for an update."""
+        """There are turns to cut off for an update."""
         return self.episode is not None and self.counts.mode == "train" and self.episode.can_be_cut
 
     def cut(self) -> Trajectory:
-        """What was played since the last cut, for an update; the episode goes on."""
+        """The turns since the last cut, for an update; the episode goes on."""
         part = self.under_way.cut(self.shown.text)
         part.episode = self.counts.number
         return part

@@ -31,7 +31,7 @@ LARGEST_SEED = 2**31
 
 
 class Seat(NamedTuple):
-    """What the other player of an episode has before it, where it is to move."""
+    """The situation of the other player when it is to move."""
 
     seed: int
     """Of the episode."""
@@ -44,11 +44,11 @@ class Seat(NamedTuple):
 
 class Opponent(Protocol):
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
-        """What it replies in each seat. Raises GeneratorError: replies do not come."""
+        """Its reply in each seat. Raises GeneratorError: there is none."""
         ...
 
     def learnt(self, updates: int) -> None:
-        """The policy that is trained was updated, for the so-manieth time."""
+        """The trained policy has had this many updates."""
         ...
 
     def state(self) -> Any:
@@ -60,7 +60,7 @@ class Opponent(Protocol):
         ...
 
     def begin_anew(self) -> None:
-        """The policy that is trained is another one, as after a roll back, or under a prompt of its own."""
+        """Begin with the present policy, as after a roll back."""
         ...
 
 
@@ -126,7 +126,7 @@ class EarlierSelves:
     """Earlier selves of the policy that is trained, of which each game draws one, and anew where one is added."""
 
     def __init__(self, policy: Policy, seats: int) -> None:
-        """The first self is the policy as it is now; so many `seats` are asked for at once, and more in turn."""
+        """Keep the present policy as the first self; `seats` are asked for at once, more in turn."""
         self._policy = policy
         self._seats = seats
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
@@ -173,7 +173,7 @@ class EarlierSelves:
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-    """What a policy replies in each seat, to as many at once as its sampler has slots."""
+    """A policy's reply in each seat, as many at once as its sampler has slots."""
     return [
         reply
         for first in range(0, len(seats), sampler.count)
