@@ -139,8 +139,6 @@ class Policy:
         """Tokens that the model reads at most. None: no limit is known."""
         self.history: int | None = None
         """Turns before the present one that the prompts of episodes begun from now on have. None: all."""
-        self.threads = 1
-        """Threads among which a batch of an update is divided."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
         self.has_critic = True
