@@ -17,7 +17,7 @@ from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import NO_REPLIES
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
 from scripts.bundled_model import blackjack
 from scripts.bundled_model.check_play import report_play
 from scripts.bundled_model.check_worlds import report_worlds, report_worlds_seen
@@ -60,7 +60,7 @@ def followed_on_hands(policy: Policy, text: str, rule: blackjack.Rule, hands: in
             wanted.append(hit)
     (openings,) = by_prefix.values()
     ids = [policy.chat.reply_ids(reply) for reply in REPLIES]
-    chosen = reply_logprobs(policy, openings, ids).argmax(-1).bool().tolist()
+    chosen = reply_logprobs(policy, openings, ActionTrie(ids)).argmax(-1).bool().tolist()
     return sum(a == b for a, b in zip(chosen, wanted, strict=True)) / len(wanted)
 
 

@@ -15,7 +15,7 @@ from benchmarks.hit_probabilities import AGENT, hit_probabilities
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import NO_REPLIES
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
 from scripts.bundled_model import worlds
 from scripts.bundled_model.agents import known, state_of
 from scripts.bundled_model.blackjack_prompts import ASKED, HELD_OUT
@@ -65,7 +65,7 @@ def replies(
     """Index of the most probable candidate after each observation."""
     openings = [policy.chat.opening(prompt, each) for each in observations]
     return (
-        reply_logprobs(policy, openings, [policy.chat.reply_ids(each) for each in candidates])
+        reply_logprobs(policy, openings, ActionTrie(map(policy.chat.reply_ids, candidates)))
         .argmax(-1)
         .tolist()
     )

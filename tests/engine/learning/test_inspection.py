@@ -237,7 +237,7 @@ def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(ma
     segment, turn = place(batch, 4, 1)
     seen = course.inspect(4, 1)
     prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
-    sums = reply_logprobs(course.policy, [prompt], turn.choice.replies, temperature=1.0)[0]
+    sums = reply_logprobs(course.policy, [prompt], course.policy.trie)[0]
     shares = (sums / torch.tensor(turn.choice.divisors) / 0.6).log_softmax(-1)
     new = float(shares[turn.choice.chosen])
     assert seen.choice.old == turn.choice.logprob

@@ -31,7 +31,7 @@ def test_a_sampled_actions_probability_is_that_of_its_canonical_reply(make_polic
     prompt = policy.chat.opening("Play.", "a b")
     (found,) = probabilities_of_actions(policy, [prompt])
     assert found == pytest.approx(
-        reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0
+        reply_logprobs(policy, [prompt], policy.trie, 0.7)[0].exp().tolist(), abs=0
     )
     assert 0 < sum(found) < 1
 
